@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.config.profiles import is_path
-from bridle.control.authority import Bounds, is_looser
+from bridle.control.authority import Bounds, is_looser, session_of
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
@@ -59,8 +59,13 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.app.code_surfaces import CodeSurfaces
     from bridle.app.request_preview import NextRequest
+    from bridle.app.service_audit import ServiceAudit
     from bridle.base.web import JudgedFetch
+    from bridle.control.authority import Asked
+    from bridle.control.capability_tokens import Tokens
+    from bridle.control.minting import Minting
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -115,7 +120,9 @@ class Engine:
         adopts_orphans: bool = False,
         listening: bool = False,
         waits_for_room: bool = False,
+        code_surfaces: CodeSurfaces | None = None,
     ) -> None:
+        self._code_surfaces = code_surfaces
         self._where = where
         self._clock = clock
         self._env = env
@@ -161,6 +168,7 @@ class Engine:
             tools=tuple(tools),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
+            listening=listening,
         )
         self._plugins = tuple(plugins)
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
@@ -183,6 +191,8 @@ class Engine:
             ids=self._ids,
             clock=clock,
             hello=functools.partial(handshake, features=FEATURES),
+            check_claims=self._check_claims,
+            hear_refusal=self._refused,
         )
 
     @property
@@ -191,11 +201,76 @@ class Engine:
         return self._sandbox.adapter not in {"", UNCONFINED}
 
     def connect(
-        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+        self,
+        *,
+        name: str,
+        identity: IdentityClass = "human",
+        answers: bool,
+        claims: Claims | None = None,
+        here: Literal["attached", "following"] = "attached",
     ) -> InProcessConnection:
-        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has.
+
+        One that sends single requests is `here` while it follows events, not for having been attached once.
+        """
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
+        return self.multiplexer.connect(
+            name=name, identity=identity, answers=answers, claims=claims, here=here
+        )
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
+        from bridle.app.token_files import TokenFile, machine_key_of, open_tokens  # most runs need none
+
+        return open_tokens(
+            TokenFile(self._where.state, self._clock),
+            clock=self._clock,
+            ids=self._ids,
+            machine_key=machine_key_of(self._env),
+            hear=self._token_refused,
+        )
+
+    @functools.cached_property
+    def audit(self) -> ServiceAudit:
+        from bridle.app.service_audit import ServiceAudit
+
+        return ServiceAudit(self._where.state, self._clock)
+
+    @functools.cached_property
+    def minting(self) -> Minting:
+        """Tokens for those who ask for them, with a code on a surface of the person's own."""
+        from bridle.app.code_surfaces import machine_surfaces, surfaces_of
+        from bridle.control.minting import Minting
+
+        made = Minting(
+            self.tokens,
+            clock=self._clock,
+            ids=self._ids,
+            random_bytes=os.urandom,
+            surfaces=surfaces_of(self.multiplexer, self._code_surfaces or machine_surfaces(self._env)),
+            hear=self.audit.write,
+        )
+        self.multiplexer.refuse_mint = made.refuse
+        return made
+
+    def revoke_token(self, jti: str, *, by: str) -> None:
+        """Nobody is admitted with it any more. Raises UnknownToken."""
+        self.tokens.revoke(jti)
+        self.audit.write("revoked", {"jti": jti, "by": by})
+
+    def _token_refused(self, reason: str, data: Mapping[str, Any]) -> None:
+        self._notes.write("warning", "auth", "refused", reason=reason, **data)
+        self.audit.write("refused", {"reason": reason, **data})
+
+    def _check_claims(self, claims: Claims) -> None:
+        self.tokens.check(claims)
+
+    def _refused(self, client: Client, asked: Asked, reason: str) -> None:
+        about = {"client": client.id, "asked": type(asked).__name__, "reason": reason}
+        self._notes.detail("multiplex", "refused", **about)
+        if client.here == "following" or client.identity == "agent" or client.person:
+            self.audit.write("refused", {**about, "name": client.person, "session": session_of(asked)})
 
     def known_for(self, settings: SessionSettings) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""

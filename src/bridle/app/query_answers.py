@@ -142,10 +142,10 @@ async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.Ses
 async def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
     (info,) = await _infos(sources, [await sources.store.find(name)])
     live = sight.live.get(info.id)
-    clients = () if live is None else tuple(one.client for one in live.attachments.values())
+    clients = () if live is None else live.here
     return q.SessionDetails(
         session=info,
-        clients=tuple(q.ClientInfo(id=one.id, name=one.name, identity=one.identity) for one in clients),
+        clients=tuple(q.ClientInfo(id=one.id, name=one.called, identity=one.identity) for one in clients),
     )
 
 

@@ -11,6 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
+Share       token
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -169,6 +170,24 @@ bridle config — what is set, from where, and how to change it.
 From low to high: defaults, profile, your own file, .bridle/config.toml, .bridle/config.local.toml, --config,
 environment, --set. A file inside a project may only tighten. All keys: bridle help settings
 show, get and validate take --config FILE, --profile NAME and --set KEY=VALUE.
+"""
+
+SHARING = """\
+bridle token — let others into a session: what they may, for how long, and under which name.
+
+  bridle token mint --session ID --approve --name Ana --for 2h   answers the questions of that session, and no more
+  bridle token mint --session ID --watch --out FILE              looks on; the token goes into a new file (mode 0400)
+  bridle token --session ID --identity-class agent               another program: it never says yes
+  bridle token mint --ci --out ci-token.json                     what a job's engine is started with; see below
+  bridle token list [--json]                                     what was minted, for whom, until when
+  bridle token revoke TOKEN_ID                                   nobody is admitted with it any more, here and now
+  bridle token audit [--session ID] [--json]                     what was minted, revoked, refused and answered
+
+A token is minted by a person at a terminal and holds for 24 h unless --for says otherwise (30m, 2h, 7d). It works with
+every bridle serve of the same data folder. --name is shown with every answer, and tells people apart where a rule wants
+two of them; without one it is you. It is printed to a terminal; elsewhere take --out FILE, or --print if you mean it.
+--ci names no session: an engine takes such a token only from the file it is started with, and where both have the same
+BRIDLE_MACHINE_KEY.
 """
 
 PERMISSIONS = """\
@@ -357,6 +376,7 @@ PAGES = {
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,
     "debug": DEBUG,

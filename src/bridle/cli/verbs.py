@@ -116,6 +116,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.redact import redact_verb
 
             return redact_verb(parsed)
+        case "token":
+            from bridle.cli.token import token
+
+            return token(parsed, os.environ)
         case "completion":
             from bridle.cli.completion import completion
 
@@ -134,6 +138,8 @@ def _without_habits(arguments: list[str]) -> list[str]:
     first, *rest = *OTHER_NAMES.get(arguments[0], arguments[0]).split(" "), *arguments[1:]
     if first == "creds":
         first, *rest = older_words(rest)
+    if first == "token" and rest and rest[0].startswith("-"):
+        return [first, "mint", *rest]
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:

@@ -24,6 +24,7 @@ from bridle.protocol.commands import ChangeInput, ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
+    CommandStamp,
     ContextAdded,
     EndCause,
     Envelope,
@@ -137,20 +138,27 @@ class Session:
             self._turn_since_ms = self._ports.clock.now_ms()
             self._runner = asyncio.create_task(self._hold_court(self._lifecycle.court))
 
-    def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
+    def accept(
+        self,
+        client: Client,
+        content: tuple[InputBlock, ...],
+        mode: InputMode,
+        stamp: CommandStamp | None = None,
+    ) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
         if self._ports.room is not None and self._ports.room.stuck():
             raise CommandRefused("DiskFull")
         if mode == "reject":
             self._refuse_if_busy()
         number = self.journal.emit(
-            InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
+            InputAccepted(content=content, mode=mode, identity=client.identity, stamp=stamp),
+            originator=client.id,
         )
         if not self.busy:
             self._runner = asyncio.create_task(self._run())
         return number
 
-    def change_input(self, client: Client, command: ChangeInput) -> int:
+    def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
         """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
         if command.input not in self.journal.conversation.inputs:
             raise CommandRefused("NotWaiting")
@@ -158,13 +166,14 @@ class Session:
             raise CommandRefused("NothingAsked")
         content = command.content if command.change == "edit" else ()
         number = self.journal.emit(
-            InputChanged(input=command.input, change=command.change, content=content), originator=client.id
+            InputChanged(input=command.input, change=command.change, content=content, stamp=stamp),
+            originator=client.id,
         )
         if command.change in ("release", "first") and not self.busy:
             self._runner = asyncio.create_task(self._run())
         return number
 
-    def ask_aside(self, client: Client, question: str) -> int:
+    def ask_aside(self, client: Client, question: str, stamp: CommandStamp | None = None) -> int:
         """Asks the model beside the conversation, whatever runs; returns the event of the question."""
         if self._answer_aside is None:
             raise CommandRefused("NotSupported", what="AskAside")
@@ -172,7 +181,7 @@ class Session:
             from bridle.engine.aside import Asides  # few ask anything beside the work
 
             self._asides = Asides(self.journal, self._answer_aside)
-        return self._asides.ask(question, originator=client.id)
+        return self._asides.ask(question, originator=client.id, stamp=stamp)
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
@@ -198,24 +207,24 @@ class Session:
                 "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
             )
 
-    def revoke(self, client: Client, grant_id: str) -> int:
+    def revoke(self, client: Client, grant_id: str, stamp: CommandStamp | None = None) -> int:
         """Forgets a remembered yes and returns the event that says so."""
         if not self._revoke_grant(grant_id):
             raise CommandRefused("UnknownGrant", grant=grant_id)
-        return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
+        return self.journal.emit(GrantRevoked(grant_id=grant_id, stamp=stamp), originator=client.id)
 
-    def set_mode(self, client: Client, mode: Mode) -> int:
+    def set_mode(self, client: Client, mode: Mode, stamp: CommandStamp | None = None) -> int:
         """Another mode, from now on."""
-        return self.journal.emit(ModeChanged(mode=mode), originator=client.id)
+        return self.journal.emit(ModeChanged(mode=mode, stamp=stamp), originator=client.id)
 
-    def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
+    def leave_plan_mode(self, client: Client, *, approved: bool, stamp: CommandStamp | None = None) -> int:
         """A person ends planning, or looked at the plan and wants more of it. Returns the last event."""
         conversation = self.journal.conversation
         if conversation.mode != "plan":
             raise CommandRefused("NotPlanning")
         if not approved:
             return conversation.last_id
-        return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
+        return self.set_mode(client, conversation.mode_before_plan, stamp)
 
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it; without one, the open question beside the conversation."""

@@ -45,6 +45,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
+    "AlreadyAnswered": Sentence("{name} has answered this already. Nothing changed."),
+    "AlreadyApproved": Sentence(
+        "{name} has said yes to this already. It needs the yes of {keys} different people.", 3
+    ),
+    "CommandIdUsed": Sentence(
+        'The id "{id}" was used for another command. Give each command an id of its own.', 2
+    ),
+    "CommandCutOff": Sentence("The same command was cut off before it had an answer. Send it again."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
     "WrongAnswer": Sentence(
         "The question is about {asked}, the answer about {answered}. Answer what is asked."
@@ -80,6 +88,26 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TokenRevoked": Sentence("Token {jti} was revoked at {ts}. Mint a new one via /v1/auth/token.", 4),
     "TokenInvalid": Sentence("The capability token is not valid: {problem}.", 4),
+    "TokenNotYetValid": Sentence(
+        "The capability token is not valid before {nbf}. Wait, or mint another one.", 4
+    ),
+    "TooManyFailures": Sentence(
+        "Too many requests from here came without a valid token. Try again in {retry_after_s} s.", 4
+    ),
+    "TokensUnusable": Sentence(
+        "{path} cannot be used ({problem}), so no token is minted or accepted. Mend it, or move it away: then every "
+        "token is void and new ones can be minted.",
+        4,
+    ),
+    "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "NoConfirmation": Sentence(
+        "Token issuance requires an interactive confirmation channel. For headless/CI: pre-provision a token file. "
+        "For service managers: launch with --auth-channel notify.",
+        3,
+    ),
+    "NoSuchMint": Sentence("No such request waits for its code; each waits for 60 s. Ask again.", 3),
+    "WrongCode": Sentence("That is not the code; tries left: {left}.", 3),
+    "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
     # Tool calls that did not run
     "PermissionDenied": Sentence(
         "Permission denied for {tool} by {client}. To allow: re-prompt and pick "
@@ -88,6 +116,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "PermissionTimeout": Sentence(
         "Permission for {tool} not answered within {timeout_s}s. Tool call cancelled.", 3
+    ),
+    "MorePeopleNeeded": Sentence(
+        "{tool} needs the yes of {keys} different people, and {given} of them gave it. Others attach with a token that "
+        "has their name: bridle token mint --approve --session ID --name NAME",
+        3,
     ),
     "NoApprover": Sentence("Nobody is here to answer for {tool}, so it was not run. {hint}", 3),
     "RuleDenied": Sentence("{tool} is denied by {rule}.", 3),
@@ -490,8 +523,6 @@ SENTENCES: Mapping[str, Sentence] = {
 
 AWAITED_REASONS: Mapping[str, str] = {
     "HandshakeRequired": "the transports",
-    "TokenExpired": "the transports",
-    "TokenRevoked": "the transports",
 }
 """Reasons that nothing gives before a capability is there, each with that capability."""
 
