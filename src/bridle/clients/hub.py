@@ -283,5 +283,7 @@ def careful_answer(question: q.AnyQuestion) -> q.AnyAnswer:
             return q.GitAnswer(choice="keep")
         case q.OrphanQuestion():
             return q.OrphanAnswer(judgement="unknown")
+        case q.TokenQuestion():
+            return q.TokenAnswer(allow=False)
         case _:
             assert_never(question)
