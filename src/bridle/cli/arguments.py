@@ -23,8 +23,8 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
-    "debug": "request",
     "token": "list",
+    "debug": "request",
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {

@@ -28,9 +28,7 @@ from bridle.control.authority import (
     outside,
     session_of,
 )
-from bridle.control.command_ids import CommandIds, refuse_other, stamp_of
 from bridle.control.live import LiveSession, Run
-from bridle.control.token_watch import CheckClaims, TokenWatch
 from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
@@ -78,6 +76,7 @@ from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
+    from bridle.control.command_ids import CommandIds
     from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
     from bridle.protocol.questions import TokenQuestion
     from bridle.protocol.tokens import Claims
@@ -142,12 +141,12 @@ class Multiplexer:
         ids: Ids,
         clock: Clock,
         hello: Callable[[], Handshake],
-        check_claims: CheckClaims = lambda _claims: None,
+        check_claims: Callable[[Claims], None] = lambda _claims: None,
         hear_refusal: HearRefusal = lambda _client, _asked, _reason: None,
     ) -> None:
         self._check_claims = check_claims
         self._hear_refusal = hear_refusal
-        self._ids_of_commands = CommandIds(clock)
+        self._ids_of_commands: CommandIds | None = None
         self._source = sessions
         self._choose_model = choose_model
         self._prompt_of = prompt_of
@@ -191,9 +190,11 @@ class Multiplexer:
         try:
             if claims is not None:
                 self._check_claims(claims)
-            stamp = stamp_of(command)
-            if stamp is None:
+            if not command.id:
                 return await self._handle(client, claims, command)
+            from bridle.control.command_ids import stamp_of  # clients in this process choose none
+
+            stamp = stamp_of(command)
             self._refuse_for(outside(claims, command))
             return await self._once(client, claims, command, stamp)
         except CommandRefused as refusal:
@@ -203,7 +204,11 @@ class Multiplexer:
     async def _once(
         self, client: Client, claims: Claims | None, command: AnyCommand, stamp: CommandStamp
     ) -> Accepted:
+        from bridle.control.command_ids import CommandIds
+
         joins = False
+        if self._ids_of_commands is None:
+            self._ids_of_commands = CommandIds(self._clock)
 
         async def carry_out() -> Accepted:
             nonlocal joins
@@ -229,6 +234,8 @@ class Multiplexer:
         taken = live.session.journal.conversation.commands.get(stamp.id)
         if taken is None:
             return None
+        from bridle.control.command_ids import refuse_other
+
         refuse_other(stamp, taken.digest)
         return Accepted(session=live.id, event=taken.event)
 
@@ -576,6 +583,8 @@ class Multiplexer:
             yield session.journal.for_one(live.presence)
         watch = None
         if claims is not None:
+            from bridle.control.token_watch import TokenWatch  # most clients have no token
+
             watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=session.wake_readers)
 
         def is_over() -> bool:
