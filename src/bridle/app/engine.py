@@ -36,7 +36,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider, StoredSession
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.tools import Tool
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
@@ -172,6 +172,7 @@ class Engine:
                 pin=lambda session, pinned: self.sessions.pin(session, pinned=pinned),
                 branch=self._branched,
                 delete=self._deleted,
+                set_up=self._set_up,
             ),
             choose_model=lambda session, name, client: self.known_of(session).models.choose(
                 name, by_agent=client.identity == "agent"
@@ -243,12 +244,26 @@ class Engine:
         )
         return await answer_query(sources, query, sight)
 
-    def _known_or_own(self, session: str | None) -> KnownModels:
-        """The models of an open session; without one, those of the person's own settings."""
+    def _known_or_own(self, session: str | None, create: CreateSession | None) -> KnownModels:
+        """The models of an open session, of one that a command would make, or those of the person's own settings."""
         if session is not None:
             return self.known_of(session)
-        cwd = home_of(self._env)
-        return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
+        cwd, options = (
+            (home_of(self._env), SessionOptions())
+            if create is None
+            else (_working_folder(create.cwd), session_options(create))
+        )
+        return self.known_for(session_settings(options, where=self._where, cwd=cwd, env=self._env))
+
+    async def _set_up(self, command: SaveModel | ConnectProvider) -> None:
+        from bridle.app import model_setup  # once in a person's life
+
+        models = self._known_or_own(None, command.create).models
+        match command:
+            case SaveModel():
+                model_setup.save_model(models, command, self._where)
+            case ConnectProvider():
+                await model_setup.connect_provider(models, command, self._clock)
 
     async def _branched(self, session: str, turn: int | None) -> str:
         from bridle.app.session_retention import copy_outputs
@@ -399,10 +414,17 @@ class Engine:
 
             return grant_entries(ready.grants())
 
+        def promote(grant_id: str) -> Notice:
+            from bridle.app.gates import promoted
+
+            cwd = ready.session.journal.conversation.cwd
+            return promoted(ready.grants(), grant_id, where=self._where, cwd=cwd, env=self._env)
+
         return Run(
             session=ready.session,
             tools=tools,
             grants=grants,
+            promote=promote,
             added_slash=tuple(command for feature in plugged for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
             idle_s=idle_s,

@@ -78,7 +78,7 @@ def compaction(parts: SessionParts) -> Feature:
         ask=ask_aside(
             provider=parts.services.models.provider,
             clock=parts.services.clock,
-            price_of=known.price_of,
+            cost_of=known.cost_of,
             emit=journal.emit,
             timeout_s=SUMMARY_TIMEOUT_S,
         ),

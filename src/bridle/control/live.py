@@ -17,7 +17,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import EndCause
+from bridle.protocol.events import EndCause, Notice
 
 if TYPE_CHECKING:
     from bridle.engine.features import FeatureQuery
@@ -33,12 +33,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules. `added_slash` and `queries` are what plugins add to it.
+    without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands.
+    `added_slash` and `queries` are what plugins add to it.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
+    promote: Callable[[str], Notice]
     added_slash: tuple[SlashCommand, ...] = ()
     queries: Mapping[tuple[str, str], FeatureQuery] = {}
     idle_s: float

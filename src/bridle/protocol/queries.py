@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.events import GrantMatch, IdentityClass
 
 A = TypeVar("A")
@@ -86,6 +87,54 @@ class DescribeSession(Query[SessionDetails], frozen=True):
     session: str
 
 
+class FindSession(Query[SessionDetails], frozen=True):
+    """The session that `create` goes on with: the one used last in its folder, or the one that runs by `alias`, by
+    exactly this name or id. For a session by what people call it there is `DescribeSession`."""
+
+    cwd: str
+    alias: str | None = None
+
+
+class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
+    """What a session would be, before there is one.
+
+    `model_from`: a person's word in the command, a variable of the environment, or settings; empty where nobody chose
+    one. `wide` says, as the end of a sentence, why the folder holds more than a project.
+    """
+
+    cwd: str
+    branch: str = ""
+    model: str | None = None
+    model_from: Literal["", "command", "environment", "settings"] = ""
+    wide: str = ""
+
+
+class PreviewSession(Query[SessionPreview], frozen=True):
+    """What would come of this command. For people; nothing is opened and nobody is asked over the network."""
+
+    create: CreateSession
+
+
+class CallChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The files one call changed, relative to the session's folder where they are in it."""
+
+    call_id: str
+    paths: tuple[str, ...]
+
+
+class SessionChanges(QueryAnswer, frozen=True):
+    """`digest` is the last link of the chain of the log, in hex: it stands for everything in it."""
+
+    changes: tuple[CallChanges, ...]
+    digest: str
+
+
+class ListChanges(Query[SessionChanges], frozen=True):
+    """The files each call of a session changed, as undo saw it, whatever tool did it."""
+
+    session: str
+
+
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """A place where the words were said."""
 
@@ -113,7 +162,10 @@ class SearchSessions(Query[SearchHits], frozen=True):
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model under the name that commands take. Prices are dollars for a million tokens; `local` ones cost nothing."""
+    """A model under the name that commands take. Prices are dollars for a million tokens; `local` ones cost nothing.
+
+    `context_tokens` is what is served, `longest_context_tokens` what the model could have; `size_bytes` its file.
+    """
 
     model: str
     local: bool = False
@@ -125,6 +177,9 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     price_out: float | None = None
     price_cache_read: float | None = None
     price_cache_write: float | None = None
+    can_chat: bool = True
+    longest_context_tokens: int | None = None
+    size_bytes: int | None = None
 
 
 class ModelList(QueryAnswer, frozen=True):
@@ -132,22 +187,33 @@ class ModelList(QueryAnswer, frozen=True):
 
 
 class ListModels(Query[ModelList], frozen=True):
-    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network.
+    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network, unless
+    `ask_provider` wants its own list; that and `create` are for people.
 
-    By the settings of an open `session`, or by the person's own.
+    By the settings of an open `session`, of one that `create` would make, or by the person's own.
     """
 
     session: str | None = None
     names: tuple[str, ...] = ()
     provider: str | None = None
+    ask_provider: bool = False
+    create: CreateSession | None = None
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider of models. `key_from` says where its key comes from, None where there is none; never the key."""
+    """A provider of models. `key_from` says where its key comes from, None where there is none; never the key.
+
+    `title` is what people call it, `key_env` the variable its key is looked for in. `running` servers were found on
+    this machine just now, with these `models`.
+    """
 
     name: str
     local: bool = False
     key_from: str | None = None
+    title: str = ""
+    key_env: str | None = None
+    running: bool = False
+    models: tuple[ModelEntry, ...] = ()
 
 
 class ProviderList(QueryAnswer, frozen=True):
@@ -157,11 +223,14 @@ class ProviderList(QueryAnswer, frozen=True):
 class ListProviders(Query[ProviderList], frozen=True):
     """These providers, then all others whose key is at hand. For people; nobody is asked over the network.
 
-    By the settings of an open `session`, or by the person's own.
+    `which`: with `running`, the servers of this machine are looked for first, and stored keys too. `connectable` are
+    all that a key is for. By the settings of an open `session`, of one that `create` would make, or the person's own.
     """
 
     session: str | None = None
     names: tuple[str, ...] = ()
+    which: Literal["usable", "running", "connectable"] = "usable"
+    create: CreateSession | None = None
 
 
 class ToolEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,6 +353,9 @@ class CustomQuery(Query[CustomAnswer], frozen=True):
 AnyQuery: TypeAlias = (
     ListSessions
     | DescribeSession
+    | FindSession
+    | PreviewSession
+    | ListChanges
     | SearchSessions
     | ListModels
     | ListProviders
@@ -298,6 +370,8 @@ AnyQuery: TypeAlias = (
 AnyQueryAnswer: TypeAlias = (
     SessionList
     | SessionDetails
+    | SessionPreview
+    | SessionChanges
     | SearchHits
     | ModelList
     | ProviderList

@@ -1,4 +1,4 @@
-"""What is truly local to a person's client: their clock, files, editor, rules and earlier prompts."""
+"""What is truly local to a person's client: their clock, files, editor and earlier prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.protocol.events import GrantAdded
 
 
 def _no_paths() -> Sequence[str]:
@@ -29,8 +28,7 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     one more. `is_file` answers for a path relative to the session's folder; `paths` are the files and folders a mention
     may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
     it. `page` shows them a text in their own pager. `save` writes a new file at a path a person named and returns where
-    it is. `promote` makes a remembered yes a rule of the person's own settings and returns the file it stands in. What
-    does something may raise `BridleError`.
+    it is. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -42,4 +40,3 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     edit: Callable[[str], Awaitable[str | None]] | None = None
     page: Callable[[str], Awaitable[None]] | None = None
     save: Callable[[str, str], str] | None = None
-    promote: Callable[[GrantAdded], str] | None = None

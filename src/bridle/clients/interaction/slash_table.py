@@ -12,7 +12,15 @@ from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.tally import money_words, token_words
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.interaction.word_completion import closest
-from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.commands import (
+    AnyCommand,
+    CancelTurn,
+    PromoteGrant,
+    RevokeGrant,
+    RunSlash,
+    SetMode,
+    SetModel,
+)
 from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Usage
 
@@ -42,7 +50,7 @@ Local: TypeAlias = Literal[
     "quit",
 ]
 Deed: TypeAlias = Literal[
-    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "promote", "output"
+    "quit", "clear", "resume", "sessions", "rename", "pin", "branch", "copy", "export", "output"
 ]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -255,7 +263,8 @@ def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcom
         if not 1 <= at <= len(grants):
             return Lines(("Which one? /permissions lists them with their numbers.",))
         chosen = grants[at - 1].grant_id
-        return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
+        kind = RevokeGrant if verb == "revoke" else PromoteGrant
+        return kind(session=session, grant_id=chosen)
     lines = [f"mode     {view.mode}"]
     lines += [f"{index:<8} {grant_words(grant)}" for index, grant in enumerate(grants, 1)]
     if not grants:
