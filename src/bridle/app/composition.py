@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
@@ -102,6 +103,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
+        aside=answer_aside(parts),
         services=_services(parts, joined),
     )
 

@@ -15,6 +15,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
+from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
@@ -83,13 +84,13 @@ class Unexplainable(Exception):
 
 
 class FolderRules(NamedTuple):
-    """What holds in a folder right now: settings, saved grants, gates. `foreseen` looks at what git would bring."""
+    """What holds in a folder right now: settings, saved grants, gates. `layers` stand before the decision."""
 
     settings: SessionSettings
     mode: Mode
     saved: SavedGrants
     gates: Gates
-    foreseen: ToolLayer
+    layers: tuple[ToolLayer, ...]
     layered: tuple[str, ...] = ()
     """The plugins that have a layer around calls, which are not run here: it may change the input, or answer itself."""
 
@@ -133,8 +134,11 @@ def standing(
         saved=saved if settings.persist_grants else None,
         env=env,
     )
+    foreseen = _foreseen(made.understand, where, env)
+    placed = (*gate_layers(lambda: made), PlacedToolLayer("foreseen", lambda: foreseen))
+    layers = join([Feature(name="explain", tool_layers=placed)]).tool_layers().one_at_a_time
     layered = tuple(plugin.name for plugin in plugins if plugin.feature.tool_layers)
-    return FolderRules(settings, chosen, saved, made, _foreseen(made.understand, where, env), layered)
+    return FolderRules(settings, chosen, saved, made, layers, layered)
 
 
 def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) -> ToolLayer:
@@ -168,13 +172,8 @@ async def explain(here: FolderRules, tool: str, given: dict[str, Any]) -> Explai
         found.append(_explained(here, call, query, here.permissions.decide(query)))
         return ToolOutput()
 
-    layers = (
-        *gate_layers(lambda: here.gates),
-        PlacedToolLayer("foreseen", lambda: here.foreseen),
-        PlacedToolLayer("permitted", lambda: fail_closed(SOURCE, decided)),
-    )
-    joined = join([Feature(name="explain", tool_layers=layers)])
-    output = await joined.tool_layers().around(_not_run)(_call(tool, given))
+    layers = ToolLayers(one_at_a_time=(*here.layers, fail_closed(SOURCE, decided)), together=())
+    output = await layers.around(_not_run)(_call(tool, given))
     if found:
         return found[0]
     if output.outcome == "error":

@@ -34,6 +34,9 @@ async def model_entries(known: KnownModels, query: q.ListModels) -> tuple[q.Mode
         else:
             listed = known.catalogue.models(known.models.endpoint(provider))
         entries += listed_entries(known.models, provider, listed)
+    if query.usable:
+        for endpoint, info in await known.usable():
+            entries += listed_entries(known.models, endpoint.name, (info,))
     return tuple(entries)
 
 

@@ -31,6 +31,7 @@ from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
 
 if TYPE_CHECKING:
+    from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
@@ -45,19 +46,29 @@ LAST_WORDS_S = 0.5
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    form = _form(parsed)
+    try:
+        form = _form(parsed)
+    except UsageError as failure:
+        if not (parsed.json or parsed.stream_json):
+            raise
+        return fail_as(failure, "json" if parsed.json else "stream-json")
     tolerate_characters()
     outlets = Outlets()
-    say = _quiet if parsed.quiet else tell
+    at_terminal = _at_terminal(parsed, form, env)
+    tell_here = tell if at_terminal is None else at_terminal.tell
+    say = _quiet if parsed.quiet else tell_here
     printer = Printer(
         form=form,
         out=sys.stdout,
         write_line=say,
-        problem=tell,
+        problem=tell_here,
         story=Story(),
         is_full=outlets.full,
-        streams=parsed.stream,
+        streams=_streams(parsed, form),
+        onlooker=None if at_terminal is None else at_terminal.page,
+        renders=at_terminal is not None and at_terminal.renders,
     )
+    asks = at_terminal is not None and at_terminal.asks
     deadline_s = None
     try:
         env = with_env_file(env, parsed.env_file)
@@ -65,19 +76,45 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         printer.expect(schema)
         content = _content(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
-        create = session_wanted(parsed, env)
+        create = session_wanted(parsed, env, output_schema=schema, asks=asks)
+        env = unlocked(with_log_options(env, parsed), model=parsed.model)
     except BridleError as failure:
         printer.fail(failure)
         code = printer.finish()
     else:
-        env = unlocked(with_log_options(env, parsed), model=parsed.model)
         if parsed.timeout is not None:
             deadline_s = time.monotonic() + parsed.timeout
-        asyncio.run(_run(printer, create, parsed, content, env))
+        asyncio.run(_run(printer, create, parsed, content, env, at_terminal))
         code = printer.finish()
-        if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
+        fits = schema is None or bool(printer.answer)
+        if parsed.output and fits and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
             _write_answer(parsed.output, printer.answer)
     return _delivered(outlets, printer, code, deadline_s)
+
+
+def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str]) -> RunAtTerminal | None:
+    """The terminal of somebody who can be asked, or who reads the answer; None where nobody sits."""
+    asks = parsed.on_ask in (None, "wait") and sys.stdin.isatty() and sys.stderr.isatty()
+    renders = form == "text" and sys.stdout.isatty()
+    if not asks and not renders:
+        return None
+    from bridle.cli.run_at_terminal import RunAtTerminal  # most runs have none
+
+    return RunAtTerminal(parsed, env, asks=asks, renders=renders)
+
+
+def _streams(parsed: argparse.Namespace, form: Format) -> bool:
+    """Whether words are printed as they come: where somebody reads them, unless they are to fit a schema first."""
+    if parsed.stream is not None:
+        return parsed.stream
+    return form == "text" and parsed.output_schema is None and sys.stdout.isatty()
+
+
+def fail_as(failure: BridleError, form: Format) -> int:
+    """What becomes of a run that never was, in a form for programs; returns the exit code."""
+    printer = Printer(form=form, out=sys.stdout, write_line=tell, story=Story())
+    printer.fail(failure)
+    return printer.finish()
 
 
 def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float | None) -> int:
@@ -101,13 +138,18 @@ async def _run(
     parsed: argparse.Namespace,
     content: tuple[InputBlock, ...],
     env: Mapping[str, str],
+    at_terminal: RunAtTerminal | None,
 ) -> None:
+    notice = tell if at_terminal is None else at_terminal.tell
     try:
-        async with running_engine(env, notice=tell) as engine:
-            connection = engine.connect(name="print", answers=False)
+        async with running_engine(env, notice=notice) as engine:
+            asks = at_terminal is not None and at_terminal.asks
+            connection = engine.connect(name="print", answers=asks)
             try:
                 create = await going_on(create, parsed, connection)
-                await run_prompt(connection, printer, create, content, timeout_s=parsed.timeout)
+                await run_prompt(
+                    connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+                )
             finally:
                 await connection.close()
     except BridleError as failure:
@@ -121,6 +163,7 @@ async def run_prompt(
     content: tuple[InputBlock, ...],
     *,
     timeout_s: float | None = None,
+    at_terminal: RunAtTerminal | None = None,
 ) -> None:
     """One prompt through a connection; the first signal stops the turn, the second leaves at once."""
     loop = asyncio.get_running_loop()
@@ -132,10 +175,15 @@ async def run_prompt(
 
     def interrupt(code: int) -> None:
         if stopping:
+            if at_terminal is not None:
+                at_terminal.page.restore()
             os._exit(code)
         printer.interrupt(code)
-        tell("stopping… again to leave at once")
+        (tell if at_terminal is None else at_terminal.tell)("stopping… again to leave at once")
         stop()
+
+    if at_terminal is not None:
+        at_terminal.page.stop = lambda: interrupt(EXIT_INTERRUPTED)
 
     def time_is_up() -> None:
         printer.reach_deadline(timeout_s or 0)
@@ -204,8 +252,17 @@ def _schema(path: str) -> dict[str, Any]:
     return read_schema(path)
 
 
-def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
-    """The session these options ask for, as a new one; `going_on` finds the one to go on with."""
+def session_wanted(
+    parsed: argparse.Namespace,
+    env: Mapping[str, str],
+    *,
+    output_schema: dict[str, Any] | None = None,
+    asks: bool = True,
+) -> CreateSession:
+    """The session these options ask for, as a new one; `going_on` finds the one to go on with.
+
+    `asks`: a person can be asked.
+    """
     cwd = os.path.abspath(parsed.cwd)
     _refuse_two_ways(parsed)
     return CreateSession(
@@ -225,11 +282,11 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "max_cost": parsed.max_cost,
             "effort": parsed.effort,
             "append_system": _own_words(parsed.append_system_prompt),
-            "on_orphan": _on_orphan(parsed),
+            "on_orphan": _on_orphan(parsed, asks=asks),
             "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
             "require_trust": parsed.require_trust,
             "allow_project_hooks": parsed.allow_project_hooks,
-            "on_ask": parsed.on_ask,
+            "on_ask": parsed.on_ask or "deny",
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
             "sets": parsed.set,
@@ -239,9 +296,10 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "allow_hosts": parsed.allow_host,
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": parsed.name or None,
-            "headless": parsed.verb == "run",
+            "headless": not asks,
             "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,
+            "output_schema": output_schema,
         },
     )
 
@@ -260,6 +318,10 @@ def _form(parsed: argparse.Namespace) -> Format:
     if parsed.stream and form != "text":
         raise UsageError(
             f"--stream prints words as they come, --{form} one object. Events as they come: --stream-json"
+        )
+    if parsed.stream and parsed.output_schema is not None:
+        raise UsageError(
+            "--stream prints words as they come, --output-schema only an answer that fits. Choose one"
         )
     return form
 
@@ -285,9 +347,9 @@ def _mode_of(parsed: argparse.Namespace) -> Mode | None:
     return "strict"
 
 
-def _on_orphan(parsed: argparse.Namespace) -> str:
-    """In a run nobody can be asked, unless it waits for somebody who attaches."""
-    nobody = parsed.verb == "run" and parsed.on_ask != "wait"
+def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> str:
+    """Where nobody can be asked, a run refuses to go on, unless it waits for somebody who attaches."""
+    nobody = not asks and parsed.on_ask != "wait"
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan
 
 

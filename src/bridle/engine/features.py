@@ -308,7 +308,11 @@ def _check_slots(
 
 
 def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(layer for slot in slots for _, at, layer in placed if at == slot)
+    held: dict[str, list[Any]] = {slot: [] for slot in slots}
+    for _, slot, layer in placed:
+        if slot in held:
+            held[slot].append(layer)
+    return tuple(layer for layers in held.values() for layer in layers)
 
 
 def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:

@@ -190,7 +190,9 @@ class ListModels(Query[ModelList], frozen=True):
     """What is known of these models, or of all that are known of a provider. Nobody is asked over the network, unless
     `ask_provider` wants its own list; that and `create` are for people.
 
-    By the settings of an open `session`, of one that `create` would make, or by the person's own.
+    `usable`: also every model that can be asked now, by a key at hand or on this machine; servers of this machine are
+    looked for, and stand first. By the settings of an open `session`, of one that `create` would make, or by the
+    person's own.
     """
 
     session: str | None = None
@@ -198,6 +200,7 @@ class ListModels(Query[ModelList], frozen=True):
     provider: str | None = None
     ask_provider: bool = False
     create: CreateSession | None = None
+    usable: bool = False
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.budget_form import budget_answer, budget_question
 from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.git_form import git_answer, git_question
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
@@ -24,6 +25,7 @@ from bridle.protocol.questions import (
     AnyQuestion,
     BudgetQuestion,
     ConflictQuestion,
+    GitQuestion,
     OpenQuestion,
     OrphanQuestion,
     PlanAnswer,
@@ -58,6 +60,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return undo_question(name, question)
         case ConflictQuestion():
             return conflict_question(name, question)
+        case GitQuestion():
+            return git_question(name, question)
         case OrphanQuestion():
             return orphan_question(name, question)
         case _:
@@ -82,6 +86,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return undo_answer(decided.answer)
         case ConflictQuestion():
             return conflict_answer(decided.answer)
+        case GitQuestion():
+            return git_answer(about, decided)
         case OrphanQuestion():
             return orphan_answer(decided)
         case _:
