@@ -13,7 +13,6 @@ import msgspec
 from bridle.app.composition import ReadySession, compose
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
 from bridle.app.session_features import instruction_files
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
@@ -55,6 +54,7 @@ from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
+from bridle.sandbox.session_border import machine_spawn, opening_words, records_of
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
@@ -129,7 +129,7 @@ class Engine:
         self._features = join((), features)
         self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
-        self._sandbox = machine_spawn(self._processes, where=where, env=env)
+        self._sandbox = machine_spawn(self._processes, where=where, home=home_of(env), env=env)
         self.sessions: Store = store or SqliteStore(
             SessionStore(
                 where.data,
