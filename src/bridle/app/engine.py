@@ -115,9 +115,8 @@ class Engine:
         listening: bool = False,
         waits_for_room: bool = False,
     ) -> None:
-        self._where = where
-        self._clock = clock
-        self._env = env
+        self._where, self._env, self._clock = where, env, clock
+        self._ids = Ids(clock.now_ms, os.urandom)
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
@@ -127,27 +126,38 @@ class Engine:
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
         self._features = join((), features)
-        self._ids = Ids(clock.now_ms, os.urandom)
+        self._plugins = tuple(plugins)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, home=home_of(env), env=env)
-        self.sessions: Store = store or SqliteStore(
+        self.sessions: Store = store or self._database(stored, notice, waits_for_room=waits_for_room)
+        wanted = env.get(LOG_VARIABLE, "")
+        self._notes = Notes(where.state, wanted, clock=clock, secrets=self._models.keys_in_use)
+        self._services = self._shared(tools, fetch, waits_for_room=waits_for_room)
+        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
+        self.multiplexer = self._control()
+
+    def _database(
+        self, stored: StoredKeys, notice: Callable[[str], None], *, waits_for_room: bool
+    ) -> SqliteStore:
+        """The encrypted database in the data folder."""
+        return SqliteStore(
             SessionStore(
-                where.data,
+                self._where.data,
                 ids=self._ids,
-                clock=clock,
+                clock=self._clock,
                 notice=notice,
                 waits_for_room=waits_for_room,
                 key_wrap=stored.log_key,
             )
         )
-        self._notes = Notes(
-            where.state,
-            env.get(LOG_VARIABLE, ""),
-            clock=clock,
-            secrets=self._models.keys_in_use,
-        )
-        self._services = ProcessServices(
-            where=where,
+
+    def _shared(
+        self, tools: Sequence[Tool | ToolSource], fetch: JudgedFetch | None, *, waits_for_room: bool
+    ) -> ProcessServices:
+        """What all sessions of this process share."""
+        env, clock = self._env, self._clock
+        return ProcessServices(
+            where=self._where,
             env=env,
             notes=self._notes,
             clock=clock,
@@ -161,9 +171,10 @@ class Engine:
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
         )
-        self._plugins = tuple(plugins)
-        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
-        self.multiplexer = Multiplexer(
+
+    def _control(self) -> Multiplexer:
+        """The clients and the live sessions, on what this engine knows of stored ones."""
+        return Multiplexer(
             sessions=SessionSource(
                 open=self._opened,
                 find=self._found,
@@ -181,7 +192,7 @@ class Engine:
             ),
             prompt_of=_prompt_of,
             ids=self._ids,
-            clock=clock,
+            clock=self._clock,
             hello=functools.partial(handshake, features=FEATURES),
         )
 

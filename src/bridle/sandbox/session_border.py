@@ -1,4 +1,4 @@
-"""The border around the commands of a session: who holds it on this machine, what it lets through, what is said of it."""
+"""The border around the commands of a session: who holds it here, what it lets through, what is said of it."""
 
 from __future__ import annotations
 
