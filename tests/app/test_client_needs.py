@@ -183,7 +183,8 @@ async def test_a_first_model_is_found_on_this_machine_chosen_and_kept(desk: Desk
         await desk.client.send(connected)
         said: list[str] = []
         typed = iter(("1", "1"))
-        model = await choose_model(desk.client, create, lambda _prompt: next(typed), said.append)
+        found = await desk.client.ask(q.ListProviders(which="running", create=create))
+        model = await choose_model(desk.client, create, found, lambda _prompt: next(typed), said.append)
     assert model is not None
     assert model.model.startswith("here:")
     assert f'model = "{model.model}"' in desk.config.read_text()

@@ -74,7 +74,10 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
         case q.ListModels(session=session, create=create):
             return q.ModelList(models=await model_entries(sources.known(session, create), query))
         case q.ListProviders(session=session, create=create):
-            return q.ProviderList(providers=await provider_entries(sources.known(session, create), query))
+            known = sources.known(session, create)
+            providers = await provider_entries(known, query)
+            keyed = known.models.default_of_keys() if query.which == "running" else None
+            return q.ProviderList(providers=providers, default=keyed)
         case q.ListTools(session=session):
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
@@ -151,15 +154,22 @@ async def _details(sources: Sources, name: str, sight: ClientSight) -> q.Session
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
+    from bridle.app.project_trust import agreed_and_waiting
+    from bridle.app.session_features import instruction_files
     from bridle.app.settings import session_options, session_settings
     from bridle.base.files import branch_of, real_folder
+    from bridle.safety.trust.approvals import Approvals, session_approvals
     from bridle.safety.wide_folders import why_wide
 
     resume, env = create.resume, sources.env
     cwd = real_folder(create.cwd) if resume is None else (await sources.store.find(resume)).cwd
+    where, options = sources.where, session_options(create)
+    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
+    used, waiting = agreed_and_waiting(approvals, instruction_files(where, cwd, settings))
     model, model_from = create.model, "command"
-    if model is None and create.resume is None:
-        model = session_settings(session_options(create), where=sources.where, cwd=cwd, env=env).model
+    if model is None and resume is None:
+        model = settings.model
         model_from = "environment" if env.get("BRIDLE_MODEL") == model else "settings"
     return q.SessionPreview(
         cwd=cwd,
@@ -167,6 +177,8 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
         model=model,
         model_from=model_from if model else "",
         wide=why_wide(cwd, home_of(env)) or "",
+        rules=tuple(file.shown for file in used),
+        waiting_rules=tuple(file.shown for file in waiting),
     )
 
 

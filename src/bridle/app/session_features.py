@@ -19,7 +19,7 @@ from bridle.commands.git_commands import GIT_DOES
 from bridle.config.folders import Folders
 from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
 from bridle.context.instructions import instructions as instructions_layer
-from bridle.context.instructions import system_text
+from bridle.context.instructions import system_text, with_sandbox
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
@@ -179,10 +179,19 @@ def instructions(parts: SessionParts) -> Feature:
     async def system() -> str:
         return await _system_text(parts)
 
+    def corrected(text: str) -> str:
+        held = _held_in(parts)
+        return text if held == NOT_KNOWN else with_sandbox(text, held)
+
     settings = parts.settings
     parameters = Parameters(effort=settings.effort, answer_schema=settings.options.output_schema)
-    layer = instructions_layer(system=system, tools=parts.registry.schemas, parameters=parameters)
+    layer = instructions_layer(
+        system=system, tools=parts.registry.schemas, parameters=parameters, corrected=corrected
+    )
     return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
+
+
+NOT_KNOWN = "not known yet"
 
 
 def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
@@ -197,6 +206,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     if not files:
         return ()
     from bridle.app.project_trust import consent
+    from bridle.context.consent import AT_A_DESK, IN_CI
 
     may_use = consent(
         opened.approvals,
@@ -204,6 +214,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
         ask=parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
+        how=IN_CI if parts.services.env.get("CI") else AT_A_DESK,
     )
     return await may_use.usable(files)
 
@@ -224,7 +235,7 @@ async def _system_text(parts: SessionParts) -> str:
 def _held_in(parts: SessionParts) -> str:
     """What commands run in, as the model is told it."""
     adapter = OFF if parts.policy.mode == "off" else parts.spawn.adapter
-    return "no sandbox" if adapter in (OFF, UNCONFINED) else adapter or "not known yet"
+    return "no sandbox" if adapter in (OFF, UNCONFINED) else adapter or NOT_KNOWN
 
 
 def _told_of_settings(parts: SessionParts) -> Iterator[Notice]:

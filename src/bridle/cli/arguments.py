@@ -168,7 +168,7 @@ class _NamedFolder(argparse.Action):
 def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
-    verb.add_argument("-m", "--model")
+    verb.add_argument("-m", "--model", metavar="MODEL")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
     _personal_answers(verb)
     verb.add_argument("--mode", choices=get_args(Mode))
@@ -185,7 +185,7 @@ def _session_options(verb: Parser) -> None:
     verb.set_defaults(folder_named=False)
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
-    verb.add_argument("--session", metavar="KEY")
+    verb.add_argument("--session", metavar="NAME")
     verb.add_argument("-n", "--name", metavar="TITLE")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
     verb.add_argument("--deny", action="append", default=[], metavar="RULE")
@@ -484,7 +484,9 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles"))
+    completion.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "models", "sessions", "profiles")
+    )
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {

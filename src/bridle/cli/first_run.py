@@ -14,7 +14,7 @@ from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
-from bridle.protocol.queries import ListModels, ListProviders, ModelEntry, ProviderEntry
+from bridle.protocol.queries import ListModels, ListProviders, ModelEntry, ProviderEntry, ProviderList
 
 DEMO = "demo"
 DEMO_MODEL = ModelEntry(model=DEMO, local=True)
@@ -30,18 +30,24 @@ Say = Callable[[str], None]
 
 
 async def choose_model(
-    connection: Connection, create: CreateSession, ask: Ask, show: Say, *, columns: int = 0
+    connection: Connection,
+    create: CreateSession,
+    found: ProviderList,
+    ask: Ask,
+    show: Say,
+    *,
+    columns: int = 0,
 ) -> ModelEntry | None:
     """The model for a session like this, saved for later ones, or None when the person leaves.
 
-    `DEMO_MODEL` stands for the demo. Columns of zero mean endless ones.
+    `found` are the servers and keys there are. `DEMO_MODEL` stands for the demo. Columns of zero mean endless ones.
     """
 
     def say(line: str) -> None:
         for row in _rows(line, columns):
             show(row)
 
-    return await _FirstChoice(connection, create, ask, say).made()
+    return await _FirstChoice(connection, create, ask, say).made(found)
 
 
 class _FirstChoice:
@@ -53,8 +59,7 @@ class _FirstChoice:
         self._ask = ask
         self._say = say
 
-    async def made(self) -> ModelEntry | None:
-        found = await self._connection.ask(ListProviders(which="running", create=self._create))
+    async def made(self, found: ProviderList) -> ModelEntry | None:
         servers = [one for one in found.providers if one.running]
         keyed = [one for one in found.providers if one.key_from is not None]
         usable = [server for server in servers if any(model.can_chat for model in server.models)]

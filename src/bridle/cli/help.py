@@ -276,7 +276,7 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
   zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
   fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
 
-Sessions and profiles are asked for when Tab is pressed: bridle completion sessions, bridle completion profiles
+Models, sessions and profiles are asked for when Tab is pressed: bridle completion models, sessions or profiles
 """
 
 EXIT_CODES = """\

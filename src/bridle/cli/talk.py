@@ -22,13 +22,14 @@ from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import going_on, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
+from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.picker import Deed, Listed, Picker
-from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
@@ -36,10 +37,11 @@ from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.protocol.queries import PreviewSession
+from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
 from bridle.safety.wide_folders import AcceptedFolders
 
 LEAVE_S = 2.0
+DEMO_STORY = f"{DEMO}:story"
 
 
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -79,22 +81,23 @@ async def talk_through(
         if not _accepts_wide(about.cwd, about.wide, env):
             return 0
         create = msgspec.structs.replace(create, config={**create.config, "wide_folder": about.cwd})
+    if about.model == DEMO and create.resume is None:  # in a conversation it plays a small story
+        create = msgspec.structs.replace(create, model=DEMO_STORY)
     model_from = _MODEL_FROM[about.model_from]
     if create.resume is None and about.model is None:
-        model = await _first_model(connection, create, env)
+        model, model_from = await _first_model(connection, create, env)
         if model is None:
             return 0
         if model == DEMO:
             return await _demo(env)
         create = msgspec.structs.replace(create, model=model)
-        model_from = "chosen just now"
     await _tell_what_expires(connection, env)
     return await talk(
         connection,
         create,
         terminal,
         services=_services(about.cwd, env),
-        start=StartInfo(version=__version__, branch=about.branch, model_from=model_from),
+        start=_start_info(about, model_from, env),
         first_prompt=" ".join(parsed.prompt) or None,
     )
 
@@ -106,6 +109,19 @@ _MODEL_FROM: Mapping[str, str] = {
     "settings": "config",
 }
 """What a person calls the places that a model comes from."""
+
+
+def _start_info(about: SessionPreview, model_from: str, env: Mapping[str, str]) -> StartInfo:
+    """What this start says before the person may write."""
+    memory = StartMemory(folders(env).state, about.cwd)
+    return StartInfo(
+        version=__version__,
+        branch=about.branch,
+        model_from=model_from,
+        lines=(rules_line(about.rules, about.waiting_rules),),
+        said=memory.said(),
+        keep=memory.keep,
+    )
 
 
 def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
@@ -130,19 +146,25 @@ def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
     return True
 
 
-async def _first_model(connection: Connection, create: CreateSession, env: Mapping[str, str]) -> str | None:
+async def _first_model(
+    connection: Connection, create: CreateSession, env: Mapping[str, str]
+) -> tuple[str | None, str]:
+    """The model of somebody who named none, and who chose it. A key that is there goes straight in."""
+    found = await connection.ask(ListProviders(which="running", create=create))
+    if found.default is not None and not any(one.running for one in found.providers):
+        return found.default, ""  # with both there is something to choose
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        model = await choose_model(connection, create, _ask, _say_line, columns=columns)
+        model = await choose_model(connection, create, found, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
-        return None
+        return None, ""
     if model is None or model == DEMO_MODEL:
-        return model and DEMO
+        return model and DEMO, ""
     local = "Cost: none, it is local." if model.local else "Change it with /model."
     say(f"Saved: {visible(model.model, newlines=False)}. {local}\n\n")
-    return model.model
+    return model.model, "chosen just now"
 
 
 def _say_line(line: str) -> None:

@@ -1,11 +1,12 @@
 """The system text, and the request layer that puts it, the tools and the model into force.
 
 Date and environment are fixed when a session starts, so the beginning of every request stays the same bytes and a
-provider's cache keeps hitting. A resumed session goes on with the text it had.
+provider's cache keeps hitting. A resumed session goes on with the text it had, but for what holds its commands now.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -24,10 +25,18 @@ A result that reads [compacted] was left out to save room: call the tool again i
 When you are done, say briefly what you changed and what you checked."""
 
 
+_BORDER = "Commands run in: "
+
+
 def system_text(*, cwd: str, system: str, date: str, sandbox: str, more: str = "") -> str:
     """The header, the facts of this session's surroundings, and the texts a person has agreed to."""
-    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"Commands run in: {sandbox}")
+    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"{_BORDER}{sandbox}")
     return "\n\n".join(filter(None, (HEADER, "\n".join(facts), more)))
+
+
+def with_sandbox(system: str, sandbox: str) -> str:
+    """The system text of an earlier run where this one's commands run in something else; all else stays as it was."""
+    return re.sub(f"^{_BORDER}.*$", lambda _old: f"{_BORDER}{sandbox}", system, count=1, flags=re.MULTILINE)
 
 
 def instructions(
@@ -35,10 +44,12 @@ def instructions(
     system: Callable[[], Awaitable[str]],
     tools: Callable[[], tuple[ToolSchema, ...]],
     parameters: Parameters | None = None,
+    corrected: Callable[[str], str] = lambda system: system,
 ) -> RequestLayer:
     """Appends `PrefixSet` when system text, tools, parameters or the chosen model differ from what is in force.
 
-    `system` is asked once, for a session that has no system text yet; it may wait for a person.
+    `system` is asked once, for a session that has no system text yet; it may wait for a person. `corrected` gives the
+    text of an earlier run as it is true now.
     """
     in_force: PrefixSet | None = None
 
@@ -59,7 +70,7 @@ def instructions(
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
-                system=current.system if current is not None else await system(),
+                system=corrected(current.system) if current is not None else await system(),
                 tools=visible,
                 parameters=asked,
             )

@@ -99,7 +99,8 @@ class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
     """What a session would be, before there is one.
 
     `model_from`: a person's word in the command, a variable of the environment, or settings; empty where nobody chose
-    one. `wide` says, as the end of a sentence, why the folder holds more than a project.
+    one. `wide` says, as the end of a sentence, why the folder holds more than a project. `rules` are the files of
+    instructions that count, `waiting_rules` those that wait for a person.
     """
 
     cwd: str
@@ -107,6 +108,8 @@ class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
     model: str | None = None
     model_from: Literal["", "command", "environment", "settings"] = ""
     wide: str = ""
+    rules: tuple[str, ...] = ()
+    waiting_rules: tuple[str, ...] = ()
 
 
 class PreviewSession(Query[SessionPreview], frozen=True):
@@ -220,7 +223,10 @@ class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ProviderList(QueryAnswer, frozen=True):
+    """`default` is the model that the keys at hand stand for, where they were looked for and stand for one."""
+
     providers: tuple[ProviderEntry, ...]
+    default: str | None = None
 
 
 class ListProviders(Query[ProviderList], frozen=True):

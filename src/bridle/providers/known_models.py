@@ -114,7 +114,7 @@ class KnownModels:
 
         Raises `CommandRefused` where several have it, or one that is not set up.
         """
-        if not name or ":" in name or name in self.models.names():
+        if name in ("", DEMO) or ":" in name or name in self.models.names():
             return name
         if "/" in name and name.partition("/")[0] in self.models.names():
             return name

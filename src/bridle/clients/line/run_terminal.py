@@ -71,17 +71,25 @@ class RunTerminal:
         self._sending: asyncio.Task[None] | None = None
         self._keyboard = ExitStack()
         self._has_keyboard = False
+        self._text_is_open = False
 
     # What a run says
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a question or an unfinished line of the answer is on the page."""
+        return self._has_keyboard or self._text_is_open
 
     def say(self, line: str) -> None:
         self._screen.say(line)
 
     def stream(self, text: str) -> None:
         """More of the answer, as it comes."""
+        self._text_is_open = True
         self._screen.stream(text)
 
     def end_text(self) -> None:
+        self._text_is_open = False
         self._screen.end_text()
 
     # Questions

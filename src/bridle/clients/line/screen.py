@@ -16,7 +16,7 @@ from bridle.clients.interaction.event_rows import event_rows, turn_words
 from bridle.clients.interaction.output_excerpt import coloured_parts, output_lines
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
-from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
+from bridle.clients.interaction.start_info import StartInfo, StartLine, new_lines, start_lines, start_title
 from bridle.clients.interaction.story import Story
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.page import Ink, Page
@@ -94,7 +94,8 @@ class Screen:
         view = self._view
         self.say(start_title(start, folder), style="title")
         keys = self._info.key_words(view.model.partition(":")[0])
-        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys):
+        lines = start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys)
+        for line in new_lines(start, lines):
             self.choice(line)
         for event in view.degraded.values():
             self.degraded(event)
