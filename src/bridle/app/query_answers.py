@@ -65,8 +65,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return await _details(sources, row.id, sight)
         case q.PreviewSession(create=create):
             return await _preview(sources, create)
-        case q.ListChanges(session=session):
-            return await _changes(sources.store, session)
+        case q.DescribeLog(session=session):
+            return await _log(sources.store, session)
         case q.SearchSessions(words=words, cwd=cwd, limit=limit):
             found = await sources.store.search(words, limit=FOUND_MAX)
             hits = search_hits(found, await sources.store.list(), cwd=cwd)
@@ -82,6 +82,10 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
+        case q.ListChanges(session=session, what=what):
+            return await sight.live[session].run.changes(what)
+        case q.ReadOutput(session=session, call_id=call_id, offset=offset):
+            return await sight.live[session].run.output(call_id, offset)
         case q.ListSlash(session=session):
             added = () if session is None else sight.live[session].run.added_slash
             return q.SlashList(commands=_slash((*sources.features.slash, *added)))
@@ -179,16 +183,17 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
         wide=why_wide(cwd, home_of(env)) or "",
         rules=tuple(file.shown for file in used),
         waiting_rules=tuple(file.shown for file in waiting),
+        notify=settings.notify,
     )
 
 
-async def _changes(store: Store, session: str) -> q.SessionChanges:
+async def _log(store: Store, session: str) -> q.LogDescription:
     from bridle.undo.changed_files import changed_files
 
     row = await store.find(session)
     found = changed_files(await store.calls(row.id), row.cwd)
     changes = tuple(q.CallChanges(call_id=call_id, paths=paths) for call_id, paths in found.items())
-    return q.SessionChanges(changes=changes, digest=await store.digest(row.id))
+    return q.LogDescription(changes=changes, digest=await store.digest(row.id))
 
 
 def session_infos(

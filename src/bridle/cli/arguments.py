@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "doctor", "redact", "completion", "help",
+    "sandbox", "hooks", "doctor", "redact", "debug", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -23,6 +23,7 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
+    "debug": "request",
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
@@ -483,9 +484,16 @@ def _redact_words(redact: Parser) -> None:
     redact.add_argument("--kinds", action="store_true")
 
 
+def _debug_words(debug: Parser) -> None:
+    request = debug.add_below("action")("request")
+    _session_options(request)
+    request.add_argument("-r", "--resume", metavar="ID")
+    request.set_defaults(on_ask="deny")
+
+
 def _completion_words(completion: Parser) -> None:
     completion.add_argument(
-        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "models", "sessions", "profiles")
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles", "models")
     )
 
 
@@ -507,6 +515,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "hooks": _hooks_words,
     "doctor": _doctor_words,
     "redact": _redact_words,
+    "debug": _debug_words,
     "completion": _completion_words,
 }
 """What may follow each verb."""

@@ -28,6 +28,7 @@ from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.picker import Deed, Listed, Picker
 from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
@@ -91,6 +92,8 @@ async def talk_through(
         if model == DEMO:
             return await _demo(env)
         create = msgspec.structs.replace(create, model=model)
+    if not about.notify:
+        terminal.look = msgspec.structs.replace(terminal.look, notify="off")
     await _tell_what_expires(connection, env)
     return await talk(
         connection,
@@ -208,6 +211,24 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
         await open_pager(text, env)
 
+    async def run_verb(words: Sequence[str]) -> None:
+        from bridle.base.user_programs import run_in_foreground
+
+        program = [sys.executable, "-I", "-m", "bridle", *words]  # nothing of the folder is looked at for it
+        await run_in_foreground(program, cwd=cwd, env=env)
+
+    def picture(path: str) -> Picture | None:
+        from bridle.cli.pictures import picture_at
+        from bridle.config.tiers import load
+
+        tiers = load(where=folders(env), cwd=cwd, env=env).checked()
+        return picture_at(os.path.join(cwd, os.path.expanduser(path)), tiers)
+
+    async def clipboard_picture() -> Picture:
+        from bridle.cli.pictures import picture_on_clipboard
+
+        return await picture_on_clipboard(env)
+
     def save(path: str, text: str) -> str:
         from bridle.cli.drafts import save_new
 
@@ -228,6 +249,9 @@ def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
         edit=edit,
         page=page,
         save=save,
+        run_verb=run_verb,
+        picture=picture,
+        clipboard_picture=clipboard_picture,
     )
 
 

@@ -16,7 +16,7 @@ from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
 
 if TYPE_CHECKING:
-    from bridle.protocol.queries import AnyQuery, ListChanges, ListModels, PreviewSession
+    from bridle.protocol.queries import AnyQuery, DescribeLog, ListModels, PreviewSession
     from bridle.protocol.tokens import Claims
 
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
@@ -185,7 +185,7 @@ def _models(client: Client, query: ListModels, _live: object) -> Refusal | None:
 
 
 def _of_a_session_elsewhere(
-    client: Client, command: c.RenameSession | c.BranchSession | ListChanges, live: MeantSession
+    client: Client, command: c.RenameSession | c.BranchSession | DescribeLog, live: MeantSession
 ) -> Refusal | None:
     """People put stored sessions in order and look at them without opening them; an agent has those it is attached
     to."""
@@ -289,6 +289,8 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "FollowEvents": None,
     "ListTools": None,
     "ListGrants": None,
+    "ListChanges": None,
+    "ReadOutput": None,
     "ListModels": _models,
     "ListProviders": _for_people,
     "ListSlash": None,
@@ -309,7 +311,7 @@ FOR_ALL: Mapping[str, Check | None] = {
     "DescribeSession": None,
     "FindSession": None,
     "PreviewSession": _for_people,
-    "ListChanges": _of_a_session_elsewhere,
+    "DescribeLog": _of_a_session_elsewhere,
     "SearchSessions": None,
     "ListProfiles": None,
     "SumCosts": None,

@@ -184,9 +184,7 @@ class Multiplexer:
             case ChangeInput():
                 number = session.change_input(client, command)
             case AskAside():
-                if session.asides is None:
-                    raise CommandRefused("NotSupported", what="AskAside")
-                number = session.asides.ask(command.question, originator=client.id)
+                number = session.ask_aside(client, command.question)
             case CancelTurn():
                 session.cancel(client)
             case AnswerPermission():

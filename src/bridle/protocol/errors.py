@@ -259,6 +259,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "Judge: bridle -r {id}   Or check, then add --on-orphan mark-unknown to go on.",
         3,
     ),
+    "OutputUnreadable": Sentence("What that call printed cannot be read any more ({problem})."),
     "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
     "StepLimit": Sentence("{steps:step} done and still working. Stopped. Raise --max-steps to go on."),

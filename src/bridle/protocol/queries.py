@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from bridle.protocol.commands import CreateSession
+from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import GrantMatch, IdentityClass
 
 A = TypeVar("A")
@@ -100,7 +101,7 @@ class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
 
     `model_from`: a person's word in the command, a variable of the environment, or settings; empty where nobody chose
     one. `wide` says, as the end of a sentence, why the folder holds more than a project. `rules` are the files of
-    instructions that count, `waiting_rules` those that wait for a person.
+    instructions that count, `waiting_rules` those that wait for a person. `notify`: a person may be called.
     """
 
     cwd: str
@@ -110,6 +111,7 @@ class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
     wide: str = ""
     rules: tuple[str, ...] = ()
     waiting_rules: tuple[str, ...] = ()
+    notify: bool = True
 
 
 class PreviewSession(Query[SessionPreview], frozen=True):
@@ -125,14 +127,14 @@ class CallChanges(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...]
 
 
-class SessionChanges(QueryAnswer, frozen=True):
+class LogDescription(QueryAnswer, frozen=True):
     """`digest` is the last link of the chain of the log, in hex: it stands for everything in it."""
 
     changes: tuple[CallChanges, ...]
     digest: str
 
 
-class ListChanges(Query[SessionChanges], frozen=True):
+class DescribeLog(Query[LogDescription], frozen=True):
     """The files each call of a session changed, as undo saw it, whatever tool did it."""
 
     session: str
@@ -302,6 +304,50 @@ class ListGrants(Query[GrantList], frozen=True):
     session: str
 
 
+# What a session did
+
+
+class SessionChanges(QueryAnswer, frozen=True):
+    """What calls changed in files, by the record of undo. `turn` is None for more than one.
+
+    `hidden` are files that hold secrets or look so: nothing of them is shown. `more_files` are left out.
+    """
+
+    turn: int | None = None
+    title: str = ""
+    files: tuple[EditedFile, ...] = ()
+    hidden: tuple[str, ...] = ()
+    more_files: int = 0
+
+
+class ListChanges(Query[SessionChanges], frozen=True):
+    """What a turn (its number), a call (its id or the beginning of it) or the `session` changed.
+
+    By itself, what the last turn did that changed something.
+    """
+
+    session: str
+    what: str = ""
+
+
+class OutputPart(QueryAnswer, frozen=True):
+    """A part of what a call printed; `text` is None where nothing more is kept than its result says.
+
+    `next_offset` is where the next part begins, None at the end.
+    """
+
+    text: str | None = None
+    next_offset: int | None = None
+
+
+class ReadOutput(Query[OutputPart], frozen=True):
+    """What a call printed that was too long for its result, from a byte on; at most some megabytes at once."""
+
+    session: str
+    call_id: str
+    offset: int = 0
+
+
 # Money and health
 
 
@@ -364,7 +410,7 @@ AnyQuery: TypeAlias = (
     | DescribeSession
     | FindSession
     | PreviewSession
-    | ListChanges
+    | DescribeLog
     | SearchSessions
     | ListModels
     | ListProviders
@@ -372,6 +418,8 @@ AnyQuery: TypeAlias = (
     | ListSlash
     | ListProfiles
     | ListGrants
+    | ListChanges
+    | ReadOutput
     | SumCosts
     | CheckHealth
     | CustomQuery
@@ -380,7 +428,7 @@ AnyQueryAnswer: TypeAlias = (
     SessionList
     | SessionDetails
     | SessionPreview
-    | SessionChanges
+    | LogDescription
     | SearchHits
     | ModelList
     | ProviderList
@@ -388,6 +436,8 @@ AnyQueryAnswer: TypeAlias = (
     | SlashList
     | ProfileList
     | GrantList
+    | SessionChanges
+    | OutputPart
     | CostSum
     | Health
     | CustomAnswer

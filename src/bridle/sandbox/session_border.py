@@ -123,7 +123,9 @@ def this_place(
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.sandbox.confinement import HostContext
 
-    return HostContext(home=home, own=where.all, caches=caches, records=where.data, env=env, others=others)
+    return HostContext(
+        home=home, own=where.all, caches=caches, records=where.data, env=dict(env), others=others
+    )
 
 
 def session_policy(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.clients.interaction.composer import Picture
 
 
 def _no_paths() -> Sequence[str]:
@@ -15,6 +16,10 @@ def _no_paths() -> Sequence[str]:
 
 def _no_file(_path: str) -> bool:
     return False
+
+
+def _no_picture(_path: str) -> Picture | None:
+    return None
 
 
 def _nothing(_prompt: str) -> None:
@@ -28,7 +33,8 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     one more. `is_file` answers for a path relative to the session's folder; `paths` are the files and folders a mention
     may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
     it. `page` shows them a text in their own pager; `run_verb` lets a verb of the program have their terminal. `save`
-    writes a new file at a path a person named and returns where it is. What does something may raise `BridleError`.
+    writes a new file at a path a person named and returns where it is. `picture` is the image at a path, None where
+    there is none; `clipboard_picture` the one on their clipboard. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -41,3 +47,5 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     page: Callable[[str], Awaitable[None]] | None = None
     run_verb: Callable[[Sequence[str]], Awaitable[None]] | None = None
     save: Callable[[str, str], str] | None = None
+    picture: Callable[[str], Picture | None] = _no_picture
+    clipboard_picture: Callable[[], Awaitable[Picture]] | None = None
