@@ -43,6 +43,7 @@ from bridle.protocol.commands import (
     BranchSession,
     CancelTurn,
     ChangeInput,
+    ConnectProvider,
     CreateSession,
     DeleteSession,
     DetachSession,
@@ -50,9 +51,11 @@ from bridle.protocol.commands import (
     EnterPlanMode,
     ExitPlanMode,
     PinSession,
+    PromoteGrant,
     RenameSession,
     RevokeGrant,
     RunSlash,
+    SaveModel,
     SendInput,
     SetEffort,
     SetMode,
@@ -65,6 +68,7 @@ from bridle.protocol.events import (
     CommandStamp,
     CommandTaken,
     EffortChanged,
+    EndCause,
     Envelope,
     IdentityClass,
     ModelChanged,
@@ -99,7 +103,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
     id. `bounds_of` is what the person's own settings give such a session, without a word of the client. `answer`
     answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in
-    order; `branch` gives the new id.
+    order; `branch` gives the new id. `set_up` changes the person's own settings or keys.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
@@ -111,6 +115,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     pin: Callable[[str, bool], Awaitable[None]]
     branch: Callable[[str, int | None], Awaitable[str]]
     delete: Callable[[str], Awaitable[None]]
+    set_up: Callable[[SaveModel | ConnectProvider], Awaitable[None]]
 
 
 ChooseModel = Callable[[str, str, Client], ModelChanged]
@@ -273,6 +278,9 @@ class Multiplexer:
                 live, accepted = await self._attach(client, claims, command)
             case RenameSession() | PinSession() | BranchSession() | DeleteSession():
                 return Accepted(session=await self._put_in_order(command))
+            case SaveModel() | ConnectProvider():
+                await self._source.set_up(command)
+                return Accepted(session="")
             case _:
                 live = self._named(session_of(command), command)
                 accepted = await self._carry_out(client, live, command, stamp)
@@ -292,8 +300,8 @@ class Multiplexer:
         match command:
             case DetachSession():
                 live.detach(client.id)
-            case EndSession():
-                await self._end(live)
+            case EndSession(leaving=leaving):
+                await self._end(live, "binary-shutdown" if leaving else "user")
             case SendInput():
                 number = session.accept(client, command.content, command.mode, stamp)
             case AnswerPermission():
@@ -317,6 +325,8 @@ class Multiplexer:
                 number = session.leave_plan_mode(client, approved=command.approve, stamp=stamp)
             case RevokeGrant():
                 number = session.revoke(client, command.grant_id, stamp)
+            case PromoteGrant():
+                number = session.journal.emit(live.run.promote(command.grant_id), originator=client.id)
             case SetModel():
                 chosen = self._choose_model(session.id, command.model, client)
                 number = session.journal.emit(structs.replace(chosen, stamp=stamp), originator=client.id)
@@ -349,10 +359,10 @@ class Multiplexer:
         taken = CommandTaken(kind=kind_of_command(command), stamp=stamp)
         return session.journal.emit(taken, originator=client.id)
 
-    async def _end(self, live: LiveSession) -> None:
+    async def _end(self, live: LiveSession, cause: EndCause) -> None:
         """Whoever ends it is told where not all of it could be kept; then nobody else has to be."""
         try:
-            await live.end("user")
+            await live.end(cause)
         except StoreError as failure:
             if failure is self._failure:
                 self._failure = None
