@@ -188,11 +188,20 @@ class Engine:
         return self._sandbox.adapter not in {"", UNCONFINED}
 
     def connect(
-        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+        self,
+        *,
+        name: str,
+        identity: IdentityClass = "human",
+        answers: bool,
+        claims: Claims | None = None,
+        client_id: str | None = None,
     ) -> InProcessConnection:
-        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has. Who comes
+        back has the id it had."""
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
+        return self.multiplexer.connect(
+            name=name, identity=identity, answers=answers, claims=claims, client_id=client_id
+        )
 
     def known_for(self, settings: SessionSettings) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""

@@ -129,11 +129,18 @@ class Multiplexer:
         self._failure: StoreError | None = None
 
     def connect(
-        self, *, name: str, identity: IdentityClass, answers: bool, claims: Claims | None = None
+        self,
+        *,
+        name: str,
+        identity: IdentityClass,
+        answers: bool,
+        claims: Claims | None = None,
+        client_id: str | None = None,
     ) -> InProcessConnection:
-        """A new client. Its id, its class and its claims are fixed for as long as it stays; claims name its class."""
+        """A new client, or one that comes back with the id it had. Its id, its class and its claims are fixed for as
+        long as it stays; claims name its class."""
         identity = identity if claims is None else claims.identity_class
-        client = Client(id=self._ids.new("cli"), name=name, identity=identity, answers=answers)
+        client = Client(id=client_id or self._ids.new("cli"), name=name, identity=identity, answers=answers)
         return InProcessConnection(self, client, claims, self._hello)
 
     async def handle(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
