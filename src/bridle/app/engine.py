@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -195,12 +195,13 @@ class Engine:
         answers: bool,
         claims: Claims | None = None,
         client_id: str | None = None,
+        here: Literal["attached", "following"] = "attached",
     ) -> InProcessConnection:
         """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has. Who comes
-        back has the id it had."""
+        back has the id it had; who is `here` while `following` is somebody only with an open stream of events."""
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(
-            name=name, identity=identity, answers=answers, claims=claims, client_id=client_id
+            name=name, identity=identity, answers=answers, claims=claims, client_id=client_id, here=here
         )
 
     def known_for(self, settings: SessionSettings) -> KnownModels:

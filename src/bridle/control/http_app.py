@@ -17,7 +17,6 @@ from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import WebSocketRoute
 
-from bridle.base.clock import Clock
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
 from bridle.control.event_batches import event_batches
 from bridle.control.http_status import problem_of, status_of
@@ -27,20 +26,19 @@ from bridle.control.request_guard import (
     RequestGuard,
     Scope,
     Send,
-    TokenReader,
     claims_of,
     origin_of,
 )
 from bridle.control.routes import Route, kind_meant, routes
-from bridle.control.served_clients import ServedClients, TokenClient
-from bridle.control.service_metrics import ServiceCounters, metrics_text
+from bridle.control.served_clients import TokenClient
+from bridle.control.service import Service
+from bridle.control.service_metrics import metrics_text
 from bridle.control.token_watch import token_holds
 from bridle.control.websocket_app import serve_websocket
 from bridle.protocol import commands as c
 from bridle.protocol.codec import wire_of
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope, StepStarted, TextDelta, TurnEnded, TurnStarted
-from bridle.protocol.handshake import Handshake
 
 MAX_BODY_BYTES = 12 * 1024 * 1024
 """Pictures come inside."""
@@ -64,50 +62,24 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """What is served: its clients, what it says of itself, its counters, and who hears of refusals."""
-
-    clients: ServedClients
-    tokens: TokenReader
-    hello: Callable[[], Handshake]
-    clock: Clock
-    counters: ServiceCounters
-    gauges: Callable[[], tuple[int, int]]
-    """How many sessions are open, and how many clients are attached."""
-    openapi: Callable[[], bytes]
-    refused: Callable[[str, str], None]
-    """Hears of a refusal: its reason and from where."""
-    failed: Callable[[BaseException], None]
-    """Hears of what nobody foresaw."""
-    is_stopping: Callable[[], bool]
-
-
 def service_app(service: Service) -> AsgiApp:
     """The whole application, behind its guard."""
-    guard: list[RequestGuard] = []
-    http = _Http(service, note=lambda reason, peer: guard[0].note(reason, peer))
+    http = _Http(service)
     table: list[StarletteRoute | WebSocketRoute] = [
         StarletteRoute("/v1/handshake", http.answering(http.handshake), methods=["GET"]),
         StarletteRoute("/v1/openapi.json", http.answering(http.openapi), methods=["GET"]),
         StarletteRoute("/v1/metrics", http.answering(http.metrics), methods=["GET"]),
         StarletteRoute("/v1/sessions/{session}/events", http.events, methods=["GET"]),
         *(_starlette_route(http, route) for route in routes()),
-        WebSocketRoute("/v1/ws", lambda websocket: serve_websocket(websocket, service, guard[0].note)),
+        WebSocketRoute("/v1/ws", lambda websocket: serve_websocket(websocket, service)),
     ]
     app = Starlette(
-        routes=table, exception_handlers={HTTPException: _no_such_place, BridleError: _refused(http)}
+        routes=table, exception_handlers={HTTPException: _no_such_place, BridleError: http.problem}
     )
     app.router.redirect_slashes = False
-    guard.append(
-        RequestGuard(
-            app,
-            service.tokens,
-            service.counters,
-            refused=service.refused,
-            is_stopping=service.is_stopping,
-        )
+    return RequestGuard(
+        app, service.tokens, note_refusal=service.note_refusal, is_stopping=service.is_stopping
     )
-    return guard[0]
 
 
 def _starlette_route(http: _Http, route: Route) -> StarletteRoute:
@@ -119,10 +91,6 @@ def _starlette_route(http: _Http, route: Route) -> StarletteRoute:
 
     endpoint = http.answering(ask if route.is_query else command)
     return StarletteRoute(route.path, endpoint, methods=[route.method])
-
-
-def _refused(http: _Http) -> Callable[[Request, Exception], Response]:
-    return lambda request, failure: http.problem(request, failure)
 
 
 def _no_such_place(request: Request, failure: Exception) -> Response:
@@ -141,9 +109,8 @@ def _no_such_place(request: Request, failure: Exception) -> Response:
 class _Http:
     """The answers to requests."""
 
-    def __init__(self, service: Service, *, note: Callable[[str, str], None]) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._note = note
         self._since_s = service.clock.monotonic()
 
     def answering(self, answer: Answering) -> Answering:
@@ -155,14 +122,14 @@ class _Http:
             except BridleError as refusal:
                 return self.problem(request, refusal)
             except Exception as fault:  # noqa: BLE001  told, and nothing else is touched by it
-                self._service.failed(fault)
+                self._service.hear_fault(fault)
                 return self.problem(request, BridleError("EngineFault", problem=type(fault).__name__))
 
         return answered
 
     def problem(self, request: Request, failure: Exception) -> Response:
         assert isinstance(failure, BridleError)
-        self._note(failure.reason, origin_of(request.scope).peer)
+        self._service.note_refusal(failure.reason, origin_of(request.scope).peer)
         headers = {}
         if "retry_after_s" in failure.data:
             headers["Retry-After"] = str(failure.data["retry_after_s"])
@@ -199,8 +166,8 @@ class _Http:
         session = session_of(query)
         if kind.__name__ not in FOR_THE_ATTACHED or session is None:
             return _json(await client.connection.ask(query))
-        async with client.within(await client.open_session(session)) as found:
-            return _json(await client.connection.ask(msgspec.structs.replace(query, session=found)))
+        found = await client.attached(await client.open_session(session))
+        return _json(await client.connection.ask(msgspec.structs.replace(query, session=found)))
 
     async def command(self, request: Request, route: Route) -> Response:
         client = self._client(request)
@@ -212,39 +179,36 @@ class _Http:
         if isinstance(command, c.SendInput):
             return await self._input(request, client, command)
         if isinstance(command, c.CreateSession):
-            accepted = await client.connection.send(command)
-            client.created(accepted.session)
-            await client.leave_created(accepted.session)
-            return _json(accepted, 201)
+            return _json(await client.connection.send(command), 201)
         session = session_of(command)
         if name != "AttachSession" and (name not in FOR_THE_ATTACHED or session is None):
             return _json(await client.connection.send(command))
         assert session is not None
         if name not in OPENS_A_SESSION:
             session = await client.open_session(session)
-        async with client.within(session) as found:
-            if name == "AttachSession":
-                return _json(c.Accepted(session=found))
-            return _json(await client.connection.send(msgspec.structs.replace(command, session=found)))
+        session = await client.attached(session)
+        if name == "AttachSession":
+            return _json(c.Accepted(session=session))
+        return _json(await client.connection.send(msgspec.structs.replace(command, session=session)))
 
     async def _input(self, request: Request, client: TokenClient, command: c.SendInput) -> Response:
         wait = request.query_params.get("wait")
         if wait not in (None, "turn"):
             raise CommandRefused("BadCommand", kind="SendInput", problem='"wait" is "turn" or is not there')
-        async with client.within(command.session) as found:
-            accepted = await client.connection.send(msgspec.structs.replace(command, session=found))
-            if wait is None:
-                return _json(accepted, 202)
-            assert accepted.event is not None
-            result = await _turn_of(client, found, accepted.event)
-            return _json(result)
+        found = await client.attached(command.session)
+        accepted = await client.connection.send(msgspec.structs.replace(command, session=found))
+        if wait is None:
+            return _json(accepted, 202)
+        assert accepted.event is not None
+        return _json(await _turn_of(client, found, accepted.event))
 
     # Events
 
     async def events(self, request: Request) -> Response:
         try:
-            client = self._client(request)
-            return _EventStream(self._service, client, request.path_params["session"], _since(request))
+            client, since = self._client(request), _since(request)
+            session = await client.attached(request.path_params["session"])
+            return _EventStream(self._service, client, session, since)
         except BridleError as refusal:
             return self.problem(request, refusal)
 
@@ -281,18 +245,17 @@ class _EventStream(Response):
         self._since = since
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._client.within(self._session, streams=True) as session:
-            await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-            counters = self._service.counters
-            counters.streams += 1
-            try:
-                await self._until_over(session, receive, send)
-            finally:
-                counters.streams -= 1
-            await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
+        counters = self._service.counters
+        counters.streams += 1
+        try:
+            await self._until_over(receive, send)
+        finally:
+            counters.streams -= 1
+        await send({"type": "http.response.body", "body": b""})
 
-    async def _until_over(self, session: str, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send_events(session, send))
+    async def _until_over(self, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send_events(send))
         leaving = asyncio.ensure_future(_gone(receive))
         holding = asyncio.ensure_future(
             token_holds(self._service.tokens, self._client.claims, self._service.clock)
@@ -307,9 +270,10 @@ class _EventStream(Response):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send_events(self, session: str, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         counters = self._service.counters
-        async with event_batches(self._client.events(session, self._since), sse_frame) as batches:
+        events = self._client.connection.events(self._session, since=self._since)
+        async with event_batches(events, sse_frame) as batches:
             taking = asyncio.ensure_future(batches.take())
             try:
                 while True:

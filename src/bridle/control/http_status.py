@@ -19,8 +19,8 @@ _STATUS: Mapping[str, int] = {
     "TooSlow": 408,
     **dict.fromkeys(
         (
-            "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning", "NotAttached",
-            "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired", "HandshakeVersionMismatch",
+            "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning",
+            "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired", "HandshakeVersionMismatch",
             "AmbiguousSession", "DiskFull", "OrphanedCalls",
         ),
         409,

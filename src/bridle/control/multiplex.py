@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 from msgspec import structs
@@ -136,11 +136,14 @@ class Multiplexer:
         answers: bool,
         claims: Claims | None = None,
         client_id: str | None = None,
+        here: Literal["attached", "following"] = "attached",
     ) -> InProcessConnection:
         """A new client, or one that comes back with the id it had. Its id, its class and its claims are fixed for as
         long as it stays; claims name its class."""
         identity = identity if claims is None else claims.identity_class
-        client = Client(id=client_id or self._ids.new("cli"), name=name, identity=identity, answers=answers)
+        client = Client(
+            id=client_id or self._ids.new("cli"), name=name, identity=identity, answers=answers, here=here
+        )
         return InProcessConnection(self, client, claims, self._hello)
 
     async def handle(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
@@ -421,6 +424,13 @@ class Multiplexer:
     def running(self) -> tuple[Session, ...]:
         """The sessions that are open in this engine."""
         return tuple(live.session for live in self._live.values() if live.state == "open")
+
+    def is_open(self, session: str) -> bool:
+        live = self._live.get(session)
+        return live is not None and live.state == "open"
+
+    def is_attached(self, session: str, client: str) -> bool:
+        return self.is_open(session) and client in self._live[session].attachments
 
     def session(self, session: str) -> Session:
         """The live session of this id."""

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from bridle.control.http_status import problem_of, status_of
-from bridle.control.service_metrics import ServiceCounters
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.tokens import Claims
 
@@ -66,22 +65,20 @@ class TokenReader(Protocol):
 class RequestGuard:
     """The application behind it is reached by those who may ask, with the claims of their token.
 
-    `refused` hears of every refusal: its reason and from where.
+    `note_refusal` hears of every refusal: its reason and from where.
     """
 
     def __init__(
         self,
         app: AsgiApp,
         tokens: TokenReader,
-        counters: ServiceCounters,
         *,
-        refused: Callable[[str, str], None] = lambda _reason, _peer: None,
-        is_stopping: Callable[[], bool] = lambda: False,
+        note_refusal: Callable[[str, str], None],
+        is_stopping: Callable[[], bool],
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._counters = counters
-        self._refused = refused
+        self._note_refusal = note_refusal
         self._is_stopping = is_stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,13 +108,8 @@ class RequestGuard:
             await self._app(scope, receive, send_guarded)
         except BridleError as refusal:
             peer = origin.peer if origin is not None else "?"
-            self.note(refusal.reason, peer)
+            self._note_refusal(refusal.reason, peer)
             await refuse(scope, send_guarded, refusal)
-
-    def note(self, reason: str, peer: str) -> None:
-        """Counts a refusal and tells of it."""
-        self._counters.refusals[reason] += 1
-        self._refused(reason, peer)
 
     def _check_place(self, origin: ConnectionOrigin, headers: Mapping[bytes, list[str]]) -> None:
         if origin.refused is not None:
@@ -151,7 +143,7 @@ def claims_of(scope: Scope) -> Claims:
 
 
 async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
-    """The refusal as an answer. A WebSocket that is refused before it is open gets the same, in place of its upgrade."""
+    """The refusal as an answer. A WebSocket that is refused gets it in place of its upgrade."""
     body = msgspec.json.encode(problem_of(failure))
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

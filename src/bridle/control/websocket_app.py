@@ -14,9 +14,8 @@ carried out in the order they come; queries and events do not wait for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -25,6 +24,7 @@ from bridle.control.event_batches import event_batches
 from bridle.control.http_status import problem_of
 from bridle.control.request_guard import claims_of, origin_of
 from bridle.control.served_clients import client_name
+from bridle.control.service import Service
 from bridle.control.token_watch import token_holds
 from bridle.protocol.codec import decode_command, decode_query, wire_of
 from bridle.protocol.commands import AttachSession
@@ -32,9 +32,6 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import check_version
-
-if TYPE_CHECKING:
-    from bridle.control.http_app import Service
 
 MAX_FRAME_BYTES = 1024 * 1024
 HANDSHAKE_S = 10.0
@@ -69,7 +66,7 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
 async def serve_websocket(websocket: WebSocket, service: Service, note: Callable[[str, str], None]) -> None:
     """One client, from its upgrade to its end."""
     await websocket.accept()
-    socket = _Socket(websocket, service, note)
+    socket = _Socket(websocket, service)
     try:
         await socket.run()
     except _Over as over:
@@ -90,10 +87,9 @@ class _Over(Exception):
 class _Socket:
     """An open socket and what goes on over it."""
 
-    def __init__(self, websocket: WebSocket, service: Service, note: Callable[[str, str], None]) -> None:
+    def __init__(self, websocket: WebSocket, service: Service) -> None:
         self._websocket = websocket
         self._service = service
-        self._note = note
         self._claims = claims_of(websocket.scope)
         self._peer = origin_of(websocket.scope).peer
         self._writing = asyncio.Lock()
@@ -228,7 +224,7 @@ class _Socket:
         return _Over(code, refusal.message[:120])
 
     def _refuse(self, refusal: BridleError) -> None:
-        self._note(refusal.reason, self._peer)
+        self._service.note_refusal(refusal.reason, self._peer)
 
     # Answering
 
@@ -249,7 +245,7 @@ class _Socket:
                 self._refuse(refusal)
                 await self._send_problem(number, refusal)
             except Exception as fault:  # noqa: BLE001  told, and nothing else is touched by it
-                self._service.failed(fault)
+                self._service.hear_fault(fault)
                 await self._send_problem(number, BridleError("EngineFault", problem=type(fault).__name__))
             else:
                 await self._send({"frame": "answer", "id": number, "body": answer})

@@ -27,12 +27,16 @@ PERMISSION_TIMEOUT_S = 60.0
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """Someone attached. `answers` says whether a question put to this client can be answered at all."""
+    """Someone attached. `answers` says whether a question put to this client can be answered at all.
+
+    Who is `here` while following counts as present only with an open stream of events.
+    """
 
     id: str
     name: str
     identity: IdentityClass
     answers: bool
+    here: Literal["attached", "following"] = "attached"
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):

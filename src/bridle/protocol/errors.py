@@ -80,6 +80,19 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TokenRevoked": Sentence("Token {jti} was revoked at {ts}. Mint a new one via /v1/auth/token.", 4),
     "TokenInvalid": Sentence("The capability token is not valid: {problem}.", 4),
+    "TokenNotYetValid": Sentence(
+        "The capability token is not valid before {nbf}. Wait, or mint another one.", 4
+    ),
+    "TooManyFailures": Sentence(
+        "Too many requests from here came without a valid token. Try again in {retry_after_s} s.", 4
+    ),
+    "TokensUnusable": Sentence(
+        "{path} cannot be used ({problem}), so no token is minted or accepted. Mend it, or move it away: then every "
+        "token is void and new ones can be minted.",
+        4,
+    ),
+    "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
     # Requests that were not taken
     "TokenMissing": Sentence("Nothing is answered without a token. Send it in the header X-Bridle-Token.", 4),
     "HostRefused": Sentence('This engine is not "{host}". Ask for it by the address it listens on.', 3),
@@ -98,7 +111,8 @@ SENTENCES: Mapping[str, Sentence] = {
     "EngineStopping": Sentence("This engine is ending. Stored sessions go on in the next one.", 1),
     # The engine that listens
     "EngineRunning": Sentence(
-        "An engine listens for these sessions already (process {pid}, {socket}). Attach to it: bridle attach", 2
+        "An engine listens for these sessions already (process {pid}, {socket}). Attach to it: bridle attach",
+        2,
     ),
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}.", 2),

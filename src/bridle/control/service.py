@@ -1,0 +1,36 @@
+"""What a listening engine serves, whatever the transport: its clients, its tokens, what it says of itself and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.control.request_guard import TokenReader
+from bridle.control.served_clients import ServedClients
+from bridle.control.service_metrics import ServiceCounters
+from bridle.protocol.handshake import Handshake
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """`gauges` are how many sessions are open and how many clients attached, `openapi` is the document of the routes.
+
+    `hear_refusal` is told the reason and where the request came from; `hear_fault` of what nobody foresaw.
+    """
+
+    clients: ServedClients
+    tokens: TokenReader
+    hello: Callable[[], Handshake]
+    clock: Clock
+    counters: ServiceCounters
+    gauges: Callable[[], tuple[int, int]]
+    openapi: Callable[[], bytes]
+    hear_refusal: Callable[[str, str], None]
+    hear_fault: Callable[[BaseException], None]
+    is_stopping: Callable[[], bool]
+
+    def note_refusal(self, reason: str, peer: str) -> None:
+        """Counts a refusal and tells of it."""
+        self.counters.refusals[reason] += 1
+        self.hear_refusal(reason, peer)
