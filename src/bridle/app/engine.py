@@ -46,7 +46,7 @@ from bridle.protocol.events import (
     Notice,
     SessionCreated,
 )
-from bridle.protocol.handshake import handshake
+from bridle.protocol.handshake import Handshake, handshake
 from bridle.protocol.messages import TextBlock
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
+TRANSPORTS = ("rest", "ws")
+"""What an engine that listens has besides."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -117,6 +119,7 @@ class Engine:
         self._where = where
         self._clock = clock
         self._env = env
+        self.listening = listening
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
@@ -126,7 +129,7 @@ class Engine:
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
         self._features = join((), features)
-        self._ids = Ids(clock.now_ms, os.urandom)
+        self.ids = self._ids = Ids(clock.now_ms, os.urandom)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
         self._sandbox = machine_spawn(self._processes, where=where, env=env)
         self.sessions: Store = store or SqliteStore(
@@ -158,6 +161,7 @@ class Engine:
             tools=tuple(tools),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
+            listening=listening,
         )
         self._plugins = tuple(plugins)
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
@@ -179,8 +183,30 @@ class Engine:
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=clock,
-            hello=functools.partial(handshake, features=FEATURES),
+            hello=self.hello,
         )
+
+    def hello(self) -> Handshake:
+        """What this engine says of itself."""
+        return handshake(features=(*FEATURES, *(TRANSPORTS if self.listening else ())))
+
+    async def why_unconfined(self) -> str | None:
+        """Why nothing holds the commands of a session with the person's own settings; None where something does."""
+        settings = session_settings(
+            SessionOptions(), where=self._where, cwd=home_of(self._env), env=self._env
+        )
+        if settings.sandbox.mode == "off":
+            return "sandbox.mode = off"
+        held_by = await self._sandbox.held_by()
+        return "no sandbox works here" if held_by in {"", UNCONFINED} else None
+
+    def note_fault(self, fault: BaseException) -> None:
+        """Something went wrong that nobody foresaw, outside of any session."""
+        self._notes.write("error", "engine", "fault", problem=type(fault).__name__)
+
+    def note_refusal(self, reason: str, peer: str) -> None:
+        """A request was refused."""
+        self._notes.write("warning", "auth", "refused", reason=reason, peer=peer)
 
     @property
     def confines(self) -> bool:
@@ -561,6 +587,7 @@ async def running_engine(
     notice: Callable[[str], None],
     clock: Clock | None = None,
     waits_for_room: bool = False,
+    listening: bool = False,
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
     leave_no_core()
@@ -570,6 +597,7 @@ async def running_engine(
         clock=clock or SystemClock(),
         notice=notice,
         adopts_orphans=True,
+        listening=listening,
         waits_for_room=waits_for_room,
     )
     try:

@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "doctor", "redact", "completion", "help",
+    "sandbox", "hooks", "serve", "doctor", "redact", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -236,6 +236,23 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
     run.add_argument("-o", "--output", metavar="FILE")
+
+
+def _serve_words(serve: Parser) -> None:
+    serve.add_argument("--listen", metavar="HOST:PORT")
+    serve.add_argument("--no-listen", action="store_true")
+    serve.add_argument("--auth-token-file", metavar="FILE")
+    serve.add_argument("--tls-cert", metavar="FILE")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument(
+        "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
+    )
+
+
+def _unit_of_this_system() -> str:
+    import sys
+
+    return "launchd" if sys.platform == "darwin" else "systemd"
 
 
 def _no_words(_demo: Parser) -> None:
@@ -503,6 +520,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "trust": _trust_words,
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
+    "serve": _serve_words,
     "doctor": _doctor_words,
     "redact": _redact_words,
     "completion": _completion_words,

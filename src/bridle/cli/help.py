@@ -11,6 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
+Share       serve
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -245,6 +246,22 @@ An error blocks before a tool, a prompt or a question, and is noted elsewhere; o
 A project's hooks need --allow-project-hooks and your trust in each file; so does any file of a project a hook runs.
 """
 
+SERVE = """\
+bridle serve — an engine that goes on running. Clients come and go; sessions, questions and commands stay.
+
+  bridle serve                            on a private Unix socket, for your own programs
+  bridle serve --listen 127.0.0.1:8421    also for a browser, an editor or curl on this machine
+  bridle serve --no-listen                only on the socket, whatever engine.listen says
+  bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
+                                          for the network: with TLS, and tokens that name their sessions
+  bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
+
+Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
+time and goes with the engine. A process that a tool, a hook or a server started is never a client.
+One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
+engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
+"""
+
 DOCTOR = """\
 bridle doctor [--offline] [--json] — does everything work here?
 
@@ -343,6 +360,7 @@ PAGES = {
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "serve": SERVE,
     "doctor": DOCTOR,
     "redact": REDACT,
     "builders": BUILDERS,

@@ -76,6 +76,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.hooks import hooks
 
                 return hooks(parsed, os.environ)
+            case "serve":
+                from bridle.cli.serve import serve
+
+                return serve(parsed, os.environ)
             case "doctor":
                 from bridle.cli.doctor import doctor
 

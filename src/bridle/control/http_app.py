@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
 
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
 from bridle.control.event_batches import event_batches
@@ -34,6 +35,7 @@ from bridle.control.served_clients import TokenClient
 from bridle.control.service import Service
 from bridle.control.service_metrics import metrics_text
 from bridle.control.token_watch import token_holds
+from bridle.control.turn_result import TurnResult
 from bridle.control.websocket_app import serve_websocket
 from bridle.protocol import commands as c
 from bridle.protocol.codec import wire_of
@@ -52,26 +54,20 @@ OPENS_A_SESSION = frozenset(
 Answering: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the turn of an input ended that was waited for: `text` is what the model said last."""
-
-    session: str
-    event: int
-    stop: str
-    reason: str | None = None
-    text: str = ""
-
-
 def service_app(service: Service) -> AsgiApp:
     """The whole application, behind its guard."""
     http = _Http(service)
+
+    async def websocket(opened: WebSocket) -> None:
+        await serve_websocket(opened, service)
+
     table: list[StarletteRoute | WebSocketRoute] = [
         StarletteRoute("/v1/handshake", http.answering(http.handshake), methods=["GET"]),
         StarletteRoute("/v1/openapi.json", http.answering(http.openapi), methods=["GET"]),
         StarletteRoute("/v1/metrics", http.answering(http.metrics), methods=["GET"]),
         StarletteRoute("/v1/sessions/{session}/events", http.events, methods=["GET"]),
         *(_starlette_route(http, route) for route in routes()),
-        WebSocketRoute("/v1/ws", lambda websocket: serve_websocket(websocket, service)),
+        WebSocketRoute("/v1/ws", websocket),
     ]
     app = Starlette(
         routes=table, exception_handlers={HTTPException: _no_such_place, BridleError: http.problem}
@@ -200,7 +196,7 @@ class _Http:
         if wait is None:
             return _json(accepted, 202)
         assert accepted.event is not None
-        return _json(await _turn_of(client, found, accepted.event))
+        return _json(await _turn_of(client, found, accepted.event, joins=command.mode == "steer"))
 
     # Events
 
@@ -213,16 +209,16 @@ class _Http:
             return self.problem(request, refusal)
 
 
-async def _turn_of(client: TokenClient, session: str, number: int) -> TurnResult:
-    """Waits for the end of the turn that heard this input."""
+async def _turn_of(client: TokenClient, session: str, number: int, *, joins: bool) -> TurnResult:
+    """Waits for the end of the turn that heard this input: one it began, or one that ran where it `joins` that."""
     text: list[str] = []
-    heard = False
+    heard = joins
     async for envelope in client.connection.events(session, since=number):
         if envelope.invocation is not None:
             continue
         match envelope.event:
             case TurnStarted(input=started):
-                heard = heard or (started is not None and started >= number)
+                heard = heard or started >= number
             case StepStarted():
                 text.clear()
             case TextDelta(text=more):

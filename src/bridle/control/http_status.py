@@ -20,8 +20,8 @@ _STATUS: Mapping[str, int] = {
     **dict.fromkeys(
         (
             "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning",
-            "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired", "HandshakeVersionMismatch",
-            "AmbiguousSession", "DiskFull", "OrphanedCalls",
+            "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired",
+            "HandshakeVersionMismatch", "AmbiguousSession", "DiskFull", "OrphanedCalls",
         ),
         409,
     ),

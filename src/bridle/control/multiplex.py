@@ -425,6 +425,11 @@ class Multiplexer:
         """The sessions that are open in this engine."""
         return tuple(live.session for live in self._live.values() if live.state == "open")
 
+    def counts(self) -> tuple[int, int]:
+        """How many sessions are open, and how many clients are attached to one."""
+        live = [one for one in self._live.values() if one.state == "open"]
+        return len(live), len({client for one in live for client in one.attachments})
+
     def is_open(self, session: str) -> bool:
         live = self._live.get(session)
         return live is not None and live.state == "open"

@@ -96,9 +96,10 @@ def _words(name: str) -> list[str]:
 
 def kind_meant(route: Route, body: Mapping[str, Any]) -> type[Any]:
     """The kind a body is of: of several at one place, the one whose own fields are there, else the one without any."""
-    by_fields = sorted(route.kinds, key=lambda kind: len(kind.__struct_fields__), reverse=True)
-    for kind in by_fields:
-        own = [field for field in kind.__struct_fields__ if field not in route.in_path]
-        if all(field in body for field in own):
-            return kind
-    return by_fields[-1]
+    needs = {kind: _needed(kind).difference(route.in_path) for kind in route.kinds}
+    by_fields = sorted(route.kinds, key=lambda kind: len(needs[kind]), reverse=True)
+    return next((kind for kind in by_fields if needs[kind] <= body.keys()), by_fields[-1])
+
+
+def _needed(kind: type[Any]) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(kind) if field.required}

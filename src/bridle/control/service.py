@@ -1,4 +1,4 @@
-"""What a listening engine serves, whatever the transport: its clients, its tokens, what it says of itself and counts."""
+"""What a listening engine serves over any transport: its clients, its tokens, what it says of itself and counts."""
 
 from __future__ import annotations
 

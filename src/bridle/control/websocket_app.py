@@ -63,7 +63,7 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
     body: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-async def serve_websocket(websocket: WebSocket, service: Service, note: Callable[[str, str], None]) -> None:
+async def serve_websocket(websocket: WebSocket, service: Service) -> None:
     """One client, from its upgrade to its end."""
     await websocket.accept()
     socket = _Socket(websocket, service)
