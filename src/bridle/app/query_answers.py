@@ -15,6 +15,7 @@ from bridle.config.folders import Folders
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
@@ -54,8 +55,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.SessionList(
                 sessions=await _infos(sources, [row for row in rows if row.title or row.turns])
             )
-        case q.DescribeSession(session=session):
-            return await _details(sources, session, sight)
+        case q.DescribeSession(session=session, events=count):
+            return await _details(sources, session, sight, events=count)
         case q.SearchSessions(words=words, cwd=cwd, limit=limit):
             found = await sources.store.search(words, limit=FOUND_MAX)
             hits = search_hits(found, await sources.store.list(), cwd=cwd)
@@ -128,13 +129,19 @@ async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.Ses
     )
 
 
-async def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
+async def _details(sources: Sources, name: str, sight: ClientSight, *, events: int) -> q.SessionDetails:
     (info,) = await _infos(sources, [await sources.store.find(name)])
+    last: list[msgspec.Raw] = []
+    if events:
+        behind = max(0, (await sources.store.describe(info.id)).last_id - events)
+        stored = sources.store.events(info.id, after=behind)
+        last = [msgspec.Raw(encode_envelope(envelope)) async for envelope in stored]
     live = sight.live.get(info.id)
     clients = () if live is None else tuple(one.client for one in live.attachments.values())
     return q.SessionDetails(
         session=info,
         clients=tuple(q.ClientInfo(id=one.id, name=one.name, identity=one.identity) for one in clients),
+        events=tuple(last),
     )
 
 

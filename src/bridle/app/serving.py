@@ -122,7 +122,7 @@ async def listening_engine(
     )
     if options.token_file is not None:
         tokens.start_with(read_token_file(options.token_file))
-    service = _service(engine, tokens, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
+    service = make_service(engine, tokens, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
     place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__)
     servers: list[HttpServer] = []
     try:
@@ -150,7 +150,7 @@ async def listening_engine(
             tokens.close()
 
 
-def _service(
+def make_service(
     engine: Engine,
     tokens: Tokens,
     counters: ServiceCounters,
@@ -159,16 +159,14 @@ def _service(
     hear: Callable[[str, str], None],
     is_stopping: Callable[[], bool],
 ) -> Service:
-    def gauges() -> tuple[int, int]:
-        return engine.multiplexer.counts()
-
+    """What is served of an engine, over whatever transport."""
     return Service(
         clients=ServedClients(engine.connect, engine.multiplexer),
         tokens=tokens,
         hello=engine.hello,
         clock=clock,
         counters=counters,
-        gauges=gauges,
+        gauges=engine.multiplexer.counts,
         openapi=functools.cache(_openapi),
         hear_refusal=hear,
         hear_fault=engine.note_fault,
