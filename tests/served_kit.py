@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -12,9 +12,8 @@ import msgspec
 
 from bridle.app.serving import make_service
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.ids import Ids
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.control.capability_tokens import IssuedToken, Tokens
+from bridle.control.capability_tokens import Tokens
 from bridle.control.http_app import service_app
 from bridle.control.request_guard import ORIGIN_STATE, ConnectionOrigin, Listener
 from bridle.control.service_metrics import ServiceCounters
@@ -27,29 +26,6 @@ LOOPBACK = Listener(
     origins=frozenset({f"http://127.0.0.1:{PORT}", "https://page.example"}),
 )
 LAN = Listener(name="tcp", hosts=frozenset({"192.0.2.7:8421"}), public=True)
-
-
-class MemoryRegister:
-    """Issued tokens in memory."""
-
-    def __init__(self) -> None:
-        self.tokens: dict[str, IssuedToken] = {}
-
-    def issued(self) -> Sequence[IssuedToken]:
-        return tuple(self.tokens.values())
-
-    def add(self, token: IssuedToken) -> None:
-        self.tokens[token.claims.jti] = token
-
-    def revoke(self, jti: str, now_ms: int) -> bool:
-        if jti not in self.tokens:
-            return False
-        self.tokens[jti] = msgspec.structs.replace(self.tokens[jti], revoked_ms=now_ms)
-        return True
-
-    def revoked_ms(self, jti: str) -> int | None:
-        token = self.tokens.get(jti)
-        return None if token is None else token.revoked_ms
 
 
 class Answer(NamedTuple):
@@ -224,7 +200,7 @@ class Socket:
     def __init__(self) -> None:
         self.given: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.given.put_nowait({"type": "websocket.connect"})
-        self.came: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.came: asyncio.Queue[Any] = asyncio.Queue()
         self.hello: Any = None
         self.closed: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         self.denied: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -240,6 +216,7 @@ class Socket:
             case "websocket.close":
                 self.closed.set_result((message["code"], message.get("reason") or ""))
                 self.given.put_nowait({"type": "websocket.disconnect", "code": message["code"]})
+                await self.came.put(None)
             case "websocket.http.response.start":
                 self.denied.set_result(message["status"])
             case _:
@@ -250,11 +227,13 @@ class Socket:
         await self.given.put({"type": "websocket.receive", "text": text})
 
     async def hear(self) -> Any:
-        return await self.came.get()
+        heard = await self.came.get()
+        assert heard is not None, f"the socket was closed: {self.closed.result()}"
+        return heard
 
     async def hear_kind(self, frame: str) -> Any:
         while True:
-            heard = await self.came.get()
+            heard = await self.hear()
             if heard["frame"] == frame:
                 return heard
 
@@ -271,22 +250,15 @@ async def served(model: Provider, *, clock: Clock | None = None, **options: Any)
     clock = clock or SystemClock()
     async with harness(model, clock=clock, **options) as session:
         counters = ServiceCounters()
-        tokens = Tokens(
-            [bytes(range(32))],
-            clock=clock,
-            ids=Ids(clock.now_ms, lambda n: bytes(n)),
-            register=MemoryRegister(),
-        )
         refused: list[tuple[str, str]] = []
         service = make_service(
             session.engine,
-            tokens,
             counters,
             clock=clock,
             hear=lambda reason, peer: refused.append((reason, peer)),
             is_stopping=lambda: False,
         )
-        kit = Served(session, tokens, counters, service_app(service))
+        kit = Served(session, session.engine.tokens, counters, service_app(service))
         kit.refused = refused
         yield kit
 

@@ -127,7 +127,8 @@ def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to(
         "ThinkingDelta", "PermissionRequested", "PermissionDecided", "QuestionAsked",
         "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied",
         "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown",
-        "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "Branched", "CustomEvent",
+        "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "CustomEvent",
+        "ApprovalGiven", "CommandTaken",
     }  # fmt: skip
     handled = {kind.__name__ for kind in Conversation._HANDLERS}
     assert handled.isdisjoint(changes_nothing)

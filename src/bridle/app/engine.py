@@ -59,6 +59,8 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
+    from bridle.control.authority import Asked
+    from bridle.control.capability_tokens import Tokens
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -184,6 +186,8 @@ class Engine:
             ids=self._ids,
             clock=clock,
             hello=self.hello,
+            check_claims=self._check_claims,
+            hear_refusal=self._refused,
         )
 
     def hello(self) -> Handshake:
@@ -220,14 +224,38 @@ class Engine:
         identity: IdentityClass = "human",
         answers: bool,
         claims: Claims | None = None,
-        client_id: str | None = None,
         here: Literal["attached", "following"] = "attached",
+        client_id: str | None = None,
     ) -> InProcessConnection:
-        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has. Who comes
-        back has the id it had; who is `here` while `following` is somebody only with an open stream of events."""
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has.
+
+        One that sends single requests is `here` while it follows events, not for having been attached once. Who comes
+        back has the id it had.
+        """
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(
-            name=name, identity=identity, answers=answers, claims=claims, client_id=client_id, here=here
+            name=name, identity=identity, answers=answers, claims=claims, here=here, client_id=client_id
+        )
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
+        from bridle.app.token_files import TokenFile, machine_key_of, open_tokens  # most runs need none
+
+        return open_tokens(
+            TokenFile(self._where.state, self._clock),
+            clock=self._clock,
+            ids=self._ids,
+            machine_key=machine_key_of(self._env),
+            hear=lambda reason, data: self._notes.write("warning", "auth", "refused", reason=reason, **data),
+        )
+
+    def _check_claims(self, claims: Claims) -> None:
+        self.tokens.check(claims)
+
+    def _refused(self, client: Client, asked: Asked, reason: str) -> None:
+        self._notes.detail(
+            "multiplex", "refused", client=client.id, asked=type(asked).__name__, reason=reason
         )
 
     def known_for(self, settings: SessionSettings) -> KnownModels:

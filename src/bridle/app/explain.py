@@ -46,7 +46,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
     what the rules do not hold back, where somebody might think that they do. `for_person`: only their own answer
-    counts. `flags` are those that lift that, or have lifted it.
+    counts, of so many people as `keys` says. `flags` are those that lift that, or have lifted it.
     """
 
     tool: str
@@ -69,6 +69,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Evidence | None = None
     answers: tuple[PossibleAnswer, ...] = ()
     for_person: bool = False
+    keys: int = 1
     flags: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
@@ -214,6 +215,7 @@ def _explained(here: FolderRules, call: ToolCall, query: CallFacts, decision: De
         paths=tuple(path.shown for path in query.paths),
         answers=(PossibleAnswer(answer="once", remembers="nothing"), *answers) if ask else (),
         for_person=decision.for_person,
+        keys=decision.keys,
         flags=query.lifting if decision.for_person else query.lifted,
         limits=tuple(_limits(here, query, decision)),
     )

@@ -137,10 +137,10 @@ async def _details(sources: Sources, name: str, sight: ClientSight, *, events: i
         stored = sources.store.events(info.id, after=behind)
         last = [msgspec.Raw(encode_envelope(envelope)) async for envelope in stored]
     live = sight.live.get(info.id)
-    clients = () if live is None else tuple(one.client for one in live.attachments.values())
+    clients = () if live is None else live.here
     return q.SessionDetails(
         session=info,
-        clients=tuple(q.ClientInfo(id=one.id, name=one.name, identity=one.identity) for one in clients),
+        clients=tuple(q.ClientInfo(id=one.id, name=one.called, identity=one.identity) for one in clients),
         events=tuple(last),
     )
 

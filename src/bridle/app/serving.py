@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.machine_sandbox import records_of
-from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, read_token_file
+from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
@@ -102,7 +102,6 @@ async def listening_engine(
     options: ListenOptions,
     *,
     where: Folders,
-    env: Mapping[str, str],
     clock: Clock,
     hear: Callable[[str, str], None] = lambda _reason, _peer: None,
 ) -> AsyncGenerator[ListeningEngine]:
@@ -113,16 +112,10 @@ async def listening_engine(
     check_listen_options(options)
     stopping = asyncio.Event()
     counters = ServiceCounters()
-    tokens = open_tokens(
-        TokenFile(where.state, clock),
-        clock=clock,
-        ids=engine.ids,
-        machine_key=machine_key_of(env),
-        hear=lambda _reason, _data: None,
-    )
+    tokens = engine.tokens
     if options.token_file is not None:
         tokens.start_with(read_token_file(options.token_file))
-    service = make_service(engine, tokens, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
+    service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
     place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__)
     servers: list[HttpServer] = []
     try:
@@ -152,7 +145,6 @@ async def listening_engine(
 
 def make_service(
     engine: Engine,
-    tokens: Tokens,
     counters: ServiceCounters,
     *,
     clock: Clock,
@@ -162,7 +154,7 @@ def make_service(
     """What is served of an engine, over whatever transport."""
     return Service(
         clients=ServedClients(engine.connect, engine.multiplexer),
-        tokens=tokens,
+        tokens=engine.tokens,
         hello=engine.hello,
         clock=clock,
         counters=counters,

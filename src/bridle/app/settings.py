@@ -289,6 +289,9 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
         from bridle.safety.rules import Rule
 
         value = written.value
+        if value.get("keys", 1) > 1 and value["verdict"] != "ask":
+            problem = 'keys says how many people must say yes, so it goes with verdict = "ask"'
+            raise BridleError("BadConfig", where=written.origin.shown, problem=problem)
         rules.append(
             Rule(
                 tool=value["tool"],
@@ -297,6 +300,7 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
                 command=value.get("command"),
                 program=value.get("program"),
                 reason=value.get("reason"),
+                keys=value.get("keys", 1),
                 tier=_RULE_TIERS.get(written.origin.tier, "flags"),
                 origin=written.origin.shown,
             )

@@ -1,4 +1,4 @@
-"""The files of capability tokens: the register with its secret in the state folder, and tokens that people put into files.
+"""The files of capability tokens: the register with its secret in the state folder, and tokens in files of people.
 
 One file holds the secret, what was issued and what is revoked: who loses or removes it invalidates every token, and
 none of them comes back to life because a list was lost.

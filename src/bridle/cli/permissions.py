@@ -196,7 +196,11 @@ def _told(found: Explained) -> Iterable[str]:
         yield _row("path", path)
     for answer in found.answers:
         yield _row("answer", f"{_KEYS[answer.answer]}  {answer.remembers}")
-    if found.for_person:
+    if found.keys > 1:
+        yield _row(
+            "people", f"{found.keys} different ones must say yes; no -y, grant, mode, hook or agent counts"
+        )
+    elif found.for_person:
         yield _row("only you", "no -y, mode or hook says yes to this" + _instead(found.flags))
     elif found.flags:
         yield _row("flag", " ".join(found.flags))

@@ -61,7 +61,7 @@ async def _serve(options: ListenOptions, env: Mapping[str, str]) -> int:
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=True) as engine,
         listening_engine(
-            engine, options, where=folders(env), env=env, clock=SystemClock(), hear=engine.note_refusal
+            engine, options, where=folders(env), clock=SystemClock(), hear=engine.note_refusal
         ) as listening,
     ):
         _tell_where(listening)

@@ -141,6 +141,10 @@ WHOLE = ValueKind(
     wanted="a whole number above 0",
     accepts=lambda value: type(value) is int and 0 < value <= LARGEST,
 )
+PEOPLE = ValueKind(
+    wanted="a whole number from 1 to 9",
+    accepts=lambda value: type(value) is int and 0 < value <= 9,
+)
 NUMBER = ValueKind(
     wanted="a number above 0",
     accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= LARGEST,
@@ -278,6 +282,11 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("permissions.rules[].verdict", VERDICT, "allow, ask or deny.", required=True),
     Setting("permissions.rules[].reason", TEXT, "Told to whoever meets the rule."),
+    Setting(
+        "permissions.rules[].keys",
+        PEOPLE,
+        "How many different people must say yes; with the verdict ask.",
+    ),
     Setting(
         "permissions.secret_files",
         TEXTS,

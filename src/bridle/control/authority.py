@@ -74,20 +74,31 @@ def may(client: Client, claims: Claims | None, asked: Asked, live: MeantSession)
     What lies outside of a client's claims does not exist for it.
     """
     kind = type(asked).__name__
-    is_placed = kind in FOR_THE_ATTACHED or kind in FOR_ALL
     session = session_of(asked)
-    if not is_placed or (claims is not None and not _grants(claims, asked, session)):
-        return Refusal("NotGranted", {"what": kind})
-    if claims is not None and session is not None and not claims.covers_session(session):
-        return Refusal("UnknownSession", {"session": session})
+    if (refusal := outside(claims, asked)) is not None:
+        return refusal
     needs_attachment = kind in FOR_THE_ATTACHED and session is not None
     if needs_attachment and not live.is_open:
+        return Refusal("SessionNotOpen", {"session": session})
+    if isinstance(asked, c.AttachSession) and not live.is_open and not _opens_sessions(claims):
         return Refusal("SessionNotOpen", {"session": session})
     check = FOR_THE_ATTACHED.get(kind) or FOR_ALL.get(kind)
     if check is not None and (refusal := check(client, asked, live)) is not None:
         return refusal
     if needs_attachment and not live.attached:
         return Refusal("NotAttached", {"session": session})
+    return None
+
+
+def outside(claims: Claims | None, asked: Asked) -> Refusal | None:
+    """The part of it that is about claims alone, whatever there is."""
+    kind = type(asked).__name__
+    is_placed = kind in FOR_THE_ATTACHED or kind in FOR_ALL
+    session = session_of(asked)
+    if not is_placed or (claims is not None and not _grants(claims, asked, session)):
+        return Refusal("NotGranted", {"what": kind})
+    if claims is not None and session is not None and not claims.covers_session(session):
+        return Refusal("UnknownSession", {"session": session})
     return None
 
 
@@ -103,6 +114,11 @@ def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
     bound = claims.sessions is not msgspec.UNSET
     return claims.covers_command(type(asked).__name__) and not (makes_one and bound)
+
+
+def _opens_sessions(claims: Claims | None) -> bool:
+    """Who may only watch or answer wakes no stored session."""
+    return claims is None or claims.covers_command("CreateSession")
 
 
 # Who may ask for what

@@ -1,7 +1,7 @@
 """Capability tokens: signed claims, read and checked for every request.
 
-A token is `base64url(claims as JSON) "." base64url(HMAC-SHA256)`. Where issued tokens and revocations are kept is a port
-that the composition root gives; every process of one data folder sees the same, so that a revocation holds at once.
+A token is `base64url(claims as JSON) "." base64url(HMAC-SHA256)`. Where issued tokens and revocations are kept is a
+port that the composition root gives: every process of one data folder sees the same, so a revocation holds at once.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ from bridle.control.routes import Route, kind_meant, routes
 from bridle.control.served_clients import TokenClient
 from bridle.control.service import Service
 from bridle.control.service_metrics import metrics_text
-from bridle.control.token_watch import token_holds
 from bridle.control.turn_result import TurnResult
 from bridle.control.websocket_app import serve_websocket
 from bridle.protocol import commands as c
@@ -253,14 +252,9 @@ class _EventStream(Response):
     async def _until_over(self, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send_events(send))
         leaving = asyncio.ensure_future(_gone(receive))
-        holding = asyncio.ensure_future(
-            token_holds(self._service.tokens, self._client.claims, self._service.clock)
-        )
-        tasks = (sending, leaving, holding)
+        tasks = (sending, leaving)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if holding.done() and not sending.done():
-                await send(_said(_problem_frame(holding.result())))
         finally:
             for task in tasks:
                 task.cancel()

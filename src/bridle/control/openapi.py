@@ -1,4 +1,4 @@
-"""The OpenAPI document of the routes, made from the types. `docs/schema/openapi.json` is the committed copy.
+"""The OpenAPI document of the routes, made from the types. `docs/schema/http/openapi.json` is the committed copy.
 
 Run `python -m bridle.control.openapi FILE` after changing a command, a query or a route; a test compares the two.
 """

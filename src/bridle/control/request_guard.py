@@ -55,11 +55,9 @@ class ConnectionOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenReader(Protocol):
-    """Reads tokens and knows whether they hold still. Every refusal is a `CommandRefused`."""
+    """Reads tokens. Every refusal is a `CommandRefused`."""
 
     def read(self, token: str, *, peer: str = "") -> Claims: ...
-
-    def check(self, claims: Claims) -> None: ...
 
 
 class RequestGuard:

@@ -1,23 +1,64 @@
-"""How long a token holds for who stays: a stream is ended when it was revoked, or has been over for a minute."""
+"""The token of an open stream: said to expire five minutes before it does, and the end of the stream afterwards.
+
+A stream may drain for a minute past the end of its token. One that was revoked ends when that is found out, within
+seconds, also where another process revoked it.
+"""
 
 from __future__ import annotations
 
-from bridle.base.clock import Clock
-from bridle.control.request_guard import TokenReader
+from collections.abc import Callable
+
+from bridle.base.clock import Clock, Timer
 from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import TokenExpiring
 from bridle.protocol.tokens import Claims
 
+NOTICE_S = 300
+DRAIN_S = 60
 LOOK_S = 5.0
-DRAIN_S = 60.0
-"""So long what was begun with a token goes on after the token is over; nothing new is taken with it."""
+
+CheckClaims = Callable[[Claims], None]
+"""Raises `CommandRefused` for claims that do not hold any more."""
 
 
-async def token_holds(tokens: TokenReader, claims: Claims, clock: Clock) -> CommandRefused:
-    """Returns when it holds no more, with the reason."""
-    while True:
+class TokenWatch:
+    """Looks at one token every few seconds. `wake` is called when there is something to say."""
+
+    def __init__(self, claims: Claims, *, clock: Clock, check: CheckClaims, wake: Callable[[], None]) -> None:
+        self.over: CommandRefused | None = None
+        """Why the stream ends now."""
+        self._claims = claims
+        self._clock = clock
+        self._check = check
+        self._wake = wake
+        self._told = self._due = False
+        self._timer: Timer | None = None
+        self._look()
+
+    @property
+    def has_news(self) -> bool:
+        return self._due or self.over is not None
+
+    def notice(self) -> TokenExpiring | None:
+        """That it expires soon, once."""
+        if not self._due:
+            return None
+        self._due, self._told = False, True
+        return TokenExpiring(jti=self._claims.jti, expires_ms=self._claims.exp * 1000)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        left_s = self._claims.exp - self._clock.now_ms() / 1000
         try:
-            tokens.check(claims)
+            self._check(self._claims)
         except CommandRefused as refusal:
-            if refusal.reason != "TokenExpired" or clock.now_ms() >= (claims.exp + DRAIN_S) * 1000:
-                return refusal
-        await clock.sleep(LOOK_S)
+            if refusal.reason != "TokenExpired" or left_s <= -DRAIN_S:
+                self.over = refusal
+        self._due = self._due or (not self._told and left_s <= NOTICE_S)
+        if self.over is None:
+            self._timer = self._clock.call_later(LOOK_S, self._look)
+        if self.has_news:
+            self._wake()

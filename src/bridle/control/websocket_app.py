@@ -25,7 +25,6 @@ from bridle.control.http_status import problem_of
 from bridle.control.request_guard import claims_of, origin_of
 from bridle.control.served_clients import client_name
 from bridle.control.service import Service
-from bridle.control.token_watch import token_holds
 from bridle.protocol.codec import decode_command, decode_query, wire_of
 from bridle.protocol.commands import AttachSession
 from bridle.protocol.connection import Connection
@@ -40,6 +39,7 @@ MOST_AT_ONCE = 64
 GOING_AWAY, NOT_TEXT, TOO_LARGE = 1001, 1003, 1009
 NOT_ADMITTED, NO_SESSION, NO_HANDSHAKE = 4001, 4004, 4028
 """Ours: whoever reads one of these need not try again."""
+_TOKEN_OVER = frozenset({"TokenExpired", "TokenRevoked"})
 _SESSION_GONE = frozenset({"UnknownSession", "SessionExpired"})
 
 
@@ -95,6 +95,7 @@ class _Socket:
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._follows: dict[Any, asyncio.Task[None]] = {}
+        self._token_over = asyncio.Event()
 
     async def run(self) -> None:
         greeting = await self._greeted()
@@ -109,18 +110,15 @@ class _Socket:
                 {"frame": "handshake", "body": self._service.hello(), "client": connection.client}
             )
             reading = asyncio.ensure_future(self._read(connection))
-            holding = asyncio.ensure_future(
-                token_holds(self._service.tokens, self._claims, self._service.clock)
-            )
+            token_over = asyncio.ensure_future(self._token_over.wait())
             try:
                 await self._follow_from_address(connection)
-                await asyncio.wait((reading, holding), return_when=asyncio.FIRST_COMPLETED)
-                if holding.done() and not reading.done():
-                    self._refuse(holding.result())
-                    raise _Over(NOT_ADMITTED, holding.result().reason)
+                await asyncio.wait((reading, token_over), return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    raise _Over(NOT_ADMITTED, "this token holds no more")
                 reading.result()
             finally:
-                tasks = (reading, holding, *self._tasks)
+                tasks = (reading, token_over, *self._tasks)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -177,7 +175,6 @@ class _Socket:
         while True:
             frame = await self._frame()
             try:
-                self._service.tokens.check(self._claims)
                 await self._take(connection, frame)
             except BridleError as refusal:
                 self._refuse(refusal)
@@ -275,6 +272,8 @@ class _Socket:
             self._refuse(refusal)
             with suppress(WebSocketDisconnect, OSError, RuntimeError):
                 await self._send_problem(number, refusal)
+            if refusal.reason in _TOKEN_OVER:
+                self._token_over.set()
         except (WebSocketDisconnect, OSError, RuntimeError):  # nobody reads any more
             pass
         finally:
@@ -296,7 +295,7 @@ def _read_frame(text: str) -> _Frame:
     """A frame in our spelling, or a command in the older one: its kind under `cmd`, its fields beside it."""
     try:
         fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        if "frame" not in fields and fields.get("kind") == b'"command"' and "cmd" in fields:
+        if "frame" not in fields and bytes(fields.get("kind", b"")) == b'"command"' and "cmd" in fields:
             body = {name: value for name, value in fields.items() if name not in ("kind", "cmd", "id")}
             if "sessionId" in body:
                 body["session"] = body.pop("sessionId")

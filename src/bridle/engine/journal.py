@@ -279,6 +279,10 @@ class Journal:
         event, payload = self._clean(event, encode_payload(event))
         self._publisher.show(self._envelope(event, None, None), payload)
 
+    def for_one(self, event: LiveEvent) -> Envelope:
+        """A live event that a single reader is told, and nobody else."""
+        return self._envelope(event, None, "")
+
     def disk_is_full(self) -> None:
         """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
         event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))

@@ -21,10 +21,12 @@ from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
+from bridle.protocol.codec import payload_of, with_payload
 from bridle.protocol.commands import ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
+    CommandStamp,
     ContextAdded,
     EndCause,
     Envelope,
@@ -114,6 +116,17 @@ class Session:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
         return self._bus.follow(self._ports.log, since, until=until)
 
+    async def pending(self, since: int) -> list[Envelope]:
+        """The questions that wait and were put before `since`, for whoever joins: as they were, without an id, since
+        they are told a second time."""
+        again: list[Envelope] = []
+        for number in self.questions.pending:
+            if number <= since:
+                for stored in await self._ports.log.since(number - 1, limit=1):
+                    put = msgspec.structs.replace(stored, id=None)
+                    again.append(with_payload(put, payload_of(stored)))
+        return again
+
     def wake_readers(self) -> None:
         """Lets those who wait for events look whether they still should."""
         self._bus.wake()
@@ -132,14 +145,21 @@ class Session:
             self._turn_since_ms = self._ports.clock.now_ms()
             self._runner = asyncio.create_task(self._hold_court(self._lifecycle.court))
 
-    def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
+    def accept(
+        self,
+        client: Client,
+        content: tuple[InputBlock, ...],
+        mode: InputMode,
+        stamp: CommandStamp | None = None,
+    ) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
         if self._ports.room is not None and self._ports.room.stuck():
             raise CommandRefused("DiskFull")
         if mode == "reject":
             self._refuse_if_busy()
         number = self.journal.emit(
-            InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
+            InputAccepted(content=content, mode=mode, identity=client.identity, stamp=stamp),
+            originator=client.id,
         )
         if not self.busy:
             self._runner = asyncio.create_task(self._run())
@@ -169,24 +189,24 @@ class Session:
                 "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
             )
 
-    def revoke(self, client: Client, grant_id: str) -> int:
+    def revoke(self, client: Client, grant_id: str, stamp: CommandStamp | None = None) -> int:
         """Forgets a remembered yes and returns the event that says so."""
         if not self._revoke_grant(grant_id):
             raise CommandRefused("UnknownGrant", grant=grant_id)
-        return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
+        return self.journal.emit(GrantRevoked(grant_id=grant_id, stamp=stamp), originator=client.id)
 
-    def set_mode(self, client: Client, mode: Mode) -> int:
+    def set_mode(self, client: Client, mode: Mode, stamp: CommandStamp | None = None) -> int:
         """Another mode, from now on."""
-        return self.journal.emit(ModeChanged(mode=mode), originator=client.id)
+        return self.journal.emit(ModeChanged(mode=mode, stamp=stamp), originator=client.id)
 
-    def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
+    def leave_plan_mode(self, client: Client, *, approved: bool, stamp: CommandStamp | None = None) -> int:
         """A person ends planning, or looked at the plan and wants more of it. Returns the last event."""
         conversation = self.journal.conversation
         if conversation.mode != "plan":
             raise CommandRefused("NotPlanning")
         if not approved:
             return conversation.last_id
-        return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
+        return self.set_mode(client, conversation.mode_before_plan, stamp)
 
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it."""

@@ -17,7 +17,12 @@ PermissionChoice: TypeAlias = Literal["once", "pattern", "tool", "always", "deny
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True):
-    """Something a client asks for. Defined only in this file."""
+    """Something a client asks for. Defined only in this file.
+
+    `id` is chosen by the client: the same one twice is one command with one answer.
+    """
+
+    id: str = ""
 
 
 class CreateSession(Command, frozen=True):

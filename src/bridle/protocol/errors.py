@@ -45,6 +45,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
+    "AlreadyAnswered": Sentence("{name} has answered this already. Nothing changed."),
+    "AlreadyApproved": Sentence(
+        "{name} has said yes to this already. It needs the yes of {keys} different people.", 3
+    ),
+    "CommandIdUsed": Sentence(
+        'The id "{id}" was used for another command. Give each command an id of its own.', 2
+    ),
+    "CommandCutOff": Sentence("The same command was cut off before it had an answer. Send it again."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
     "WrongAnswer": Sentence(
         "The question is about {asked}, the answer about {answered}. Answer what is asked."
@@ -129,6 +137,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "PermissionTimeout": Sentence(
         "Permission for {tool} not answered within {timeout_s}s. Tool call cancelled.", 3
+    ),
+    "MorePeopleNeeded": Sentence(
+        "{tool} needs the yes of {keys} different people, and {given} of them gave it. Others attach with a token that "
+        "has their name: bridle token mint --approve --session ID --name NAME",
+        3,
     ),
     "NoApprover": Sentence("Nobody is here to answer for {tool}, so it was not run. {hint}", 3),
     "RuleDenied": Sentence("{tool} is denied by {rule}.", 3),

@@ -41,7 +41,26 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened in a session. Defined only in this file."""
 
 
+class CommandStamp(msgspec.Struct, frozen=True, array_like=True):
+    """The command that an event records: the id its client chose, and a digest of the rest of it."""
+
+    id: str
+    digest: str
+
+
+class ByCommand(Event, frozen=True, kw_only=True):
+    """An event that records a command. `stamp` is there when the command had an id: it is not carried out again."""
+
+    stamp: CommandStamp | None = None
+
+
 # The session and its turns
+
+
+class CommandTaken(ByCommand, frozen=True):
+    """A command with an id begins that no other event records at once."""
+
+    kind: str
 
 
 class SessionCreated(Event, frozen=True):
@@ -62,7 +81,7 @@ class SessionCreated(Event, frozen=True):
     hosts: tuple[str, ...] = ()
 
 
-class InputAccepted(Event, frozen=True):
+class InputAccepted(ByCommand, frozen=True):
     """Input is in the session's inbox. Its event id names it from here on."""
 
     content: tuple[InputBlock, ...]
@@ -294,7 +313,8 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PermissionRequested(Event, frozen=True):
     """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
 
-    `changes` are what would become of files, where the tool can say so.
+    `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
+    says.
     """
 
     call_id: str
@@ -308,10 +328,31 @@ class PermissionRequested(Event, frozen=True):
     parts: tuple[CommandPart, ...] = ()
     offers: tuple[Offer, ...] = ()
     changes: tuple[FileChange, ...] = ()
+    keys: int = 1
 
 
-class PermissionDecided(Event, frozen=True):
-    """The audit record of one evaluation: what decided, and by whose word. `step` is that of the order of decisions."""
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who said yes: the client, and the name of its token; one without a name is the engine's own terminal."""
+
+    client: str
+    name: str = ""
+
+
+class ApprovalGiven(ByCommand, frozen=True):
+    """A person said yes to a call that needs more than one: so many of `keys` have."""
+
+    call_id: str
+    by: Approval
+    given: int
+    keys: int
+
+
+class PermissionDecided(ByCommand, frozen=True):
+    """The audit record of one evaluation: what decided, and by whose word. `step` is that of the order of decisions.
+
+    `answered_by` is a client, `answered_name` the name its token gives; where more than one person had to agree,
+    `approvals` are all who did.
+    """
 
     call_id: str
     tool: str
@@ -323,6 +364,8 @@ class PermissionDecided(Event, frozen=True):
     answered_by: str | None = None
     note: str | None = None
     step: int | None = None
+    answered_name: str = ""
+    approvals: tuple[Approval, ...] = ()
 
 
 class ToolCallStarted(Event, frozen=True):
@@ -387,10 +430,11 @@ class QuestionAsked(Event, frozen=True):
     question: late.AnyQuestion
 
 
-class QuestionAnswered(Event, frozen=True):
+class QuestionAnswered(ByCommand, frozen=True):
     question_id: str
     answer: late.AnyAnswer
     answered_by: str
+    answered_name: str = ""
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True):
@@ -402,7 +446,7 @@ class TodosChanged(Event, frozen=True):
     todos: tuple[Todo, ...]
 
 
-class ModelChanged(Event, frozen=True):
+class ModelChanged(ByCommand, frozen=True):
     """Another model. During a turn it counts from the next one on, unless `holds` says something else.
 
     `this_turn`: until the turn ends, then the chosen model is asked again. `from_now`: at once and from here on.
@@ -413,7 +457,7 @@ class ModelChanged(Event, frozen=True):
     holds: Literal["from_next_turn", "this_turn", "from_now"] = "from_next_turn"
 
 
-class ModeChanged(Event, frozen=True):
+class ModeChanged(ByCommand, frozen=True):
     mode: Mode
 
 
@@ -426,7 +470,7 @@ class GrantAdded(Event, frozen=True):
     match: GrantMatch = "literal"
 
 
-class GrantRevoked(Event, frozen=True):
+class GrantRevoked(ByCommand, frozen=True):
     grant_id: str
 
 
@@ -515,6 +559,8 @@ class StreamGap(Event, frozen=True):
 
 
 class TokenExpiring(Event, frozen=True):
+    """The token of whoever is told this expires soon. Streams end a minute after that, commands at once."""
+
     jti: str
     expires_ms: int
 
@@ -526,6 +572,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Presence(Event, frozen=True):
+    """Somebody came or left: these are here now."""
+
     clients: tuple[Present, ...]
 
 
@@ -547,6 +595,7 @@ class UnknownEvent(Event, frozen=True):
 
 DurableEvent: TypeAlias = (
     SessionCreated
+    | CommandTaken
     | InputAccepted
     | TurnStarted
     | PrefixSet
@@ -558,6 +607,7 @@ DurableEvent: TypeAlias = (
     | StepFailed
     | ToolCallRequested
     | PermissionRequested
+    | ApprovalGiven
     | PermissionDecided
     | ToolCallStarted
     | ToolResult

@@ -58,7 +58,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A client that is attached to a session."""
+    """A client that is here: attached, and seeing what happens. `name` is that of its token, where that has one."""
 
     id: str
     name: str
@@ -76,7 +76,7 @@ class ListSessions(Query[SessionList], frozen=True):
 
 
 class SessionDetails(QueryAnswer, frozen=True):
-    """A session, and who is attached to it in this engine."""
+    """A session, and who is here in it, in this engine."""
 
     session: SessionInfo
     clients: tuple[ClientInfo, ...] = ()

@@ -15,7 +15,6 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass
 from bridle.protocol.handshake import TOKEN_CLAIM_VERSION
 
-
 WATCH: tuple[str, ...] = ("AttachSession", "DetachSession", "FollowEvents", "DescribeSession", "CheckHealth")
 """What a token needs to look on: nothing of it changes a session."""
 APPROVE: tuple[str, ...] = (*WATCH, "AnswerPermission", "AnswerQuestion", "DismissExpiry")

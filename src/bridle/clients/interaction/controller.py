@@ -119,10 +119,14 @@ class Controller:
                 return (Waiting(envelope, wait_ms / 1000),)
             case e.PermissionRequested() | e.QuestionAsked() as asked:
                 return (*self._questions.arrived(self._question(asked)), ShowEvent(envelope))
-            case e.PermissionDecided(call_id=question_id, answered_by=by):
-                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
-            case e.QuestionAnswered(question_id=question_id, answered_by=by):
-                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
+            case e.PermissionDecided(
+                call_id=question_id, answered_by=by, answered_name=name, verdict=verdict
+            ):
+                said = f"{name} said {'yes' if verdict == 'allow' else 'no'}." if name else ""
+                return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
+            case e.QuestionAnswered(question_id=question_id, answered_by=by, answered_name=name):
+                said = f"{name} answered." if name else ""
+                return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  "), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
@@ -140,11 +144,11 @@ class Controller:
             return asked_question(asked)
         return permission_question(asked, setting_of(self.view.created, self.folder))
 
-    def _who(self, by: str | None) -> str:
-        """What somebody is told whose question is gone without their answer."""
+    def _who(self, by: str | None, said: str) -> str:
+        """What somebody is told whose question is gone without their answer; `said` names who gave one."""
         if by is None:
             return "Nobody answered in time."
-        return "" if by == self.view.client else "Answered elsewhere."
+        return "" if by == self.view.client else visible(said, newlines=False) or "Answered elsewhere."
 
     # Intents
 

@@ -109,6 +109,9 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
         question = _edit(request)
     else:
         question = _call(request)
+    if request.keys > 1:
+        people = f"needs the yes of {request.keys} different people"
+        question = msgspec.structs.replace(question, context=(*question.context, people))
     note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
     return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
 

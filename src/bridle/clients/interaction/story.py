@@ -81,6 +81,8 @@ class Story:
             case e.PermissionDecided():
                 self._take_decision(event)
                 return []
+            case e.ApprovalGiven(by=by, given=given, keys=keys):
+                return [f"{f'{given} of {keys}':<9}{approver(by)} said yes; another person has to as well"]
             case e.ToolCallStarted():
                 self._started.add(event.call_id)
                 return []
@@ -148,6 +150,7 @@ class Story:
                 | e.TurnTiming()
                 | e.SessionEnded()
                 | e.Branched()
+                | e.CommandTaken()
                 | e.ContextAdded()
                 | e.ThinkingDelta()
                 | e.CostIncremented()
@@ -198,6 +201,11 @@ class Story:
             self._allowed[decided.call_id] = f"allowed by {origin} '{rule}'"
         elif decided.decided_by == "yes":
             self._allowed[decided.call_id] = "allowed by --yes"
+        elif decided.approvals:
+            people = " and ".join(approver(one) for one in decided.approvals)
+            self._allowed[decided.call_id] = f"allowed by {people}"
+        elif decided.answered_name:
+            self._allowed[decided.call_id] = f"allowed by {_shown(decided.answered_name)}"
         elif decided.answered_by:
             self._allowed[decided.call_id] = "allowed by you"
 
@@ -429,3 +437,8 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
     from bridle.protocol.questions import UndoPreview
 
     return undo_lines(msgspec.convert(preview, UndoPreview))
+
+
+def approver(by: e.Approval) -> str:
+    """Who said yes, for people: a name, or the terminal of the engine."""
+    return _shown(by.name) or "the terminal"
