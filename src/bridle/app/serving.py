@@ -58,7 +58,7 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """What is listening: the socket and, where there is one, the address. After `stop` nobody new is heard."""
+    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know."""
 
     socket: str
     token_file: str
@@ -66,7 +66,6 @@ class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
     tokens: Tokens
     counters: ServiceCounters
-    stop: Callable[[], object]
 
 
 def check_listen_options(options: ListenOptions) -> None:
@@ -103,6 +102,7 @@ async def listening_engine(
     *,
     where: Folders,
     clock: Clock,
+    limits: ConnectionLimits | None = None,
     hear: Callable[[str, str], None] = lambda _reason, _peer: None,
 ) -> AsyncGenerator[ListeningEngine]:
     """Listens for clients of this engine for as long as it is used. Raises `EngineRunning` where another one does.
@@ -119,7 +119,9 @@ async def listening_engine(
     place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__)
     servers: list[HttpServer] = []
     try:
-        url = await _start_servers(servers, service, place, options, where=where, hear=hear)
+        url = await _start_servers(
+            servers, service, place, options, limits=limits or ConnectionLimits(), records=records_of(where)
+        )
         place.announce(tokens.issue_bootstrap(), url=url)
         yield ListeningEngine(
             socket=place.place.socket,
@@ -128,7 +130,6 @@ async def listening_engine(
             notices=await _notices(engine),
             tokens=tokens,
             counters=counters,
-            stop=stopping.set,
         )
     finally:
         stopping.set()
@@ -178,19 +179,15 @@ async def _start_servers(
     place: EngineSocket,
     options: ListenOptions,
     *,
-    where: Folders,
-    hear: Callable[[str, str], None],
+    limits: ConnectionLimits,
+    records: str,
 ) -> str:
     """Starts one for each socket; the address of the one that is not on the Unix socket, if there is one."""
     http_server, service_app = _web_packages()
     app = service_app(service)
-    limits = ConnectionLimits()
-
-    def shed(reason: str, peer: str) -> None:
-        service.note_refusal(reason, peer)
 
     async def serve(at: ListeningAt) -> None:
-        server = http_server.HttpServer(app, at, limits, service.counters, shed)
+        server = http_server.HttpServer(app, at, limits, service.counters, service.note_refusal)
         servers.append(server)
         await server.start()
 
@@ -198,7 +195,7 @@ async def _start_servers(
         http_server.ListeningAt(
             socket=place.socket,
             listener=Listener(name="unix", hosts=frozenset({UNIX_HOST})),
-            look_at=functools.partial(_unix_peer, records=records_of(where)),
+            look_at=functools.partial(_unix_peer, records=records),
         )
     )
     if options.address is None:
