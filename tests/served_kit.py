@@ -25,6 +25,7 @@ LOOPBACK = Listener(
     hosts=frozenset({f"127.0.0.1:{PORT}", f"localhost:{PORT}"}),
     origins=frozenset({f"http://127.0.0.1:{PORT}", "https://page.example"}),
 )
+UNIX = Listener(name="unix", hosts=frozenset({"localhost"}))
 LAN = Listener(name="tcp", hosts=frozenset({"192.0.2.7:8421"}), public=True)
 
 

@@ -29,7 +29,13 @@ async def test_only_the_exact_host_is_answered(host: str) -> None:
 @pytest.mark.requirement("G21.3", "H15.2")
 @pytest.mark.parametrize(
     "origin",
-    ["null", "https://evil.example", f"http://127.0.0.1:{PORT}.evil.example", f"https://127.0.0.1:{PORT}", ""],
+    [
+        "null",
+        "https://evil.example",
+        f"http://127.0.0.1:{PORT}.evil.example",
+        f"https://127.0.0.1:{PORT}",
+        "",
+    ],
 )
 async def test_pages_of_other_origins_are_refused_whatever_token_they_have(origin: str) -> None:
     async with served(scripted()) as kit:
@@ -53,7 +59,9 @@ async def test_a_listed_page_may_ask_and_no_other_reads_its_answer() -> None:
 async def test_a_preflight_fails_closed() -> None:
     async with served(scripted()) as kit:
         wanted = {"access-control-request-headers": "x-bridle-token", "x-bridle-token": "-"}
-        listed = await kit.ask("OPTIONS", "/v1/sessions", headers={**wanted, "origin": "https://page.example"})
+        listed = await kit.ask(
+            "OPTIONS", "/v1/sessions", headers={**wanted, "origin": "https://page.example"}
+        )
         assert listed.status == 204
         assert "x-bridle-token" in listed.headers["access-control-allow-headers"]
         for origin in ({"origin": "https://evil.example"}, {}):
@@ -83,7 +91,8 @@ async def test_the_token_travels_in_its_own_header_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/health", "/v1/metrics", "/v1/openapi.json", "/v1/handshake", "/v1/sessions", "/", "/v1/none"]
+    "path",
+    ["/v1/health", "/v1/metrics", "/v1/openapi.json", "/v1/handshake", "/v1/sessions", "/", "/v1/none"],
 )
 async def test_nothing_answers_without_a_token(path: str) -> None:
     async with served(scripted()) as kit:

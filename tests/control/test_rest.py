@@ -6,12 +6,16 @@ import json
 import pytest
 
 from bridle.conformance.fake_models import scripted
+from bridle.control.http_status import STATUSES, status_of
 from bridle.control.routes import routes
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.protocol.codec import COMMAND_KINDS, encode_envelope
+from bridle.protocol.errors import SENTENCES
+from bridle.protocol.events import QuestionAsked
 from bridle.protocol.queries import QUERY_KINDS, CustomQuery
+from bridle.protocol.questions import TokenQuestion
 from bridle.providers.script import call, say
-from served_kit import served, text
+from served_kit import UNIX, served, text
 
 
 def test_every_command_and_every_query_has_a_route() -> None:
@@ -238,3 +242,55 @@ async def test_a_question_is_answered_by_a_request() -> None:
         body = {"call_id": question["call_id"], "answer": "once", "digest": question["digest"]}
         assert (await kit.ask("POST", f"{place}/permission", body)).status == 200
         assert (await waiting).json["text"] == "[scripted] Done."
+
+
+@pytest.mark.requirement("G22.7", "G22.9", "P18")
+async def test_a_token_is_asked_for_on_the_socket_confirmed_with_its_code_and_revoked() -> None:
+    async with served(scripted(), answers=True) as kit:
+        await kit.shake_hands()
+        wanted = f"/v1/auth/token?identity_class=agent&sessions={kit.session.id}&commands=CheckHealth"
+        assert (await kit.ask("GET", wanted)).reason == "MintRefused"
+        events = kit.session.connection.events(kit.session.id)
+        await anext(events)  # from now on somebody follows
+        asked = await kit.ask("GET", wanted, listener=UNIX, headers={"host": "localhost"})
+        assert (asked.status, asked.json["channel"]) == (202, "client")
+        question = await anext(one.event async for one in events if isinstance(one.event, QuestionAsked))
+        assert isinstance(question.question, TokenQuestion)
+        wrong = await kit.ask("POST", "/v1/auth/token", {"mint_id": asked.json["mint_id"], "code": "x"})
+        assert (wrong.status, wrong.reason) == (403, "WrongCode")
+        right = {"mint_id": asked.json["mint_id"], "code": question.question.code}
+        minted = await kit.ask("POST", "/v1/auth/token", right)
+        assert minted.status == 201
+        new = {"x-bridle-token": minted.json["token"]}
+        await kit.shake_hands(headers=new)
+        assert (await kit.ask("GET", "/v1/health", headers=new)).status == 200
+        assert (await kit.ask("GET", "/v1/sessions", headers=new)).reason == "NotGranted"
+        jti = kit.tokens.read(minted.json["token"]).jti
+        other = {"x-bridle-token": kit.mint()}
+        await kit.shake_hands(headers=other)
+        assert (await kit.ask("DELETE", f"/v1/auth/tokens/{jti}", headers=other)).reason == "NotGranted"
+        assert (await kit.ask("DELETE", f"/v1/auth/tokens/{jti}")).status == 200
+        assert (await kit.ask("GET", "/v1/health", headers=new)).reason == "TokenRevoked"
+
+
+@pytest.mark.parametrize("reason", sorted(SENTENCES))
+def test_every_reason_has_a_status_that_the_document_names(reason: str) -> None:
+    assert status_of(reason) in STATUSES
+
+
+@pytest.mark.requirement("X23")
+async def test_only_an_open_stream_says_that_somebody_is_here() -> None:
+    async with served(scripted(say("Yes."))) as kit:
+        await kit.shake_hands()
+        place = f"/v1/sessions/{kit.session.id}"
+        await kit.ask("POST", f"{place}/input?wait=turn", text("hi"))
+
+        async def names() -> list[str]:
+            return [one["name"] for one in (await kit.ask("GET", place)).json["clients"]]
+
+        assert await names() == ["harness"]
+        async with kit.stream(kit.session.id) as events:
+            async for _ in events:
+                break
+            assert sorted(await names()) == ["harness", "rest"]
+        assert await names() == ["harness"]

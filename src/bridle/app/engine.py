@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.config.profiles import is_path
-from bridle.control.authority import Bounds, is_looser
+from bridle.control.authority import Bounds, is_looser, session_of
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
@@ -58,9 +58,12 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.app.code_surfaces import CodeSurfaces
+    from bridle.app.service_audit import ServiceAudit
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.capability_tokens import Tokens
+    from bridle.control.minting import Minting
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -117,7 +120,9 @@ class Engine:
         adopts_orphans: bool = False,
         listening: bool = False,
         waits_for_room: bool = False,
+        code_surfaces: CodeSurfaces | None = None,
     ) -> None:
+        self._code_surfaces = code_surfaces
         self._where = where
         self._clock = clock
         self._env = env
@@ -209,8 +214,9 @@ class Engine:
         self._notes.write("error", "engine", "fault", problem=type(fault).__name__)
 
     def note_refusal(self, reason: str, peer: str) -> None:
-        """A request was refused."""
+        """A request was refused before anybody here looked at it."""
         self._notes.write("warning", "auth", "refused", reason=reason, peer=peer)
+        self.audit.write("refused", {"reason": reason, "peer": peer})
 
     @property
     def confines(self) -> bool:
@@ -247,16 +253,49 @@ class Engine:
             clock=self._clock,
             ids=self._ids,
             machine_key=machine_key_of(self._env),
-            hear=lambda reason, data: self._notes.write("warning", "auth", "refused", reason=reason, **data),
+            hear=self._token_refused,
         )
+
+    @functools.cached_property
+    def audit(self) -> ServiceAudit:
+        from bridle.app.service_audit import ServiceAudit
+
+        return ServiceAudit(self._where.state, self._clock)
+
+    @functools.cached_property
+    def minting(self) -> Minting:
+        """Tokens for those who ask for them, with a code on a surface of the person's own."""
+        from bridle.app.code_surfaces import machine_surfaces, surfaces_of
+        from bridle.control.minting import Minting
+
+        made = Minting(
+            self.tokens,
+            clock=self._clock,
+            ids=self._ids,
+            random_bytes=os.urandom,
+            surfaces=surfaces_of(self.multiplexer, self._code_surfaces or machine_surfaces(self._env)),
+            hear=self.audit.write,
+        )
+        self.multiplexer.refuse_mint = made.refuse
+        return made
+
+    def revoke_token(self, jti: str, *, by: str) -> None:
+        """Nobody is admitted with it any more. Raises UnknownToken."""
+        self.tokens.revoke(jti)
+        self.audit.write("revoked", {"jti": jti, "by": by})
+
+    def _token_refused(self, reason: str, data: Mapping[str, Any]) -> None:
+        self._notes.write("warning", "auth", "refused", reason=reason, **data)
+        self.audit.write("refused", {"reason": reason, **data})
 
     def _check_claims(self, claims: Claims) -> None:
         self.tokens.check(claims)
 
     def _refused(self, client: Client, asked: Asked, reason: str) -> None:
-        self._notes.detail(
-            "multiplex", "refused", client=client.id, asked=type(asked).__name__, reason=reason
-        )
+        about = {"client": client.id, "asked": type(asked).__name__, "reason": reason}
+        self._notes.detail("multiplex", "refused", **about)
+        if client.here == "following" or client.identity == "agent" or client.person:
+            self.audit.write("refused", {**about, "name": client.person, "session": session_of(asked)})
 
     def known_for(self, settings: SessionSettings) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
@@ -616,6 +655,7 @@ async def running_engine(
     clock: Clock | None = None,
     waits_for_room: bool = False,
     listening: bool = False,
+    code_surfaces: CodeSurfaces | None = None,
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
     leave_no_core()
@@ -627,6 +667,7 @@ async def running_engine(
         adopts_orphans=True,
         listening=listening,
         waits_for_room=waits_for_room,
+        code_surfaces=code_surfaces,
     )
     try:
         yield engine

@@ -164,6 +164,8 @@ def make_service(
         hear_refusal=hear,
         hear_fault=engine.note_fault,
         is_stopping=is_stopping,
+        minting=lambda: engine.minting,
+        revoke=lambda jti, by: engine.revoke_token(jti, by=by),
     )
 
 

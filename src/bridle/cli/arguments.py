@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "serve", "doctor", "redact", "completion", "help",
+    "sandbox", "hooks", "serve", "token", "doctor", "redact", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -23,6 +23,7 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
+    "token": "list",
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
@@ -244,6 +245,7 @@ def _serve_words(serve: Parser) -> None:
     serve.add_argument("--auth-token-file", metavar="FILE")
     serve.add_argument("--tls-cert", metavar="FILE")
     serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--auth-channel", choices=("notify",))
     serve.add_argument(
         "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
     )
@@ -438,6 +440,25 @@ def _permissions_words(permissions: Parser) -> None:
     action("promote").add_argument("grant", metavar="ID")
 
 
+def _token_words(token: Parser) -> None:
+    action = token.add_below("action")
+    mint = action("mint")
+    mint.add_argument("--session", action="append", default=[], metavar="ID")
+    mint.add_argument("--identity-class", choices=("human", "agent"), default="human")
+    mint.add_argument("--watch", action="store_true")
+    mint.add_argument("--approve", action="store_true")
+    mint.add_argument("--for", dest="life", default="24h", metavar="TIME")
+    mint.add_argument("--name", metavar="NAME")
+    mint.add_argument("--out", metavar="FILE")
+    mint.add_argument("--print", action="store_true")
+    mint.add_argument("--ci", action="store_true")
+    action("list").add_argument("--json", action="store_true")
+    action("revoke").add_argument("jti", metavar="TOKEN_ID")
+    audit = action("audit")
+    audit.add_argument("--session", action="append", default=[], metavar="ID")
+    audit.add_argument("--json", action="store_true")
+
+
 def _trust_words(trust: Parser) -> None:
     action = trust.add_below("action")
     listed = action("list")
@@ -521,6 +542,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
     "serve": _serve_words,
+    "token": _token_words,
     "doctor": _doctor_words,
     "redact": _redact_words,
     "completion": _completion_words,

@@ -11,7 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
-Share       serve
+Share       serve  token
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -171,6 +171,24 @@ environment, --set. A file inside a project may only tighten. All keys: bridle h
 show, get and validate take --config FILE, --profile NAME and --set KEY=VALUE.
 """
 
+SHARING = """\
+bridle token — let others into a session: what they may, for how long, and under which name.
+
+  bridle token mint --session ID --approve --name Ana --for 2h   answers the questions of that session, and no more
+  bridle token mint --session ID --watch --out FILE              looks on; the token goes into a new file (mode 0400)
+  bridle token --session ID --identity-class agent               another program: it never says yes
+  bridle token mint --ci --out ci-token.json                     what a job's engine is started with; see below
+  bridle token list [--json]                                     what was minted, for whom, until when
+  bridle token revoke TOKEN_ID                                   nobody is admitted with it any more, here and now
+  bridle token audit [--session ID] [--json]                     what was minted, revoked, refused and answered
+
+A token is minted by a person at a terminal and holds for 24 h unless --for says otherwise (30m, 2h, 7d). It works with
+every bridle serve of the same data folder. --name is shown with every answer, and tells people apart where a rule wants
+two of them; without one it is you. It is printed to a terminal; elsewhere take --out FILE, or --print if you mean it.
+--ci names no session: an engine takes such a token only from the file it is started with, and where both have the same
+BRIDLE_MACHINE_KEY.
+"""
+
 PERMISSIONS = """\
 bridle permissions — what may run here and why, and what you said yes to.
 
@@ -254,6 +272,7 @@ bridle serve — an engine that goes on running. Clients come and go; sessions, 
   bridle serve --no-listen                only on the socket, whatever engine.listen says
   bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
                                           for the network: with TLS, and tokens that name their sessions
+  bridle serve --auth-channel notify      the code of a new token is also shown as a notice of the desktop
   bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
 
 Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
@@ -361,6 +380,7 @@ PAGES = {
     "sandbox": SANDBOX,
     "hooks": HOOKS,
     "serve": SERVE,
+    "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,
     "builders": BUILDERS,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
+from bridle.app.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
@@ -28,7 +29,8 @@ def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_listen_options(options)
     if parsed.print_unit:
         return say(_unit(parsed.print_unit, parsed))
-    return asyncio.run(_serve(options, unlocked(env, model=None)))
+    surfaces = machine_surfaces(env, notify=parsed.auth_channel == "notify")
+    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None)))
 
 
 def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
@@ -46,7 +48,7 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     )
 
 
-async def _serve(options: ListenOptions, env: Mapping[str, str]) -> int:
+async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str]) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -59,7 +61,9 @@ async def _serve(options: ListenOptions, env: Mapping[str, str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: a closed terminal is no reason to stop
             loop.add_signal_handler(number, stopped)
     async with (
-        running_engine(env, notice=tell, waits_for_room=True, listening=True) as engine,
+        running_engine(
+            env, notice=tell, waits_for_room=True, listening=True, code_surfaces=surfaces
+        ) as engine,
         listening_engine(
             engine, options, where=folders(env), clock=SystemClock(), hear=engine.note_refusal
         ) as listening,
@@ -91,6 +95,8 @@ def _unit(kind: str, parsed: argparse.Namespace) -> str:
 def _options(parsed: argparse.Namespace) -> list[str]:
     """The same options, with paths that mean the same from anywhere."""
     words = ["--no-listen"] if parsed.no_listen else []
+    if parsed.auth_channel is not None:
+        words += ["--auth-channel", parsed.auth_channel]
     if parsed.listen is not None:
         words += ["--listen", parsed.listen]
     for option, path in (

@@ -88,6 +88,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.redact import redact_verb
 
                 return redact_verb(parsed)
+            case "token":
+                from bridle.cli.token import token
+
+                return token(parsed, os.environ)
             case "completion":
                 from bridle.cli.completion import completion
 
@@ -116,6 +120,8 @@ def _without_habits(arguments: list[str]) -> list[str]:
     first, *rest = *OTHER_NAMES.get(arguments[0], arguments[0]).split(" "), *arguments[1:]
     if first == "creds":
         first, *rest = older_words(rest)
+    if first == "token" and rest and rest[0].startswith("-"):
+        return [first, "mint", *rest]
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:

@@ -125,6 +125,8 @@ class Tokens:
         """Takes a token from a file a person put there: it may name no sessions. Raises as `read` does."""
         claims = self._checked(token)
         self._bootstrap.add(claims.jti)
+        if all(one.claims.jti != claims.jti for one in self._register.issued()):
+            self._register.add(IssuedToken(claims=claims, issued_ms=self._clock.now_ms()))
         return claims
 
     def _signed(self, claims: Claims) -> str:
@@ -205,10 +207,11 @@ class Tokens:
     def revoke(self, jti: str) -> None:
         """From now on nobody is admitted with it. Raises UnknownToken."""
         now_ms = self._clock.now_ms()
-        if jti in self._bootstrap:
-            self._revoked.setdefault(jti, now_ms)
-        elif not self._register.revoke(jti, now_ms):
+        if self._register.revoke(jti, now_ms):
+            return
+        if jti not in self._bootstrap:
             raise CommandRefused("UnknownToken", jti=jti)
+        self._revoked.setdefault(jti, now_ms)
 
     def close(self) -> None:
         """Nothing is signed or accepted any more; the secrets are overwritten."""

@@ -34,6 +34,7 @@ from bridle.control.routes import Route, kind_meant, routes
 from bridle.control.served_clients import TokenClient
 from bridle.control.service import Service
 from bridle.control.service_metrics import metrics_text
+from bridle.control.token_routes import begin_mint, confirm_mint, revoke_token
 from bridle.control.turn_result import TurnResult
 from bridle.control.websocket_app import serve_websocket
 from bridle.protocol import commands as c
@@ -64,6 +65,9 @@ def service_app(service: Service) -> AsgiApp:
         StarletteRoute("/v1/handshake", http.answering(http.handshake), methods=["GET"]),
         StarletteRoute("/v1/openapi.json", http.answering(http.openapi), methods=["GET"]),
         StarletteRoute("/v1/metrics", http.answering(http.metrics), methods=["GET"]),
+        StarletteRoute("/v1/auth/token", http.answering(http.begin_mint), methods=["GET"]),
+        StarletteRoute("/v1/auth/token", http.answering(http.confirm_mint), methods=["POST"]),
+        StarletteRoute("/v1/auth/tokens/{jti}", http.answering(http.revoke_token), methods=["DELETE"]),
         StarletteRoute("/v1/sessions/{session}/events", http.events, methods=["GET"]),
         *(_starlette_route(http, route) for route in routes()),
         WebSocketRoute("/v1/ws", websocket),
@@ -151,6 +155,25 @@ class _Http:
             client.require_handshake()
         return client
 
+    # Tokens
+
+    async def begin_mint(self, request: Request) -> Response:
+        claims = self._client(request).claims
+        given = request.query_params
+        wanted = {
+            name: given.getlist(name) if name in ("sessions", "commands") else given[name] for name in given
+        }
+        listener = origin_of(request.scope).listener
+        return _json(await begin_mint(self._service, claims, listener, wanted), 202)
+
+    async def confirm_mint(self, request: Request) -> Response:
+        claims = self._client(request).claims
+        return _json(confirm_mint(self._service, claims, await _body(request)), 201)
+
+    async def revoke_token(self, request: Request) -> Response:
+        claims = self._client(request).claims
+        return _json(revoke_token(self._service, claims, request.path_params["jti"]))
+
     # Commands and queries
 
     async def ask(self, request: Request, route: Route) -> Response:
@@ -212,7 +235,7 @@ async def _turn_of(client: TokenClient, session: str, number: int, *, joins: boo
     """Waits for the end of the turn that heard this input: one it began, or one that ran where it `joins` that."""
     text: list[str] = []
     heard = joins
-    async for envelope in client.connection.events(session, since=number):
+    async for envelope in client.connection.overhear(session, since=number):
         if envelope.invocation is not None:
             continue
         match envelope.event:

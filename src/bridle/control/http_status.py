@@ -14,14 +14,14 @@ _STATUS: Mapping[str, int] = {
     **dict.fromkeys(
         ("TokenMissing", "TokenInvalid", "TokenNotYetValid", "TokenExpired", "TokenRevoked"), 401
     ),
-    **dict.fromkeys(("UnknownPath", "UnknownCommand"), 404),
+    **dict.fromkeys(("UnknownPath", "UnknownCommand", "NoSuchMint"), 404),
     "MethodNotAllowed": 405,
     "TooSlow": 408,
     **dict.fromkeys(
         (
             "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning",
             "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired",
-            "HandshakeVersionMismatch", "AmbiguousSession", "DiskFull", "OrphanedCalls",
+            "HandshakeVersionMismatch", "AmbiguousSession", "OrphanedCalls", "CommandIdUsed",
         ),
         409,
     ),
@@ -29,10 +29,13 @@ _STATUS: Mapping[str, int] = {
     "NotJson": 415,
     "HandshakeRequired": 428,
     "TooManyFailures": 429,
+    **dict.fromkeys(
+        ("EngineFault", "FeatureFailed", "StoreFailed", "StoreDamaged", "LogDamaged", "LogsLost", "LeaseLost"), 500
+    ),
     "NotSupported": 501,
-    **dict.fromkeys(("EngineStopping", "TooManyConnections"), 503),
+    **dict.fromkeys(("EngineStopping", "TooManyConnections", "DiskFull", "NoSpace", "StoreInUse"), 503),
 }  # fmt: skip
-_BY_EXIT_CODE = {2: 400, 3: 403, 4: 409, 5: 502}
+_BY_EXIT_CODE = {1: 409, 2: 400, 3: 403, 4: 409, 5: 502}
 """For all others, by what a run that ends on the reason exits with. A provider's key is not the client's."""
 STATUSES: tuple[int, ...] = (400, 401, 403, 404, 405, 408, 409, 413, 415, 428, 429, 500, 501, 502, 503)
 """Every status a refusal can have."""

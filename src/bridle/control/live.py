@@ -19,7 +19,15 @@ from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import EndCause, Presence, Present
+from bridle.protocol.events import (
+    EndCause,
+    Envelope,
+    LiveEvent,
+    Presence,
+    Present,
+    QuestionAnswered,
+    QuestionAsked,
+)
 
 if TYPE_CHECKING:
     from bridle.engine.features import FeatureQuery
@@ -70,6 +78,7 @@ class LiveSession:
         self.failure: StoreError | None = None
         self.attachments: dict[str, Attachment] = {}
         self._streams: Counter[str] = Counter()
+        self._private: dict[str, list[Envelope]] = {}
         self._clock = clock
         self._hear_end = ended
         self._run: Run | None = None
@@ -119,6 +128,7 @@ class LiveSession:
         if attachment is None:
             return
         self._streams.pop(client, None)
+        self._private.pop(client, None)
         self._presence_changed(attachment.client, was_here=was_here)
         self.session.wake_readers()
         self._watch()
@@ -147,6 +157,8 @@ class LiveSession:
             return
         was_here = self.is_here(client.id)
         self._streams[client.id] -= 1
+        if not self._streams[client.id]:
+            self._private.pop(client.id, None)
         self._presence_changed(client, was_here=was_here)
         self._watch()
 
@@ -162,6 +174,23 @@ class LiveSession:
             self.session.questions.detach(client.id)
         if self.state == "open" and any(one.id != client.id for one in self.here):
             self.session.journal.show(self.presence)
+
+    def tell_one(self, client: str, event: LiveEvent | QuestionAsked | QuestionAnswered) -> None:
+        """Tells a single client that follows the events; nothing of it is stored."""
+        if self._streams[client]:
+            told = self._private.setdefault(client, [])
+            told.append(self.session.journal.for_one(event))
+            self.session.wake_readers()
+
+    def has_private(self, client: str) -> bool:
+        return client in self._private
+
+    def take_private(self, client: str) -> list[Envelope]:
+        return self._private.pop(client, [])
+
+    def follows(self, client: str) -> bool:
+        """Whether this client has an open stream of events."""
+        return self._streams[client] > 0
 
     @property
     def presence(self) -> Presence:

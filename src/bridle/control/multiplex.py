@@ -66,6 +66,8 @@ from bridle.protocol.events import (
     Envelope,
     IdentityClass,
     ModelChanged,
+    QuestionAnswered,
+    QuestionAsked,
     StreamGap,
 )
 from bridle.protocol.handshake import Handshake
@@ -73,6 +75,7 @@ from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
+    from bridle.protocol.questions import TokenQuestion
     from bridle.protocol.tokens import Claims
 
 OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_folder"})
@@ -152,6 +155,9 @@ class Multiplexer:
         self._saw_end: dict[str, set[str]] = {}
         """By client: the sessions it was attached to when they ended. It may read how."""
         self._failure: StoreError | None = None
+        self._shown_to: dict[str, tuple[LiveSession, str]] = {}
+        self.refuse_mint: Callable[[str], bool] = lambda _mint_id: False
+        """Voids a request for a token, where one of this id waits."""
 
     def connect(
         self,
@@ -290,6 +296,8 @@ class Multiplexer:
                 number = session.questions.answer(client, command, stamp)
             case AnswerTrust():
                 number = session.questions.answer_trust(client, command, stamp)
+            case AnswerQuestion(question_id=asked) if self._refuse_code(client, asked):
+                pass
             case AnswerQuestion():
                 number = session.questions.answer_question(client, command, stamp)
             case SetMode():
@@ -554,6 +562,18 @@ class Multiplexer:
         finally:
             live.end_stream(client)
 
+    async def overhear(
+        self, client: Client, claims: Claims | None, session: str, since: int
+    ) -> AsyncIterator[Envelope]:
+        """The events above an id, for a request that waits for one of them: nobody is here by it."""
+        self._admit(client, claims, FollowEvents(session))
+        live = self._live[session]
+        attachment = live.attachments[client.id]
+        async for envelope in live.session.follow(
+            since, until=lambda: live.attachments.get(client.id) is not attachment
+        ):
+            yield envelope
+
     async def _stream(
         self, client: Client, claims: Claims | None, live: LiveSession, since: int
     ) -> AsyncIterator[Envelope]:
@@ -562,34 +582,69 @@ class Multiplexer:
             yield envelope
         if len(live.here) > 1:
             yield session.journal.for_one(live.presence)
-        if claims is None:
-            async for envelope in session.follow(
-                since, until=lambda: live.attachments.get(client.id) is not attachment
-            ):
-                yield envelope
-            return
-        watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=session.wake_readers)
+        watch = None
+        if claims is not None:
+            watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=session.wake_readers)
 
         def is_over() -> bool:
-            return watch.has_news or live.attachments.get(client.id) is not attachment
+            has_news = watch is not None and watch.has_news
+            has_left = live.attachments.get(client.id) is not attachment
+            return has_news or has_left or live.has_private(client.id)
 
         last_id = since
         try:
             while True:
                 async for envelope in session.follow(last_id, until=is_over):
                     yield envelope
-                    last_id = (
-                        envelope.event.last
-                        if isinstance(envelope.event, StreamGap)
-                        else envelope.id or last_id
-                    )
-                if watch.over is not None:
-                    raise watch.over
-                if (notice := watch.notice()) is None:
+                    last_id = _read_up_to(envelope, last_id)
+                told = live.take_private(client.id)
+                if watch is not None:
+                    if watch.over is not None:
+                        raise watch.over
+                    if (notice := watch.notice()) is not None:
+                        told.append(session.journal.for_one(notice))
+                if not told:
                     return
-                yield session.journal.for_one(notice)
+                for envelope in told:
+                    yield envelope
         finally:
-            watch.close()
+            if watch is not None:
+                watch.close()
+
+    # What one client alone is shown
+
+    def show_code(self, question_id: str, question: TokenQuestion) -> bool:
+        """Puts a question to one person who follows a session here: at this engine's own terminal, or else with a token
+        that mints. False where there is none."""
+        people = [
+            (live, attachment)
+            for live in self._live.values()
+            if live.state == "open"
+            for attachment in live.attachments.values()
+            if attachment.client.can_say_yes and live.follows(attachment.client.id)
+        ]
+        own = [one for one in people if one[1].claims is None]
+        minting = [one for one in people if one[1].claims is not None and one[1].claims.can_mint]
+        for live, attachment in (*own, *minting)[:1]:
+            live.tell_one(attachment.client.id, QuestionAsked(question_id=question_id, question=question))
+            self._shown_to[question_id] = (live, attachment.client.id)
+            return True
+        return False
+
+    def hide_code(self, question_id: str) -> None:
+        """What was shown counts no more."""
+        shown = self._shown_to.pop(question_id, None)
+        if shown is not None:
+            from bridle.protocol.questions import TokenAnswer
+
+            live, client = shown
+            answer = QuestionAnswered(question_id=question_id, answer=TokenAnswer(), answered_by="")
+            live.tell_one(client, answer)
+
+    def _refuse_code(self, client: Client, question_id: str) -> bool:
+        """Whether this was the answer to a code that was shown to this client, which is void then."""
+        shown = self._shown_to.get(question_id)
+        return shown is not None and shown[1] == client.id and self.refuse_mint(question_id)
 
     def _reads_end(self, client: Client, session: str) -> bool:
         return session not in self._live and session in self._saw_end.get(client.id, ())
@@ -617,6 +672,12 @@ class Multiplexer:
         if live is None or live.state != "open":
             raise CommandRefused("SessionNotOpen", session=session)
         return live.session
+
+
+def _read_up_to(envelope: Envelope, last_id: int) -> int:
+    if isinstance(envelope.event, StreamGap):
+        return envelope.event.last
+    return envelope.id or last_id
 
 
 def _names_of(stamp: CommandStamp) -> tuple[str, str]:
@@ -672,6 +733,10 @@ class InProcessConnection:
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         return self._multiplexer.follow(self._client, self._claims, session, since)
+
+    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+        """The same for a request that waits for an event: nobody is here by it."""
+        return self._multiplexer.overhear(self._client, self._claims, session, since)
 
     async def close(self) -> None:
         self._multiplexer.leave(self._client)

@@ -13,7 +13,9 @@ from typing import Any, get_args
 import msgspec
 
 from bridle.control.http_status import STATUSES, Problem
+from bridle.control.minting import MintRequest, PendingMint
 from bridle.control.routes import Route, routes
+from bridle.control.token_routes import Confirmation, NewToken, RevokedToken
 from bridle.control.turn_result import TurnResult
 from bridle.protocol.commands import Accepted
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
@@ -30,6 +32,7 @@ def document() -> bytes:
     """The document, deterministic."""
     kinds = [kind for route in routes() for kind in route.kinds]
     answers = [*get_args(AnyQueryAnswer), Accepted, TurnResult, Handshake, Problem]
+    answers += [MintRequest, PendingMint, Confirmation, NewToken, RevokedToken]
     _, schemas = msgspec.json.schema_components(
         [*kinds, *answers], ref_template="#/components/schemas/{name}"
     )
@@ -41,6 +44,7 @@ def document() -> bytes:
     paths["/v1/handshake"]["get"]["responses"]["200"] = _answer(
         "What this engine is.", _JSON, _ref(Handshake)
     )
+    paths.update(_of_tokens(schemas))
     for route in routes():
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route, schemas)
     whole: dict[str, Any] = {
@@ -81,6 +85,25 @@ _OWN = (
     ),
 )
 """What is neither a command nor a query."""
+
+
+def _of_tokens(schemas: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = schemas["MintRequest"]
+    parameters = [
+        {**_parameter(name, schema), **({"required": True} if name in wanted["required"] else {})}
+        for name, schema in wanted["properties"].items()
+    ]
+    shown = {"202": _answer("A code is shown to a person.", _JSON, _ref(PendingMint))}
+    given = {"201": _answer("The token.", _JSON, _ref(NewToken))}
+    confirm = _operation("Brings the code that was shown; the answer is the token.", given, [])
+    confirm["requestBody"] = {"required": True, "content": _content(_ref(Confirmation))}
+    gone = {"200": _answer("Nobody is admitted with it any more.", _JSON, _ref(RevokedToken))}
+    named: dict[str, Any] = {"name": "jti", "in": "path", "required": True, "schema": _NAMED}
+    begin = "Asks for a token: a code is shown on a surface of the person's own. On the engine's own socket."
+    return {
+        "/v1/auth/token": {"get": _operation(begin, shown, parameters), "post": confirm},
+        "/v1/auth/tokens/{jti}": {"delete": _operation("Revokes a token.", gone, [named])},
+    }
 
 
 def _parameters_of(path: str) -> list[dict[str, Any]]:

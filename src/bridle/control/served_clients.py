@@ -7,19 +7,28 @@ and no longer, questions wait for this client.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 from bridle.protocol.commands import AttachSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import check_version
 from bridle.protocol.queries import DescribeSession
 from bridle.protocol.tokens import Claims
 
 _CLIENTS_KEPT = 10_000
 """So many ids of WebSocket clients are known after they have gone: who comes back is the same client."""
+
+
+class ServedConnection(Connection, Protocol):
+    """A client of this very engine."""
+
+    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+        """The events above an id, for a request that waits for one of them: nobody is here by it."""
+        ...
 
 
 class Connect(Protocol):
@@ -34,7 +43,7 @@ class Connect(Protocol):
         answers: bool,
         client_id: str | None = None,
         here: Literal["attached", "following"] = "attached",
-    ) -> Connection: ...
+    ) -> ServedConnection: ...
 
 
 class SessionView(Protocol):

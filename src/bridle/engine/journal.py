@@ -36,6 +36,7 @@ from bridle.protocol.events import (
     LiveEvent,
     Notice,
     PermissionRequested,
+    QuestionAnswered,
     QuestionAsked,
 )
 
@@ -279,8 +280,8 @@ class Journal:
         event, payload = self._clean(event, encode_payload(event))
         self._publisher.show(self._envelope(event, None, None), payload)
 
-    def for_one(self, event: LiveEvent) -> Envelope:
-        """A live event that a single reader is told, and nobody else."""
+    def for_one(self, event: LiveEvent | QuestionAsked | QuestionAnswered) -> Envelope:
+        """What a single reader is told, and nobody else: it is not stored."""
         return self._envelope(event, None, "")
 
     def disk_is_full(self) -> None:

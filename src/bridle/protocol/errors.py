@@ -100,6 +100,13 @@ SENTENCES: Mapping[str, Sentence] = {
         4,
     ),
     "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "NoConfirmation": Sentence(
+        "Token issuance requires an interactive confirmation channel. For headless/CI: pre-provision a token file. "
+        "For service managers: launch with --auth-channel notify.",
+        3,
+    ),
+    "NoSuchMint": Sentence("No such request waits for its code; each waits for 60 s. Ask again.", 3),
+    "WrongCode": Sentence("That is not the code; tries left: {left}.", 3),
     "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
     # Requests that were not taken
     "TokenMissing": Sentence("Nothing is answered without a token. Send it in the header X-Bridle-Token.", 4),

@@ -10,6 +10,7 @@ from bridle.clients.interaction.budget_form import budget_answer, budget_questio
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
+from bridle.clients.interaction.token_form import token_question
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
 from bridle.clients.interaction.undo_form import (
     conflict_answer,
@@ -29,6 +30,8 @@ from bridle.protocol.questions import (
     PlanQuestion,
     StepLimitAnswer,
     StepLimitQuestion,
+    TokenAnswer,
+    TokenQuestion,
     TrustQuestion,
     UndoQuestion,
     WordsAnswer,
@@ -59,6 +62,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return conflict_question(name, question)
         case OrphanQuestion():
             return orphan_question(name, question)
+        case TokenQuestion():
+            return token_question(name, question)
         case _:
             assert_never(question)
 
@@ -83,6 +88,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return conflict_answer(decided.answer)
         case OrphanQuestion():
             return orphan_answer(decided)
+        case TokenQuestion():
+            return TokenAnswer(allow=False)
         case _:
             assert_never(about)
 
