@@ -141,7 +141,7 @@ async def test_a_query_that_a_feature_brings_has_its_route() -> None:
         await kit.shake_hands()
         told = await kit.ask("GET", '/v1/features/weather/today?payload={"in":"Bern"}')
         assert told.json == {"kind": "CustomAnswer", "payload": {"got": {"in": "Bern"}}}
-        assert (await kit.ask("GET", "/v1/features/weather/tomorrow")).status == 501
+        assert (await kit.ask("GET", "/v1/features/weather/tomorrow")).status == 404
 
 
 @pytest.mark.requirement("G23.2", "G23.3", "G47.2")

@@ -170,9 +170,9 @@ def make_service(
 
 
 def _openapi() -> bytes:
-    from bridle.control.openapi import document
+    from bridle.app.openapi_file import openapi_document
 
-    return document()
+    return openapi_document()
 
 
 async def _start_servers(

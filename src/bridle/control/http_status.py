@@ -10,11 +10,11 @@ import msgspec
 from bridle.protocol.errors import SENTENCES, BridleError
 
 _STATUS: Mapping[str, int] = {
-    **dict.fromkeys(("BadCommand", "BadFrame", "Usage"), 400),
+    **dict.fromkeys(("BadCommand", "BadFrame"), 400),
     **dict.fromkeys(
         ("TokenMissing", "TokenInvalid", "TokenNotYetValid", "TokenExpired", "TokenRevoked"), 401
     ),
-    **dict.fromkeys(("UnknownPath", "UnknownCommand", "NoSuchMint"), 404),
+    **dict.fromkeys(("UnknownPath", "UnknownCommand", "NotSupported", "NoSuchMint"), 404),
     "MethodNotAllowed": 405,
     "TooSlow": 408,
     **dict.fromkeys(
@@ -22,6 +22,7 @@ _STATUS: Mapping[str, int] = {
             "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning",
             "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired",
             "HandshakeVersionMismatch", "AmbiguousSession", "OrphanedCalls", "CommandIdUsed",
+            "Usage", "BadConfig",
         ),
         409,
     ),
@@ -32,12 +33,11 @@ _STATUS: Mapping[str, int] = {
     **dict.fromkeys(
         ("EngineFault", "FeatureFailed", "StoreFailed", "StoreDamaged", "LogDamaged", "LogsLost", "LeaseLost"), 500
     ),
-    "NotSupported": 501,
     **dict.fromkeys(("EngineStopping", "TooManyConnections", "DiskFull", "NoSpace", "StoreInUse"), 503),
 }  # fmt: skip
 _BY_EXIT_CODE = {1: 409, 2: 400, 3: 403, 4: 409, 5: 502}
 """For all others, by what a run that ends on the reason exits with. A provider's key is not the client's."""
-STATUSES: tuple[int, ...] = (400, 401, 403, 404, 405, 408, 409, 413, 415, 428, 429, 500, 501, 502, 503)
+STATUSES: tuple[int, ...] = (400, 401, 403, 404, 405, 408, 409, 413, 415, 428, 429, 500, 502, 503)
 """Every status a refusal can have."""
 
 
