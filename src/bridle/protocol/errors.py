@@ -132,6 +132,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "ConnectionLost": Sentence(
+        "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
+        1,
+    ),
     "NothingEnforced": Sentence(
         "Nothing on this machine keeps commands from looking for this engine's socket and token ({why}). They are "
         "refused as clients as far as they can be told apart."
