@@ -14,9 +14,10 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import HarnessSession, of_kind
 from bridle.conformance.servers import JsonServer, ModelServer
-from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput, SetModel
+from bridle.protocol.commands import AnswerQuestion, AskAside, CreateSession, SendInput, SetModel
 from bridle.protocol.events import (
     AnyEvent,
+    AsideAnswered,
     CostIncremented,
     Degraded,
     ModelChanged,
@@ -134,6 +135,19 @@ async def test_a_request_that_could_cost_more_than_is_left_is_not_sent(home: Pat
         "Raise --max-cost or budget.usd_per_session to go on."
     )
     assert (asked(second), len(server.chats)) == ([], 1), "it was stopped before the call"
+
+
+async def test_a_question_beside_the_work_is_paid_for_and_not_sent_beyond_the_limit(home: Path) -> None:
+    async with ModelServer.playing(answer(say("Because."), SPENT)) as server:
+        prices = f'[models."work:m"]\n{PRICED}'
+        async with opened(home, "work:m", provider("work", server), prices, max_cost=1) as session:
+            await session.connection.send(AskAside(session=session.id, question="why?"))
+            assert (await session.until(AsideAnswered)).answer == "Because."
+            assert session.conversation.spent_usd == pytest.approx(0.002)
+        async with opened(home, "work:m", provider("work", server), prices, max_cost=0.01) as session:
+            await session.connection.send(AskAside(session=session.id, question="why?"))
+            assert (await session.until(AsideAnswered)).reason == "BudgetExceeded"
+        assert len(server.chats) == 1
 
 
 async def test_an_answer_is_limited_to_what_the_rest_pays_for(home: Path) -> None:

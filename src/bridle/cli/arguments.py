@@ -218,7 +218,7 @@ def _talk_words(talk: Parser) -> None:
     talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
     talk.add_argument("--plain", action="store_true")
     talk.add_argument("--no-color", action="store_true")
-    talk.set_defaults(on_ask="deny", on_orphan="ask")
+    talk.set_defaults(on_ask=None, on_orphan="ask")
 
 
 def _run_words(run: Parser) -> None:
@@ -227,12 +227,12 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
     run.add_argument("--output-format", choices=("text", "json", "stream-json"))
-    run.add_argument("--stream", action=argparse.BooleanOptionalAction, default=False)
-    for nothing_to_leave_out in ("--plain", "--no-color"):  # a run has neither colours nor moves
-        run.add_argument(nothing_to_leave_out, action="store_true")
+    run.add_argument("--stream", action=argparse.BooleanOptionalAction)
+    run.add_argument("--plain", action="store_true")
+    run.add_argument("--no-color", action="store_true")
     run.add_argument("-q", "--quiet", action="store_true")
     run.add_argument("--timeout", type=_seconds, metavar="S")
-    run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
+    run.add_argument("--on-ask", choices=("deny", "fail", "wait"))
     run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")

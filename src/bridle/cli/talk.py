@@ -26,13 +26,14 @@ from bridle.cli.path_options import with_env_file
 from bridle.cli.run import session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
+from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.picker import Deed, Listed, Picker
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
-from bridle.clients.line.terminal import Terminal, look_of
+from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
@@ -63,16 +64,8 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_talk(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
 
 
-def _as_given(env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment without the LC_CTYPE that Python sets for itself where the locale is C (PEP 538)."""
-    if sys.flags.utf8_mode and env.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-        return {name: value for name, value in env.items() if name != "LC_CTYPE"}
-    return env
-
-
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    env = {**env, "NO_COLOR": "1"} if parsed.no_color else env
-    terminal = Terminal(look=look_of(_as_given(env), terminal=True, plain=parsed.plain))
+    terminal = Terminal(look=terminal_look(parsed, env))
     if parsed.resume == "":
         chosen = await _picked(terminal, env)
         if chosen is None:

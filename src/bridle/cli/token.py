@@ -51,25 +51,26 @@ def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAudit) -> int:
-    if not sys.stdin.isatty():
-        raise CommandRefused("NoConfirmation")
     if parsed.watch and parsed.approve:
         raise UsageError("--watch looks on and --approve answers too: choose one of them")
     if bool(parsed.session) == parsed.ci:
         raise UsageError(
             "Which session? bridle token mint --session ID; for the file a job's engine is started with: --ci"
         )
+    life_s = _seconds(parsed.life)
+    refuse_bad_name(parsed.name or "")
+    if not sys.stdin.isatty():
+        raise CommandRefused("NoConfirmation")
     if parsed.out is None and not (sys.stdout.isatty() or parsed.print):
         raise UsageError(
             "A token is not printed into a pipe by accident. Into a file: --out FILE. If you mean it: --print"
         )
-    refuse_bad_name(parsed.name or "")
     claims: dict[str, Any] = {"identity_class": parsed.identity_class, "name": (parsed.name or "").strip()}
     if parsed.watch or parsed.approve:
         claims["commands"] = WATCH if parsed.watch else APPROVE
     if not parsed.ci:
         claims["sessions"] = _sessions(parsed.session, env)
-    made = tokens.new_claims(life_s=_seconds(parsed.life), **claims)
+    made = tokens.new_claims(life_s=life_s, **claims)
     signed = tokens.issue_provisioned(made) if parsed.ci else tokens.issue(made)
     if parsed.out is not None:
         try:

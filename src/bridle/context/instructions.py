@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from bridle.engine.journal import redacted
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import Parameters, ToolSchema
+from bridle.protocol.messages import Effort, Parameters, ToolSchema
 
 HEADER = """\
 You are Bridle, a coding agent working in a person's folder through tools.
@@ -46,17 +48,28 @@ def instructions(
         chosen = conversation.model
         assert chosen is not None, "a session is created with a model"
         current, visible = conversation.prefix, tools()
-        wanted = (chosen.provider, chosen.model, visible)
-        if in_force is None or (in_force.provider, in_force.model, in_force.tools) != wanted:
+        asked = _with_effort(parameters or Parameters(), conversation.effort)
+        wanted = (chosen.provider, chosen.model, visible, asked)
+        if in_force is None or wanted != (
+            in_force.provider,
+            in_force.model,
+            in_force.tools,
+            in_force.parameters,
+        ):
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
                 system=current.system if current is not None else await system(),
                 tools=visible,
-                parameters=parameters or Parameters(),
+                parameters=asked,
             )
             if current is None or redacted(in_force) != current:
                 step.emit(in_force)
         return await proceed(step)
 
     return layer
+
+
+def _with_effort(parameters: Parameters, chosen: Effort | None) -> Parameters:
+    """The parameters with the effort somebody chose in the session, where they did."""
+    return parameters if chosen is None else msgspec.structs.replace(parameters, effort=chosen)

@@ -40,9 +40,11 @@ from bridle.protocol.commands import (
     AnswerQuestion,
     AnswerTrust,
     AnyCommand,
+    AskAside,
     AttachSession,
     BranchSession,
     CancelTurn,
+    ChangeInput,
     CreateSession,
     DeleteSession,
     DetachSession,
@@ -54,6 +56,7 @@ from bridle.protocol.commands import (
     RevokeGrant,
     RunSlash,
     SendInput,
+    SetEffort,
     SetMode,
     SetModel,
     ShellRequest,
@@ -63,6 +66,7 @@ from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import (
     CommandStamp,
     CommandTaken,
+    EffortChanged,
     Envelope,
     IdentityClass,
     ModelChanged,
@@ -300,6 +304,11 @@ class Multiplexer:
                 pass
             case AnswerQuestion():
                 number = session.questions.answer_question(client, command, stamp)
+            case ChangeInput():
+                number = session.change_input(client, command, stamp)
+            case SetEffort():
+                changed = EffortChanged(effort=command.effort, stamp=stamp)
+                number = session.journal.emit(changed, originator=client.id)
             case SetMode():
                 number = session.set_mode(client, command.mode, stamp)
             case EnterPlanMode():
@@ -320,6 +329,10 @@ class Multiplexer:
     ) -> int | None:
         """Begins what takes its time. That it was begun is recorded where it must not begin twice."""
         match command:
+            case AskAside():
+                if session.asides is None:
+                    raise CommandRefused("NotSupported", what="AskAside")
+                return session.asides.ask(command.question, originator=client.id, stamp=stamp)
             case CancelTurn():
                 session.cancel(client)
             case ShellRequest():
@@ -578,7 +591,7 @@ class Multiplexer:
         self, client: Client, claims: Claims | None, live: LiveSession, since: int
     ) -> AsyncIterator[Envelope]:
         session, attachment = live.session, live.attachments[client.id]
-        for envelope in await session.pending(since):
+        for envelope in await session.questions.pending(since):
             yield envelope
         if len(live.here) > 1:
             yield session.journal.for_one(live.presence)

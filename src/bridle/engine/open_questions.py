@@ -17,6 +17,7 @@ import msgspec
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
 from bridle.engine.stopwatch import Measured, Stopwatch
+from bridle.protocol.codec import payload_of, with_payload
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust, PermissionChoice
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import (
@@ -24,6 +25,7 @@ from bridle.protocol.events import (
     Approval,
     ApprovalGiven,
     CommandStamp,
+    Envelope,
     IdentityClass,
     PermissionRequested,
     QuestionAnswered,
@@ -159,15 +161,22 @@ class Questions:
                 if question.id not in self._timers and not self._someone_may_answer(question):
                     self._start_clock(question)
 
-    @property
-    def pending(self) -> tuple[int, ...]:
-        """The events of the questions that wait, in their order: whoever joins is asked them."""
-        numbers = (
+    async def pending(self, since: int) -> list[Envelope]:
+        """The questions that wait and were put before `since`, for whoever joins: as they were, without an id, since
+        they are told a second time."""
+        numbers = sorted(
             question.number
             for question in self._open.values()
-            if question.number is not None and not question.future.done()
+            if question.number is not None and question.number <= since and not question.future.done()
         )
-        return tuple(sorted(numbers))
+        again = [await self.journal.stored(number) for number in numbers]
+        return [
+            with_payload(msgspec.structs.replace(stored, id=None), payload_of(stored)) for stored in again
+        ]
+
+    def can_be_answered(self) -> bool:
+        """Whether a question would reach a person, now or later."""
+        return self._someone_is_here() or self._can_be_reached()
 
     async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
         """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
@@ -187,7 +196,7 @@ class Questions:
 
     async def ask_whom(self, question_id: str, question: AnyQuestion) -> GivenAnswer | None:
         """The same, with who answered."""
-        if not self._someone_is_here() and not self._can_be_reached():
+        if not self.can_be_answered():
             return None
         if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
             question_id = f"{question_id}@{self.journal.invocation.id}"

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
+from bridle.engine.aside import AnswerAside, Asides
 from bridle.engine.bus import Bus
-from bridle.engine.conversation import PendingInput
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
-from bridle.protocol.codec import payload_of, with_payload
-from bridle.protocol.commands import ShellRequest
+from bridle.protocol.commands import ChangeInput, ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
@@ -32,6 +31,7 @@ from bridle.protocol.events import (
     Envelope,
     GrantRevoked,
     InputAccepted,
+    InputChanged,
     InputMode,
     Mode,
     ModeChanged,
@@ -41,6 +41,7 @@ from bridle.protocol.events import (
     TurnStarted,
     TurnTiming,
 )
+from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Session:
         lifecycle: Lifecycle,
         revoke_grant: Callable[[str], bool],
         slash: Sequence[SlashCommand] = (),
+        aside: AnswerAside | None = None,
         services: Services | None = None,
     ) -> None:
         self.journal = turns.journal
@@ -89,6 +91,7 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
+        self.asides = Asides(self.journal, aside) if aside is not None else None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -115,17 +118,6 @@ class Session:
     def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
         return self._bus.follow(self._ports.log, since, until=until)
-
-    async def pending(self, since: int) -> list[Envelope]:
-        """The questions that wait and were put before `since`, for whoever joins: as they were, without an id, since
-        they are told a second time."""
-        again: list[Envelope] = []
-        for number in self.questions.pending:
-            if number <= since:
-                for stored in await self._ports.log.since(number - 1, limit=1):
-                    put = msgspec.structs.replace(stored, id=None)
-                    again.append(with_payload(put, payload_of(stored)))
-        return again
 
     def wake_readers(self) -> None:
         """Lets those who wait for events look whether they still should."""
@@ -161,9 +153,27 @@ class Session:
             InputAccepted(content=content, mode=mode, identity=client.identity, stamp=stamp),
             originator=client.id,
         )
+        self._start_if_idle()
+        return number
+
+    def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
+        """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
+        if command.input not in self.journal.conversation.inputs:
+            raise CommandRefused("NotWaiting")
+        if command.change == "edit" and not command.content:
+            raise CommandRefused("NothingAsked")
+        content = command.content if command.change == "edit" else ()
+        number = self.journal.emit(
+            InputChanged(input=command.input, change=command.change, content=content, stamp=stamp),
+            originator=client.id,
+        )
+        if command.change in ("release", "first"):
+            self._start_if_idle()
+        return number
+
+    def _start_if_idle(self) -> None:
         if not self.busy:
             self._runner = asyncio.create_task(self._run())
-        return number
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
@@ -209,8 +219,10 @@ class Session:
         return self.set_mode(client, conversation.mode_before_plan, stamp)
 
     def cancel(self, client: Client) -> None:
-        """Stops the running turn and everything below it."""
+        """Stops the running turn and everything below it; without one, the open question beside the conversation."""
         if not self.busy:
+            if self.asides is not None and self.asides.cancel():
+                return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
         if self._turn is not None:
@@ -226,6 +238,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
+        if self.asides is not None:
+            await self.asides.end()
         if self.services is not None:
             await self.services.close()
         await self._lifecycle.at_end()
@@ -289,7 +303,7 @@ class Session:
     def _next_input(self) -> PendingInput | None:
         if self._ending:
             return None
-        return next(iter(self.journal.conversation.inputs.values()), None)
+        return next_input(self.journal.conversation.inputs)
 
     async def _run_one(self, pending: PendingInput) -> None:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""

@@ -216,6 +216,11 @@ class Models:
 
         return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
 
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """The providers that settings say something of."""
+        return tuple(self._sections)
+
     def with_keys(self) -> list[Endpoint]:
         """The endpoints whose key is at hand. Raises `CredentialError` where stored ones cannot be seen."""
         from bridle.providers.presets import with_keys

@@ -126,10 +126,10 @@ class Screen:
             return
         match event:
             case e.TextDelta(text=text):
-                self._stream(text)
+                self.stream(text)
                 return
             case e.StepEnded():
-                self._end_text()
+                self.end_text()
             case e.StepFailed():
                 self._failed(event)
                 return
@@ -165,7 +165,7 @@ class Screen:
 
     def _tell(self, envelope: e.Envelope) -> None:
         for line in self._story.told(envelope):
-            self._end_text()
+            self.end_text()
             self.say(line, indent=_INDENT)
 
     def waiting(self, failed: e.StepFailed, left_s: float) -> str:
@@ -175,10 +175,11 @@ class Screen:
     def past_answer(self) -> None:
         """The last answer of a session that goes on."""
         if answer := self._view.answer:
-            self._stream(answer)
-            self._end_text()
+            self.stream(answer)
+            self.end_text()
 
-    def _stream(self, text: str) -> None:
+    def stream(self, text: str) -> None:
+        """More of what the model says."""
         self._partial = True
         if not self._look.codes:
             self._stream_plain(text)
@@ -196,7 +197,8 @@ class Screen:
             self._page.stream(Ink(visible(self._sentence[: ends[-1]])))
             self._sentence = self._sentence[ends[-1] :]
 
-    def _end_text(self) -> None:
+    def end_text(self) -> None:
+        """What the model said is complete: something else follows."""
         if not self._partial:
             return
         self._partial = False
@@ -209,7 +211,7 @@ class Screen:
 
     def _failed(self, event: e.StepFailed) -> None:
         kept = " Nothing partial was kept." if self._partial else ""
-        self._end_text()
+        self.end_text()
         for line in self._story.lines(event):
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
@@ -248,13 +250,13 @@ class Screen:
     def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
         """The checklist, where it is another than the last."""
         if self._story.told(envelope):
-            self._end_text()
+            self.end_text()
             self.say(plan_title(todos))
             for row in plan_rows(todos, spoken=self._look.reader):
                 self.say(f"  {row.text}", style=row.style, indent="    ")
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
-        self._end_text()
+        self.end_text()
         if event.message and event.message not in self._said:
             self.say(visible(event.message))
         self.say(turn_words(event, self._view, self._info), style="faint")
