@@ -36,7 +36,8 @@ def ask(opened, host):
     return said.split()[1].decode(), json.loads(said.partition(b"\\r\\n\\r\\n")[2]).get("reason")
 try:
     opened = socket.socket(socket.AF_UNIX)
-    opened.connect(place + "/engine.sock")
+    folder = os.open(place, os.O_PATH)  # its path may be too long for an address
+    opened.connect(f"/proc/self/fd/{folder}/engine.sock")
     found["socket"] = ask(opened, "localhost")
 except OSError as problem:
     found["socket"] = type(problem).__name__

@@ -22,14 +22,13 @@ _COMMANDS: Mapping[type[Any], tuple[Method, str]] = {
     c.CreateSession: ("POST", "/v1/sessions"),
     c.EndSession: ("DELETE", _OF_SESSION),
     c.SendInput: ("POST", f"{_OF_SESSION}/input"),
+    c.AskAside: ("POST", f"{_OF_SESSION}/aside"),
     c.ShellRequest: ("POST", f"{_OF_SESSION}/shell"),
     c.RunSlash: ("POST", f"{_OF_SESSION}/slash"),
     c.CancelTurn: ("POST", f"{_OF_SESSION}/cancel"),
     c.AnswerPermission: ("POST", f"{_OF_SESSION}/permission"),
     c.AnswerQuestion: ("POST", f"{_OF_SESSION}/question"),
     c.AnswerTrust: ("POST", f"{_OF_SESSION}/trust"),
-    c.SetModel: ("POST", f"{_OF_SESSION}/model"),
-    c.SetMode: ("POST", f"{_OF_SESSION}/mode"),
     c.EnterPlanMode: ("POST", f"{_OF_SESSION}/plan-mode"),
     c.ExitPlanMode: ("POST", f"{_OF_SESSION}/plan-mode"),
     c.CustomCommand: ("POST", "/v1/features/{namespace}/{verb}"),
@@ -80,8 +79,8 @@ def routes() -> tuple[Route, ...]:
 
 
 def _named_command(kind: type[Any]) -> str:
-    """`RenameSession` is `…/rename`."""
-    name = "-".join(_words(kind.__name__.removesuffix("Session")))
+    """`RenameSession` is `…/rename`, `SetMode` is `…/mode`."""
+    name = "-".join(_words(kind.__name__.removesuffix("Session").removeprefix("Set")))
     return f"{_OF_SESSION}/{name}" if "session" in kind.__struct_fields__ else f"/v1/{name}"
 
 
