@@ -11,7 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
-Share       serve  token
+Share       serve  attach  token
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -281,6 +281,20 @@ One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessio
 engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
 """
 
+ATTACH = """\
+bridle attach [ID|URL] — go on with a session that runs in an engine elsewhere: watch, answer, say something.
+
+  bridle attach                       the newest session that runs, of this folder if there is one
+  bridle attach 01J8ZQ                that one; a stored one is opened for it
+  bridle attach --watch               only look on; nobody is asked anything here, Ctrl-C leaves it as it is
+  bridle attach https://host:8421 --token-file F [--session ID] [--ca-file C]
+                                      an engine on another machine; the token says what may be done there
+
+Leaving (Ctrl-D) leaves the session running. bridle and bridle run find the engine of bridle serve by themselves; with
+--no-attach, or BRIDLE_NO_ATTACH=1, they run on their own, as they do where a key is in their environment alone.
+BRIDLE_URL and BRIDLE_TOKEN_FILE stand for the address and --token-file.
+"""
+
 DOCTOR = """\
 bridle doctor [--offline] [--json] — does everything work here?
 
@@ -340,6 +354,7 @@ BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMAR
                 as context.max_tokens, context.compact_at and context.summary_tokens
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
+BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
@@ -380,6 +395,7 @@ PAGES = {
     "sandbox": SANDBOX,
     "hooks": HOOKS,
     "serve": SERVE,
+    "attach": ATTACH,
     "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,

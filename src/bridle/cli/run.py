@@ -21,6 +21,7 @@ from bridle.cli.stdin import prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
 from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
+from bridle.config.folders import folders
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, UsageError, exit_code_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
 
 MAX_OWN_WORDS = 64 * 1024
+SOCKET_NAME = "engine.sock"
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
     signal.SIGTERM: EXIT_INTERRUPTED,
@@ -82,7 +84,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     else:
         if parsed.timeout is not None:
             deadline_s = time.monotonic() + parsed.timeout
-        asyncio.run(_run(printer, create, content, parsed.timeout, env, at_terminal))
+        asyncio.run(_run(parsed, printer, create, content, env, at_terminal))
         digest, changed = _looked_up(printer, env, digest=form != "text")
         code = printer.finish(log_digest=digest, changed=changed)
         fits = schema is None or bool(printer.answer)
@@ -132,19 +134,33 @@ def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float 
 
 
 async def _run(
+    parsed: argparse.Namespace,
     printer: Printer,
     create: CreateSession,
     content: tuple[InputBlock, ...],
-    timeout_s: float | None,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
     try:
+        if engine_may_answer(parsed, env):
+            from bridle.cli.run_attached import run_attached  # most runs find no socket
+
+            if await run_attached(parsed, printer, create, content, env, at_terminal):
+                return
         async with running_engine(env, notice=notice) as engine:
-            await run_prompt(engine, printer, create, content, timeout_s=timeout_s, at_terminal=at_terminal)
+            await run_prompt(
+                engine, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+            )
     except BridleError as failure:
         printer.fail(failure)
+
+
+def engine_may_answer(parsed: argparse.Namespace, env: Mapping[str, str]) -> bool:
+    """Whether an engine left a socket, and nobody said that it shall not be asked."""
+    if parsed.no_attach or env.get("BRIDLE_NO_ATTACH"):
+        return False
+    return os.path.exists(os.path.join(folders(env).runtime, SOCKET_NAME))
 
 
 async def run_prompt(
@@ -156,9 +172,23 @@ async def run_prompt(
     timeout_s: float | None = None,
     at_terminal: RunAtTerminal | None = None,
 ) -> None:
-    """One prompt on an engine; the first signal stops the turn, the second leaves at once."""
+    """One prompt on an engine of this process."""
     connection = engine.connect(name="print", answers=at_terminal is not None and at_terminal.asks)
     printer.is_local = lambda provider: _is_local(engine, printer.session, provider)
+    await run_on(connection, printer, create, content, timeout_s=timeout_s, at_terminal=at_terminal)
+
+
+async def run_on(
+    connection: Connection,
+    printer: Printer,
+    create: CreateSession,
+    content: tuple[InputBlock, ...],
+    *,
+    timeout_s: float | None = None,
+    at_terminal: RunAtTerminal | None = None,
+) -> None:
+    """One prompt on a connection, which is closed afterwards; the first signal stops the turn, the second leaves at
+    once."""
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
     stopping: list[asyncio.Task[None]] = []

@@ -23,7 +23,7 @@ from bridle.cli.console import say, tolerate_characters
 from bridle.cli.first_run import DEMO, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
-from bridle.cli.run import session_wanted, tell, with_log_options
+from bridle.cli.run import engine_may_answer, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_look import terminal_look
@@ -72,14 +72,13 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return 0
         parsed.resume = chosen
     create = session_wanted(parsed, env)
+    model_from = _model_from(parsed, env)
+    if (create.resume is not None or model_from) and engine_may_answer(parsed, env):
+        connection = await _engine_elsewhere(parsed, env, create)
+        if connection is not None:
+            return await _talk_on(connection, create, parsed, terminal, env, model_from)
     async with running_engine(env, notice=tell, waits_for_room=True) as engine:
         connection = engine.connect(name="terminal", answers=True)
-        folder = await _folder_of(create, connection)
-        if not parsed.folder_named and (why := why_wide(folder, home_of(env))) is not None:
-            if not _accepts_wide(folder, why, env):
-                return 0
-            create = msgspec.structs.replace(create, config={**create.config, "wide_folder": folder})
-        model_from = _model_from(parsed, env)
         if create.resume is None and create.model is None and not model_from:
             model = await _first_model(engine, create, env)
             if model is None:
@@ -89,17 +88,47 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             create = _with_model(create, model)
             model_from = "chosen just now"
         await _tell_what_expires(engine.sessions, env)
-        try:
-            return await talk(
-                connection,
-                create,
-                terminal,
-                services=_services(folder, env),
-                start=StartInfo(version=__version__, branch=_branch(folder), model_from=model_from),
-                first_prompt=" ".join(parsed.prompt) or None,
-            )
-        finally:
-            await connection.close()
+        return await _talk_on(connection, create, parsed, terminal, env, model_from)
+
+
+async def _engine_elsewhere(
+    parsed: argparse.Namespace, env: Mapping[str, str], create: CreateSession
+) -> Connection | None:
+    """A client of the engine that listens; None where this has to run here."""
+    from bridle.cli.engine_attach import connect_to_engine, why_in_process  # where a socket was found
+
+    if (why := why_in_process(parsed, env, create)) is not None:
+        if parsed.verbose:
+            tell(f"runs in this process: {why}")
+        return None
+    return await connect_to_engine(env, name="terminal", answers=True)
+
+
+async def _talk_on(
+    connection: Connection,
+    create: CreateSession,
+    parsed: argparse.Namespace,
+    terminal: Terminal,
+    env: Mapping[str, str],
+    model_from: str,
+) -> int:
+    """Talks over a connection, which is closed afterwards."""
+    try:
+        folder = await _folder_of(create, connection)
+        if not parsed.folder_named and (why := why_wide(folder, home_of(env))) is not None:
+            if not _accepts_wide(folder, why, env):
+                return 0
+            create = msgspec.structs.replace(create, config={**create.config, "wide_folder": folder})
+        return await talk(
+            connection,
+            create,
+            terminal,
+            services=terminal_services(folder, env),
+            start=StartInfo(version=__version__, branch=_branch(folder), model_from=model_from),
+            first_prompt=" ".join(parsed.prompt) or None,
+        )
+    finally:
+        await connection.close()
 
 
 def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
@@ -200,7 +229,8 @@ def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
+def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
+    """What this machine does for a client at its terminal."""
     state = folders(env).state
     history = PromptHistory(state, cwd)
 

@@ -87,6 +87,10 @@ def run_verb(arguments: list[str]) -> int:
                 from bridle.cli.hooks import hooks
 
                 return hooks(parsed, os.environ)
+            case "attach":
+                from bridle.cli.attach import attach
+
+                return attach(parsed, os.environ)
             case "serve":
                 from bridle.cli.serve import serve
 
