@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bridle.base.engine_place import EnginePlace
+from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place
+from cli_terminal import sitting
 from serve_kit import ServedPlace, serving
 
 SCRIPT = """\
@@ -141,3 +144,37 @@ def _made(folder: Path, name: str) -> Path:
     made = folder / name
     made.mkdir()
     return made
+
+
+@pytest.mark.requirement("G41.1")
+def test_what_runs_at_a_terminal_is_shared_where_the_settings_say_so(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    config = place.home / ".config/bridle"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[engine]\nshare = true\n")
+    with sitting(place, "-m", "demo") as person:
+        person.sees("Type what you want.")
+        found = EnginePlace(folders(place.environment()).runtime)
+        assert found.found() is not None
+        ran = place.bridle("run", "-m", "demo", "hi")
+        assert ran.code == 0
+        person.types("\x04")
+        assert person.ends() == 0
+    assert found.found() is None
+
+
+@pytest.mark.requirement("G41.2")
+def test_a_person_attaches_to_what_runs_and_leaves_it_running(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        body = {"cwd": str(place.work), "model": place.script("say First.\n---\nsay Second.\n")}
+        session = served.ask("POST", "/v1/sessions", body).json["session"]
+        said = {"content": [{"type": "text", "text": "hi"}]}
+        served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
+        with sitting(place, "attach") as person:
+            person.sees("First.")
+            person.types("more\r")
+            person.sees("Second.")
+            person.types("\x04")
+            assert person.ends() == 0
+        assert served.ask("GET", "/v1/health").json["open_sessions"] == 1

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,7 @@ from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
+from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
@@ -77,7 +79,11 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         connection = await _engine_elsewhere(parsed, env, create)
         if connection is not None:
             return await _talk_on(connection, create, parsed, terminal, env, model_from)
-    async with running_engine(env, notice=tell, waits_for_room=True) as engine:
+    shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
+    async with (
+        running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
+        _shared(engine, env, shares=shares),
+    ):
         connection = engine.connect(name="terminal", answers=True)
         if create.resume is None and create.model is None and not model_from:
             model = await _first_model(engine, create, env)
@@ -89,6 +95,32 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             model_from = "chosen just now"
         await _tell_what_expires(engine.sessions, env)
         return await _talk_on(connection, create, parsed, terminal, env, model_from)
+
+
+@asynccontextmanager
+async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> AsyncGenerator[None]:
+    """Others may attach meanwhile, where the person's settings say so and no other engine listens."""
+    if not shares:
+        yield
+        return
+    from bridle.app.serving import ListenOptions, listening_engine
+
+    listening = listening_engine(
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+    )
+    try:
+        at = await listening.__aenter__()
+    except CommandRefused as refusal:
+        if refusal.reason != "EngineRunning":
+            raise
+        yield
+        return
+    for notice in at.notices:
+        tell(notice)
+    try:
+        yield
+    finally:
+        await listening.__aexit__(None, None, None)
 
 
 async def _engine_elsewhere(
@@ -251,7 +283,6 @@ def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
     def promote(grant: GrantAdded) -> str:
         from bridle.cli.permissions import made_rule
-        from bridle.config.tiers import load
         from bridle.safety.grants import Grant
 
         where = folders(env)
