@@ -191,7 +191,7 @@ async def test_an_agent_says_no_and_never_yes_to_whoever_asked(room: Room) -> No
     assert (decided.event.verdict, decided.event.answered_by) == ("deny", other.client)
 
 
-@pytest.mark.requirement("G20.7", "G22.12")
+@pytest.mark.requirement("G20.7")
 async def test_the_clock_of_a_question_runs_while_no_person_sees_it(room: Room) -> None:
     owner = room.engine.connect(name="terminal", answers=True)
     await room.open(owner)

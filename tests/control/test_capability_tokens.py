@@ -214,7 +214,6 @@ def test_a_register_that_cannot_be_read_lets_nobody_in(folder):
     assert reason_of(lambda: folder.engine().read(token)) == "TokenInvalid"
 
 
-@pytest.mark.requirement("G22.13")
 def test_nothing_is_accepted_after_the_end(folder):
     tokens = folder.engine()
     token = tokens.issue(tokens.new_claims(identity_class="human", sessions=("sess_1",)))

@@ -540,10 +540,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "Usage": Sentence("{problem}", 2),
 }
 
-AWAITED_REASONS: Mapping[str, str] = {
-    "TokenExpired": "the transports",
-    "TokenRevoked": "the transports",
-}
+AWAITED_REASONS: Mapping[str, str] = {}
 """Reasons that nothing gives before a capability is there, each with that capability."""
 
 

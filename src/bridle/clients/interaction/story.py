@@ -6,7 +6,7 @@ duration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -19,6 +19,36 @@ if TYPE_CHECKING:
 
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120
+
+Silent: TypeAlias = (
+    e.SessionCreated
+    | e.InputAccepted
+    | e.TurnStarted
+    | e.TurnEnded
+    | e.TurnTiming
+    | e.SessionEnded
+    | e.Branched
+    | e.CommandTaken
+    | e.ThinkingDelta
+    | e.CostIncremented
+    | e.PermissionRequested
+    | e.ToolCallProgress
+    | e.QuestionAsked
+    | e.QuestionAnswered
+    | e.ModelChanged
+    | e.ModeChanged
+    | e.EffortChanged
+    | e.GrantAdded
+    | e.GrantRevoked
+    | e.ChildStarted
+    | e.ChildEnded
+    | e.CustomEvent
+    | e.TokenExpiring
+    | e.Presence
+    | e.ClientRequest
+    | e.UnknownEvent
+)
+"""What adds no line."""
 
 
 class Story:
@@ -72,6 +102,8 @@ class Story:
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
+        if isinstance(event, Silent):
+            return []
         match event:
             case e.ToolCallRequested():
                 self._inputs[event.call_id] = event.input
@@ -111,6 +143,8 @@ class Story:
                 return compacted_lines(event, self._prefix, hint=self._hint)
             case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
                 return [f"pinned   {_short(words)}"]
+            case e.ContextAdded():
+                return []
             case e.Notice(reason="NothingToUndo", data={"preview": preview}):
                 return [visible(event.message), *_in_the_way(preview)]
             case e.Degraded() | e.Notice():
@@ -156,36 +190,6 @@ class Story:
                 return [f"{event.last - event.first + 1} events were skipped here"]
             case e.Error():
                 return [visible(event.message)]
-            case (
-                e.SessionCreated()
-                | e.InputAccepted()
-                | e.TurnStarted()
-                | e.TurnEnded()
-                | e.TurnTiming()
-                | e.SessionEnded()
-                | e.Branched()
-                | e.CommandTaken()
-                | e.ContextAdded()
-                | e.ThinkingDelta()
-                | e.CostIncremented()
-                | e.PermissionRequested()
-                | e.ToolCallProgress()
-                | e.QuestionAsked()
-                | e.QuestionAnswered()
-                | e.ModelChanged()
-                | e.ModeChanged()
-                | e.EffortChanged()
-                | e.GrantAdded()
-                | e.GrantRevoked()
-                | e.ChildStarted()
-                | e.ChildEnded()
-                | e.CustomEvent()
-                | e.TokenExpiring()
-                | e.Presence()
-                | e.ClientRequest()
-                | e.UnknownEvent()
-            ):
-                return []
             case _:
                 assert_never(event)
 
