@@ -40,6 +40,17 @@ PIECES = st.sampled_from(
         "`" * 11,
         "*" * 5,
         "\t",
+        "[",
+        "](",
+        "](x) ",
+        ")",
+        "h",
+        "http",
+        "https://a.b/c",
+        "|",
+        "| a ",
+        "\n|-|\n",
+        "|:--|--:|\n",
     ]
 )
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
@@ -54,10 +65,10 @@ def characters(spans: list[StyledSpan]) -> list[tuple[str, str, str]]:
     """Every character with its style: what a person sees, whatever the chunks were. Blocks stay whole."""
     shown: list[tuple[str, str, str]] = []
     for span in spans:
-        if span.style == "code_block":
-            shown.append(tuple(span))
+        if span.style in ("code_block", "table"):
+            shown.append((span.text, span.style, span.language))
         else:
-            shown += [(char, span.style, "") for char in span.text]
+            shown += [(char, span.style, span.target) for char in span.text]
     return shown
 
 
@@ -84,7 +95,8 @@ def test_no_word_and_no_line_end_is_ever_dropped(text: str):
     def kept(text: str) -> str:
         return "".join(char for char in text if char.isalnum() or char == "\n")
 
-    assert kept("".join(span.text for span in render(text))) == kept(text)
+    shown = (span.text + (span.target if span.target != span.text else "") for span in render(text))
+    assert kept("".join(shown)) == kept(text)
 
 
 @pytest.mark.requirement("H16.4")
@@ -98,6 +110,28 @@ def test_no_word_and_no_line_end_is_ever_dropped(text: str):
         ("***b***", [StyledSpan("b", "bold_italic")]),
         ("**a *b* c**", [StyledSpan("a ", "bold"), StyledSpan("b", "bold_italic"), StyledSpan(" c", "bold")]),
         ("`a*b*`", [StyledSpan("a*b*", "code")]),
+        ("[a *b*](x_y_(z))", [StyledSpan("a b", "link", target="x_y_(z)")]),
+        ('[a](<x> "t").', [StyledSpan("a", "link", target="x"), StyledSpan(".", "plain")]),
+        ("- [ ] a[1] (b)", [StyledSpan("- ", "bullet"), StyledSpan("[ ] a[1] (b)", "plain")]),
+        ("[](x) [a] (x)", [StyledSpan("[](x) [a] (x)", "plain")]),
+        (
+            "(see https://a.b/c_d_e), the",
+            [
+                StyledSpan("(see ", "plain"),
+                StyledSpan("https://a.b/c_d_e", "link", target="https://a.b/c_d_e"),
+                StyledSpan("), the", "plain"),
+            ],
+        ),
+        ("xhttp://a the http:// one", [StyledSpan("xhttp://a the http:// one", "plain")]),
+        (
+            "a\n| b | c |\n|---|--:|\n| 1 | 2 |\nd",
+            [
+                StyledSpan("a\n", "plain"),
+                StyledSpan("| b | c |\n|---|--:|\n| 1 | 2 |\n", "table"),
+                StyledSpan("d", "plain"),
+            ],
+        ),
+        ("| b |\n| c |\nd", [StyledSpan("| b |\n| c |\nd", "plain")]),
         ("`` a`b ``", [StyledSpan("a`b", "code")]),
         ("**a `*` b**", [StyledSpan("a ", "bold"), StyledSpan("*", "code"), StyledSpan(" b", "bold")]),
         ("## A *b*\nc", [StyledSpan("A b", "heading"), StyledSpan("\nc", "plain")]),

@@ -157,3 +157,20 @@ def test_what_changes_is_one_word_a_line_and_nothing_where_there_is_nothing(plac
     assert place.bridle("completion", "sessions") == (0, "", "")
     assert place.bridle("completion", "profiles").code == 0
     assert list(place.home.iterdir()) == []
+
+
+def test_models_that_are_set_up_are_offered_also_behind_a_colon(place: Place, script: Path) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        '[providers.work]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[models."work:large"]\nprice_in = 1\n[models."work:la$(touch gone)"]\nprice_in = 1\n'
+    )
+    assert asked_live(place, script, "run", "-m", "wor") == ["work:large"]
+    assert asked_live(place, script, "run", "-m", "work", ":") == ["large"]
+    assert asked_live(place, script, "run", "--model", "work", ":", "la") == ["large"]
+    assert not (place.work / "gone").exists()
+
+
+def test_the_name_of_a_repeated_job_is_nothing_we_could_know(script: Path) -> None:
+    assert offered(script, "run", "--session", "") == []

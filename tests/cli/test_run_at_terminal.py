@@ -126,7 +126,7 @@ def test_no_color_keeps_the_shape_and_leaves_the_colours_out(place: Place) -> No
     assert b"\x1b[36m" not in person.bytes
 
 
-@pytest.mark.requirement("D14.1")
+@pytest.mark.requirement("D13.12")
 @pytest.mark.parametrize(("option", "seen"), [("--stream", True), ("--no-stream", False)])
 def test_what_is_said_between_calls_is_read_where_words_are_streamed(
     place: Place, option: str, seen: bool

@@ -19,7 +19,7 @@ from hostile_text import HOSTILE
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "p", "main", "article", "time", "div", "details",
-    "summary", "pre", "code", "b", "i", "span", "img",
+    "summary", "pre", "code", "b", "i", "span", "img", "table", "tr", "th", "td",
 }  # fmt: skip
 ATTRIBUTES = {"lang", "charset", "http-equiv", "content", "name", "class", "src", "alt"}
 

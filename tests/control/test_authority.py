@@ -115,6 +115,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.ListSlash(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListProfiles(), None, None, None, None),
     (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ListChanges(session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ReadOutput(session=S, call_id="call_1"), None, "NotAttached", None, "NotAttached"),
     (q.SumCosts(), None, None, None, None),
     (q.SumCosts(session=S), None, None, None, None),
     (q.CheckHealth(), None, None, None, None),

@@ -5,14 +5,15 @@ What stands around the model and around a tool, and in which order: `engine/feat
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.model_features import answer_aside
-from bridle.app.session_features import BROUGHT, session_features
+from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Joined, join, watch_with
@@ -21,26 +22,31 @@ from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold
 
 if TYPE_CHECKING:
     from bridle.app.transcript_file import KeptTranscript
     from bridle.engine.services import Service, Services, ToolSource
+    from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
 
 
 class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
+    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins.
+    `next_prefix` is what a request would begin with."""
 
     session: Session
     registry: Registry
     grants: Callable[[], tuple[Grant, ...]]
+    changes: Callable[[str], Awaitable[SessionChanges]]
+    output: Callable[[str, int], Awaitable[OutputPart]]
     fold: KeptFold
     hooks: Hooks | None
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
+    next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
 
 
 def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
@@ -62,15 +68,24 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         session=_session(parts, joined, fold),
         registry=parts.registry,
         grants=lambda: parts.gates().permissions.grants,
+        changes=parts.undo.changes,
+        output=functools.partial(_output, parts),
         fold=fold,
         hooks=parts.watching,
         policy=parts.policy,
+        next_prefix=functools.partial(next_prefix, parts),
         notices=(
             *joined.notices(),
             *_idle_rules(parts, joined),
             *(left.notice() for left in left_out),
         ),
     )
+
+
+async def _output(parts: SessionParts, call_id: str, offset: int) -> OutputPart:
+    from bridle.tools.output import read_part  # only for those who look at it
+
+    return await asyncio.to_thread(read_part, parts.spill(), call_id, offset)
 
 
 def _offer_tools(parts: SessionParts, joined: Joined) -> tuple[LeftOut, ...]:

@@ -48,7 +48,7 @@ from bridle.protocol.events import (
     SessionCreated,
 )
 from bridle.protocol.handshake import Handshake, handshake
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals, session_approvals
@@ -60,6 +60,7 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.app.code_surfaces import CodeSurfaces
+    from bridle.app.request_preview import NextRequest
     from bridle.app.service_audit import ServiceAudit
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
@@ -473,6 +474,50 @@ class Engine:
         self._housekeeping.begin(cwd, services.notes)
         return self._run_of(log, ready, settings.idle_timeout_s, plugged)
 
+    async def next_request(self, command: CreateSession, content: tuple[InputBlock, ...]) -> NextRequest:
+        """What such a session would send next, with these words. Nothing is sent or stored, nobody is asked, no hook
+        hears of it; a session that is open elsewhere is only read."""
+        from bridle.app.request_preview import preview_request
+        from bridle.sessions.memory_store import MemoryStore
+
+        options, cwd = session_options(command), _working_folder(command.cwd)
+        approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=cwd)
+        conversation = Conversation()
+        if command.resume is not None:
+            row = _kept(await self.sessions.find(command.resume))
+            cwd, options = row.cwd, _named_from(cwd, options)
+            async for envelope in self.sessions.events(row.id):
+                conversation.apply(envelope)
+        settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
+        settings, plugged = self._with_plugins(settings)
+        services, _ = await self._services_of(settings, cwd, command.env, approvals)
+        person = Client(id="", name="preview", identity="human", answers=False)
+        chosen = await self._chosen(command, person, settings, services.known) or conversation.model
+        if chosen is None:
+            raise UsageError("This session has no model. Name one: -m provider:model")
+        is_off = settings.sandbox.mode == "off"
+        log = await MemoryStore(clock=self._clock).create(cwd, profile=settings.profile)
+        try:
+            opened = OpenedLog(
+                log=log,
+                conversation=conversation,
+                cwd=cwd,
+                env=command.env,
+                settings=settings,
+                approvals=approvals,
+                held_by=OFF if is_off else await self._sandbox.held_by(),
+                plugged=plugged,
+            )
+            return await preview_request(
+                conversation,
+                chosen,
+                content,
+                next_prefix=compose(services, opened).next_prefix,
+                models=services.models,
+            )
+        finally:
+            await log.aclose()
+
     def _with_plugins(self, settings: SessionSettings) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
         if settings.plugin_tiers is None and not self._plugins:
@@ -508,6 +553,8 @@ class Engine:
             session=ready.session,
             tools=tools,
             grants=grants,
+            changes=ready.changes,
+            output=ready.output,
             added_slash=tuple(command for feature in plugged for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
             idle_s=idle_s,

@@ -91,7 +91,7 @@ def this_place(
     from bridle.sandbox.confinement import HostContext
 
     return HostContext(
-        home=home_of(env), own=where.all, caches=caches, records=where.data, env=env, others=others
+        home=home_of(env), own=where.all, caches=caches, records=where.data, env=dict(env), others=others
     )
 
 

@@ -76,6 +76,10 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
             return q.GrantList(grants=sight.live[session].run.grants())
+        case q.ListChanges(session=session, what=what):
+            return await sight.live[session].run.changes(what)
+        case q.ReadOutput(session=session, call_id=call_id, offset=offset):
+            return await sight.live[session].run.output(call_id, offset)
         case q.ListSlash(session=session):
             added = () if session is None else sight.live[session].run.added_slash
             return q.SlashList(commands=_slash((*sources.features.slash, *added)))

@@ -6,8 +6,9 @@ with stored_undo(env, row) as stored: …                    # outside of one
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bridle.engine.stopwatch import Stopwatch
     from bridle.engine.store_ports import OpenLog
     from bridle.engine.tools import ToolLayer
+    from bridle.protocol.queries import SessionChanges
     from bridle.safety.path_guard import PathPolicy
     from bridle.undo.keeper import Keeper, WatchedFolders
     from bridle.undo.undo_commands import Talk
@@ -43,10 +45,11 @@ UNDO_DOES: Mapping[str, str] = {
 
 
 class SessionUndo(msgspec.Struct, frozen=True):
-    """What a session gets: what keeps files for the layer around its tools, two commands, and what to say when it goes
-    on."""
+    """What a session gets: what keeps files for the layer around its tools, what was changed so far, two commands, and
+    what to say when it goes on."""
 
     keeper: Callable[[], Keeper]
+    changes: Callable[[str], Awaitable[SessionChanges]]
     commands: tuple[SlashCommand, ...]
     work: Callable[[], Undo]
 
@@ -107,9 +110,15 @@ def session_undo(
 
         return await run_redo(work(), talk())
 
+    async def changes(what: str) -> SessionChanges:
+        from bridle.undo.change_list import list_changes
+
+        await journal.committed()
+        return await asyncio.to_thread(list_changes, work(), what, hides=lambda path: not shows(path))
+
     runs = {"undo": undo, "redo": redo}
     commands = tuple(SlashCommand(name=name, does=does, run=runs[name]) for name, does in UNDO_DOES.items())
-    return SessionUndo(keeper, commands, work)
+    return SessionUndo(keeper, changes, commands, work)
 
 
 def undo(made: SessionUndo, stopwatch: Stopwatch, journal: Journal) -> Feature:
@@ -187,15 +196,13 @@ def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
 
     What belongs to a repository itself is not among them.
     """
+    from bridle.undo.file_states import is_own_file
     from bridle.undo.file_tree import shown_below
 
     row = store.find(session)
     return {
         call.call_id: [
-            shown_below(change.name, (row.cwd,))
-            for change in call.kept.changes
-            if any(state is not None and state.kind != "folder" for state in (change.before, change.after))
-            and ".git" not in change.name.split("/")
+            shown_below(change.name, (row.cwd,)) for change in call.kept.changes if is_own_file(change)
         ]
         for call in store.undo_of(row.id).calls()
     }

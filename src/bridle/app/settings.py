@@ -127,6 +127,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxSettings = SandboxSettings()
     paths: PathMode = "workspace"
     effort: Effort | None = None
+    notify: bool = True
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
@@ -174,6 +175,7 @@ def session_settings(
         model=tiers.get("model"),
         mode=tiers.get("mode") or "default",
         effort=tiers.get("effort"),
+        notify=tiers.get("ui.notify") is not False,
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or _max_steps(tiers, headless=options.headless),
         providers=tiers.get("providers") or {},

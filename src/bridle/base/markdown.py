@@ -1,6 +1,6 @@
 """Markdown as it streams in, as styled spans: which characters to show, and what they are.
 
-Owns the reading of a practical subset: headings, bullets, quotes, fenced code, bold, italic and code.
+Owns the reading of a practical subset: headings, bullets, quotes, fenced code, tables, links, bold, italic and code.
 Colours, wrapping and highlighting belong to whoever draws the spans; there are no terminal codes here.
 
 The characters and their styles depend on the text alone, never on where chunks are cut. What cannot be
@@ -8,16 +8,32 @@ decided yet is held back: an inline marker until its partner arrives, its line e
 passed; in the last two cases it was plain text after all. Only markers that took effect are dropped.
 """
 
+import functools
+import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Style: TypeAlias = Literal[
-    "plain", "bold", "italic", "bold_italic", "code", "heading", "bullet", "quote", "code_block"
+    "plain",
+    "bold",
+    "italic",
+    "bold_italic",
+    "code",
+    "heading",
+    "bullet",
+    "quote",
+    "link",
+    "code_block",
+    "table",
 ]
 
 HELD_MAX_CHARS: Final = 400
+TABLE_MAX_CHARS: Final = 16_000
+"""A table is held until it ends; what is longer goes on as lines."""
 
 _EMPHASIS: Final[dict[int, Style]] = {1: "italic", 2: "bold", 3: "bold_italic"}
-_SPECIAL: Final = "\\`*_\n"
+_ADDRESSES: Final = ("https://", "http://")
+_TARGET: Final = r"(?:[^\s<>()]|\([^\s<>()]*\))"
+_RULE: Final = "|:- \t\r"
 _ESCAPABLE: Final = "\\`*_{}[]()<>#+-.!|~\"'"
 _BLANKS: Final = " \t"
 _MAX_NESTING: Final = 2
@@ -27,15 +43,19 @@ _NO: Final = -2  # decided: nothing of that kind is here
 
 
 class StyledSpan(NamedTuple):
-    """Text in one style. `language` is the first word after the fence of a code block, or ""."""
+    """Text in one style. `language` is the first word after the fence of a code block, or "".
+
+    `target` is where a link leads, as it was written; nobody has looked at it. The text of a `table` is its lines.
+    """
 
     text: str
     style: Style
     language: str = ""
+    target: str = ""
 
 
 class MarkdownStream:
-    """Renders one message. A code block is one span, delivered when its fence closes or at `flush`."""
+    """Renders one message. A code block is one span, delivered when its fence closes or at `flush`; so is a table."""
 
     def __init__(self) -> None:
         self._text = ""  # what is held, and while rendering also the new chunk
@@ -44,6 +64,7 @@ class MarkdownStream:
         self._line_style: Style = "plain"
         self._previous: str = ""  # the character shown before, on the same line
         self._fence: _Fence | None = None
+        self._table: list[str] = []  # the lines of an open table
         self._spans: list[StyledSpan] = []
 
     def render_chunk(self, text: str) -> list[StyledSpan]:
@@ -60,6 +81,7 @@ class MarkdownStream:
         self._read(final=True)
         if self._fence:
             self._spans.append(self._fence.ended())
+        self._end_table()
         self._fence = None
         self._at_line_start = True
         return self._taken()
@@ -74,6 +96,9 @@ class MarkdownStream:
         while self._at < len(self._text):
             if self._fence:
                 self._read_fence(self._fence)
+            elif self._table:
+                if not self._read_row(final=final):
+                    return
             elif self._at_line_start:
                 if not self._read_line_start(final=final):
                     return
@@ -87,6 +112,33 @@ class MarkdownStream:
         if end >= 0 and fence.line_ended():
             self._spans.append(fence.ended())
             self._fence = None
+
+    def _read_row(self, *, final: bool) -> bool:
+        """Read one more line of the table, or find that it has ended; False if more text is needed."""
+        text, at = self._text, self._at
+        start = _past(text, at, _BLANKS, 4)
+        if start == len(text) and not final and start - at < 4:
+            return False
+        end = text.find("\n", at, at + TABLE_MAX_CHARS)
+        if not text.startswith("|", start) or sum(map(len, self._table)) > TABLE_MAX_CHARS:
+            self._end_table()
+        elif end >= 0:
+            self._table.append(text[at : end + 1])
+            self._at = end + 1
+        elif len(text) - at >= TABLE_MAX_CHARS:
+            self._end_table()
+        elif final:
+            self._table.append(text[at:])
+            self._at = len(text)
+        else:
+            return False
+        return True
+
+    def _end_table(self) -> None:
+        if self._table:
+            self._spans.append(StyledSpan("".join(self._table), "table"))
+            self._at_line_start = self._table[-1].endswith("\n")
+            self._table = []
 
     def _read_line(self, *, final: bool) -> bool:
         """Read on in the line; False if more text is needed."""
@@ -111,6 +163,8 @@ class MarkdownStream:
         end, style = start, "plain"
         if char in ("`", "~"):
             end = self._open_fence(start, char, final=final)
+        elif char == "|":
+            end = self._open_table(start, final=final)
         elif char == "#":
             end, style = _marker_end(text, _past(text, start, "#", 7), 7 + start, final=final), "heading"
         elif char == ">":
@@ -121,7 +175,8 @@ class MarkdownStream:
             end, style = _number_end(text, start, final=final), "bullet"
         if end == _WAIT:
             return False
-        self._begin_line(start, end, style)
+        if not self._table:
+            self._begin_line(start, end, style)
         return True
 
     def _begin_line(self, start: int, end: int, style: Style) -> None:
@@ -162,6 +217,24 @@ class MarkdownStream:
         language = (info.split() or [""])[0]
         self._fence = _Fence(text[start:after], start - self._at, language)
         return end + 1 if end >= 0 else len(text)
+
+    def _open_table(self, start: int, *, final: bool) -> int:
+        """Open a table and pass its first two lines, if the second is a rule between head and rows."""
+        text, limit = self._text, self._at + TABLE_MAX_CHARS
+        head = text.find("\n", start, limit)
+        if head < 0:
+            return _WAIT if not final and len(text) < limit else _NO
+        rule = _past(text, head + 1, _RULE, TABLE_MAX_CHARS)
+        if rule == len(text) and not final and rule < limit:
+            return _WAIT
+        line = text[head + 1 : rule]
+        if not line.lstrip(_BLANKS).startswith("|") or "-" not in line:
+            return _NO
+        if rule < len(text) and text[rule] != "\n":
+            return _NO
+        self._table = [text[self._at : head + 1], text[head + 1 : rule + 1]]
+        self._at = min(rule + 1, len(text))
+        return self._at
 
 
 class _Fence:
@@ -214,14 +287,21 @@ class _Inline:
     def read(self, style: Style) -> None:
         text = self.text
         while self.at < len(text):
-            end = self.at
-            while end < len(text) and text[end] not in _SPECIAL:
-                end += 1
-            self._show(end, style)
-            if end == len(text) or text[end] == "\n":
+            found = _special().search(text, self.at)
+            self._show(len(text) if found is None else found.start(), style)
+            if found is None or found[0] == "\n" or not self._read_special(found[0], style):
                 return
-            if not (self._read_escape(style) if text[end] == "\\" else self._read_marker(style)):
-                return
+
+    def _read_special(self, char: str, style: Style) -> bool:
+        match char:
+            case "\\":
+                return self._read_escape(style)
+            case "[":
+                return self._read_link(style)
+            case "h":
+                return self._read_address(style)
+            case _:
+                return self._read_marker(style)
 
     def _show(self, end: int, style: Style) -> None:
         """Show the text up to `end` as it is."""
@@ -238,6 +318,52 @@ class _Inline:
             self.at += 1
         self._show(self.at + 1, style)
         return True
+
+    def _read_address(self, style: Style) -> bool:
+        """Read an address that stands in the text by itself, or the letter it seemed to begin with."""
+        text, at = self.text, self.at
+        rest = text[at : at + len(_ADDRESSES[0])]
+        begins = any(rest.startswith(one) or (not self._final and one.startswith(rest)) for one in _ADDRESSES)
+        if self.previous.isalnum() or not begins:
+            self._show(at + 1, style)
+            return True
+        found = _ends_address().search(text, at, at + HELD_MAX_CHARS)
+        if found is None and not self._final and len(text) - at < HELD_MAX_CHARS:
+            return False
+        end = found.start() if found else min(len(text), at + HELD_MAX_CHARS)
+        address = _without_stop(text[at:end])
+        if address.endswith("//") or end - at >= HELD_MAX_CHARS:
+            self._show(at + 1, style)
+            return True
+        self._show_link(address, address, at + len(address))
+        return True
+
+    def _read_link(self, style: Style) -> bool:
+        """Read `[text](target)`, or the bracket it seemed to begin with."""
+        text, at = self.text, self.at
+        limit = at + HELD_MAX_CHARS
+        inside = at + 1
+        while inside < min(len(text), limit) and text[inside] not in "[]\n":
+            inside += 2 if text[inside] == "\\" and not text.startswith("\n", inside + 1) else 1
+        known = text[inside : inside + 2]
+        may_wait = not self._final and len(text) < limit
+        if known in ("", "]") and may_wait:
+            return False
+        found = _link().match(text, inside, limit) if known == "](" and inside > at + 1 else None
+        if known == "](" and found is None and may_wait and _link_begun().fullmatch(text, inside):
+            return False
+        if found is None:
+            self._show(at + 1, style)
+            return True
+        nested = _Inline(text[at + 1 : inside], 0, "", final=True, nesting=self._nesting + 1)
+        nested.read(style)
+        self._show_link("".join(span.text for span in nested.spans), found[1], found.end())
+        return True
+
+    def _show_link(self, shown: str, target: str, end: int) -> None:
+        self.spans.append(StyledSpan(shown, "link", target=target))
+        self.previous = self.text[end - 1]
+        self.at = end
 
     def _read_marker(self, style: Style) -> bool:
         """Read a run of one marker character and, if it has a partner, all between them."""
@@ -310,6 +436,20 @@ class _Inline:
         self.spans += nested.spans
 
 
+def _without_stop(address: str) -> str:
+    """The address without what ends the sentence it stands in."""
+    while address and (address[-1] in ".,;:!?'*_]}" or (address[-1] == ")" and "(" not in address)):
+        address = address[:-1]
+    return address
+
+
+def inline_spans(text: str) -> list[StyledSpan]:
+    """One line, which begins with no marker: a cell of a table."""
+    inline = _Inline(text.replace("\n", " "), 0, "", final=True)
+    inline.read("plain")
+    return _merged(inline.spans)
+
+
 def _combined(outer: Style, inner: Style) -> Style:
     if outer == "plain":
         return inner
@@ -357,9 +497,32 @@ def _merged(spans: list[StyledSpan]) -> list[StyledSpan]:
         if parts and span.style != style:
             merged.append(StyledSpan("".join(parts), style))
             parts.clear()
-        if span.style == "code_block":
+        if span.style in ("code_block", "table", "link"):
             merged.append(span)
         elif span.text:
             parts.append(span.text)
             style = span.style
     return merged[:-1]
+
+
+@functools.cache
+def _special() -> re.Pattern[str]:
+    """What may begin something inside a line, or end it. Compiled when something is first said, like the others."""
+    return re.compile(r"[\\`*_\[\n]|(?<![A-Za-z0-9])h(?=t|\Z)")
+
+
+@functools.cache
+def _ends_address() -> re.Pattern[str]:
+    return re.compile(r"[\s<>\"`|]")
+
+
+@functools.cache
+def _link() -> re.Pattern[str]:
+    """A link, from the end of its text on."""
+    return re.compile(rf"\]\(<?({_TARGET}+)>?(?:[ \t]+\"[^\"\n]*\")?\)")
+
+
+@functools.cache
+def _link_begun() -> re.Pattern[str]:
+    """What may still become one."""
+    return re.compile(rf"\]\(<?{_TARGET}*(?:\([^\s<>()]*)?>?(?:[ \t]+(?:\"[^\"\n]*\"?)?)?")

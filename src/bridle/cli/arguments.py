@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "completion", "help",
+    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -24,6 +24,7 @@ DEFAULT_ACTIONS = {
     "sandbox": "show",
     "hooks": "list",
     "token": "list",
+    "debug": "request",
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
@@ -169,7 +170,7 @@ class _NamedFolder(argparse.Action):
 def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
-    verb.add_argument("-m", "--model")
+    verb.add_argument("-m", "--model", metavar="MODEL")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
     _personal_answers(verb)
     verb.add_argument("--mode", choices=get_args(Mode))
@@ -186,7 +187,7 @@ def _session_options(verb: Parser) -> None:
     verb.set_defaults(folder_named=False)
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
-    verb.add_argument("--session", metavar="KEY")
+    verb.add_argument("--session", metavar="NAME")
     verb.add_argument("-n", "--name", metavar="TITLE")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
     verb.add_argument("--deny", action="append", default=[], metavar="RULE")
@@ -532,8 +533,17 @@ def _redact_words(redact: Parser) -> None:
     redact.add_argument("--kinds", action="store_true")
 
 
+def _debug_words(debug: Parser) -> None:
+    request = debug.add_below("action")("request")
+    _session_options(request)
+    request.add_argument("-r", "--resume", metavar="ID")
+    request.set_defaults(on_ask="deny")
+
+
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles"))
+    completion.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles", "models")
+    )
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {
@@ -557,6 +567,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "token": _token_words,
     "doctor": _doctor_words,
     "redact": _redact_words,
+    "debug": _debug_words,
     "completion": _completion_words,
 }
 """What may follow each verb."""

@@ -1,12 +1,13 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself but for sessions and profiles, which it asks for when Tab is pressed. Where no word
-fits, the shell offers files as ever.
+The script holds every word itself but for sessions, profiles and models, which it asks for when Tab is pressed. Where
+no word fits, the shell offers files as ever.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -14,12 +15,13 @@ from typing import NamedTuple
 from bridle.cli.arguments import VERBS, Parser, parser
 from bridle.cli.console import say
 from bridle.cli.help import topics
+from bridle.config.folders import folders
 from bridle.config.setting_table import SETTINGS
 from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
 _FILES = frozenset({"FILE", "DIR"})
-_LIVE = {"ID": "sessions", "PROFILE": "profiles"}
+_LIVE = {"ID": "sessions", "PROFILE": "profiles", "MODEL": "models"}
 """What the pages write in capitals and only Bridle knows, with the word that lists it."""
 
 
@@ -58,12 +60,12 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
-    from bridle.config.folders import folders
-
     if what == "profiles":
         from bridle.config.profiles import profile_names
 
         return profile_names(folders(env).config)
+    if what == "models":
+        return _models(env)
     from bridle.app.engine import store_to_look
     from bridle.base.ids import short_ids
 
@@ -75,8 +77,22 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
     return list(short_ids(row.id for row in rows).values())
 
 
+def _models(env: Mapping[str, str]) -> list[str]:
+    """Every model that is known of a provider which is set up. Nobody is asked."""
+    from bridle.cli.config import settings_here
+    from bridle.cli.models import ModelDesk
+
+    try:
+        return ModelDesk(settings_here(argparse.Namespace(), env), env).known.names_set_up()
+    except BridleError:  # settings that cannot be read, or keys
+        return []
+
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_.:/+@-]+")
+
+
 def _is_harmless(word: str) -> bool:
-    return word.isascii() and word.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    return _HARMLESS.fullmatch(word) is not None
 
 
 def levels(root: Parser) -> Iterator[CompletionLevel]:
@@ -128,6 +144,10 @@ def bash_script(found: list[CompletionLevel]) -> str:
 _bridle() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} place= words= i
     if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi
+    local at=$COMP_CWORD whole=$word  # bash takes a colon for the end of a word
+    while ((at > 1)) && [[ ${{COMP_WORDS[at]}} == : || ${{COMP_WORDS[at-1]}} == : ]]; do
+        whole=${{COMP_WORDS[at-1]}}$whole; at=$((at-1)); before=${{COMP_WORDS[at-1]}}
+    done
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$place ${{COMP_WORDS[i]}}" in
@@ -140,7 +160,8 @@ _bridle() {{
 {_at_places(found, "words={}")}
         esac ;;
     esac
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    COMPREPLY=($(compgen -W "$words" -- "$whole"))
+    COMPREPLY=("${{COMPREPLY[@]#"${{whole%"${{whole##*:}}"}}"}}")
 }}
 complete -o default -F _bridle bridle
 """

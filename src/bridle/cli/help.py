@@ -32,6 +32,7 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   bridle run -m demo "say hello"              the scripted model, nothing leaves the machine
   bridle run -m demo:my.script "try this"     the same, playing your script
   git diff | bridle run -m demo -             the prompt comes from stdin; /init, /review and @FILE work as words
+  bridle run -y /commit                       commit what changed, with a drafted message; --dry-run prints it
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
@@ -307,6 +308,19 @@ BUILDERS = """\
 For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
+  bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+"""
+
+DEBUG = """\
+bridle debug request [PROMPT] — what would be sent next, byte for byte. Nothing is sent, and nothing is stored.
+
+  bridle debug request "fix the test"            the first request of a new session here
+  bridle debug request -c "and now the docs"     the next one of the newest session of this folder; -r ID of that one
+  bridle debug request -m openai:MODEL hi | jq   the body alone: it goes to stdout, address and headers to stderr
+
+Keys are shown as ********; so is every header that settings add. The options are those of a run (bridle help options).
+Nobody is asked anything: an instruction file that is not trusted yet is left out. Hooks do not run, files behind @ are
+not read, and a conversation that would be summarised first is shown as it is.
 """
 
 REDACT = """\
@@ -326,7 +340,7 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
   zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
   fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
 
-Sessions and profiles are asked for when Tab is pressed: bridle completion sessions, bridle completion profiles
+Models, sessions and profiles are asked for when Tab is pressed: bridle completion models, sessions or profiles
 """
 
 EXIT_CODES = """\
@@ -399,6 +413,7 @@ PAGES = {
     "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,
+    "debug": DEBUG,
     "builders": BUILDERS,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,

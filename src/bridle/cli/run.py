@@ -16,11 +16,18 @@ from bridle.app.housekeeping import log_wanted
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
-from bridle.cli.run_words import input_of
-from bridle.cli.stdin import prompt_of
+from bridle.cli.run_words import git_command_of, input_of
+from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
-from bridle.clients.print import EXIT_INTERRUPTED, EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format, Printer
+from bridle.clients.print import (
+    EXIT_INTERRUPTED,
+    EXIT_READER_GONE,
+    EXIT_TERMINAL_GONE,
+    Format,
+    Printer,
+    RunInput,
+)
 from bridle.config.folders import folders
 from bridle.protocol.commands import CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
@@ -74,7 +81,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         env = with_env_file(env, parsed.env_file)
         schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
         printer.expect(schema)
-        content = _content(parsed, schema, say, env)
+        content = _input(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
         create = session_wanted(parsed, env, output_schema=schema, asks=asks)
         env = unlocked(with_log_options(env, parsed), model=parsed.model)
@@ -137,7 +144,7 @@ async def _run(
     parsed: argparse.Namespace,
     printer: Printer,
     create: CreateSession,
-    content: tuple[InputBlock, ...],
+    content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
 ) -> None:
@@ -167,7 +174,7 @@ async def run_prompt(
     engine: Engine,
     printer: Printer,
     create: CreateSession,
-    content: tuple[InputBlock, ...],
+    content: RunInput,
     *,
     timeout_s: float | None = None,
     at_terminal: RunAtTerminal | None = None,
@@ -182,7 +189,7 @@ async def run_on(
     connection: Connection,
     printer: Printer,
     create: CreateSession,
-    content: tuple[InputBlock, ...],
+    content: RunInput,
     *,
     timeout_s: float | None = None,
     at_terminal: RunAtTerminal | None = None,
@@ -245,14 +252,30 @@ async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None
         run.cancel()
 
 
+def _input(
+    parsed: argparse.Namespace,
+    schema: dict[str, Any] | None,
+    say: Callable[[str], None],
+    env: Mapping[str, str],
+) -> RunInput:
+    """What is to be done: a git command, or what the model is sent."""
+    given = prompt_of(parsed.prompt, parsed.prompt_file, say)
+    command = git_command_of(given) if given.typed.startswith("/") else None
+    if command is None:
+        return _content(given, parsed, schema, say, env)
+    if schema is not None or parsed.image:
+        raise UsageError(f"/{command.name} takes no --output-schema and no --image. Nothing was done")
+    return command
+
+
 def _content(
+    given: GivenPrompt,
     parsed: argparse.Namespace,
     schema: dict[str, Any] | None,
     say: Callable[[str], None],
     env: Mapping[str, str],
 ) -> tuple[InputBlock, ...]:
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
-    given = prompt_of(parsed.prompt, parsed.prompt_file, say)
     wish = ""
     if schema is not None:
         from bridle.clients.structured import asked_for

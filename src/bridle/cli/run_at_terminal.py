@@ -32,8 +32,8 @@ class RunAtTerminal:
         self._tells_on_page = sys.stderr.isatty()
 
     def tell(self, line: str) -> None:
-        """One line of the story: on the page where both are one terminal, else on stderr."""
-        if self._tells_on_page:
+        """One line of the story: on stderr, unless it would come in the middle of what is drawn on that terminal."""
+        if self._tells_on_page and self.page.is_open:
             self.page.say(f"bridle: {safe(line)}")
         else:
             tell(line)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from bridle.cli.console import tell
 from bridle.cli.engine_attach import connect_to_engine, local_providers, why_in_process
 from bridle.cli.run import run_on
-from bridle.clients.print import Printer
+from bridle.clients.print import Printer, RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
 from bridle.protocol.errors import BridleError
-from bridle.protocol.messages import InputBlock
 from bridle.protocol.queries import DescribeSession
 
 if TYPE_CHECKING:
@@ -25,13 +24,15 @@ async def run_attached(
     parsed: argparse.Namespace,
     printer: Printer,
     create: CreateSession,
-    content: tuple[InputBlock, ...],
+    content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
 ) -> bool:
     """Runs it there; False where it cannot, or nobody answers, and it has to run here."""
     say = tell if at_terminal is None else at_terminal.tell
-    if (why := why_in_process(parsed, env, create, content)) is not None:
+    if (
+        why := why_in_process(parsed, env, create, content if isinstance(content, tuple) else ())
+    ) is not None:
         if parsed.verbose:
             say(f"runs in this process: {why}")
         return False

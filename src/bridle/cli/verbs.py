@@ -46,6 +46,7 @@ def run_verb(arguments: list[str]) -> int:
 
 
 def _carry_out(parsed: argparse.Namespace) -> int:
+    """Each verb is imported when it is used."""
     match parsed.verb:
         case "talk":
             from bridle.cli.talk import talk_verb
@@ -115,6 +116,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.doctor import doctor
 
             return doctor(parsed, os.environ)
+        case "debug":
+            from bridle.cli.debug import debug
+
+            return debug(parsed, os.environ)
         case "redact":
             from bridle.cli.redact import redact_verb
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TextIO
+from typing import Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,7 @@ from bridle.clients.interaction.story import Story, describe_call, did_not_run, 
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
-from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
+from bridle.protocol.commands import CancelTurn, CreateSession, RunSlash, SendInput
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, exit_code_of, sentence
 from bridle.protocol.events import Envelope
@@ -32,6 +32,8 @@ LOOK_AGAIN_S = 0.02
 """How long a reader that is far behind gets before its room is looked at again."""
 
 Format = Literal["text", "json", "stream-json"]
+RunInput: TypeAlias = "tuple[InputBlock, ...] | RunSlash"
+"""What a run is about: words for the model, or a git command of the person's."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -161,10 +163,8 @@ class Printer:
     def session(self) -> str | None:
         return self._result.session_id
 
-    async def run(
-        self, connection: Connection, create: CreateSession, content: tuple[InputBlock, ...]
-    ) -> None:
-        """Sends the prompt and follows its turn to the end."""
+    async def run(self, connection: Connection, create: CreateSession, content: RunInput) -> None:
+        """Sends the prompt, or gives the command, and follows what comes of it to the end."""
         try:
             created = await connection.send(create)
             self._result.session_id = self._result.thread_id = created.session
@@ -182,9 +182,12 @@ class Printer:
             if self._onlooker is not None:
                 await self._onlooker.end()
 
-    async def _turn(self, connection: Connection, content: tuple[InputBlock, ...], since: int) -> int:
-        """Sends words and follows what comes of them; returns the exit code."""
+    async def _turn(self, connection: Connection, content: RunInput, since: int) -> int:
+        """Sends words or gives a command, and follows what comes of it; returns the exit code."""
         session = self._result.session_id or ""
+        if isinstance(content, RunSlash):
+            await connection.send(msgspec.structs.replace(content, session=session))
+            return await self._follow(connection, session, since, None)
         sent = await connection.send(SendInput(session=session, content=content, mode="queue"))
         return await self._follow(connection, session, since, sent.event or 0)
 
@@ -253,7 +256,8 @@ class Printer:
         self._deadline_s = timeout_s
         self.stopped = exit_code_of("DeadlineReached")
 
-    async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
+    async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
+        """To the end of the turn of `own_input`, or of the git command that was given."""
         own_turn = False
         async for envelope in connection.events(session, since=since):
             own = e.concerns(envelope)
@@ -271,6 +275,10 @@ class Printer:
                     self._took_ms += timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
+                case e.GitEnded() as ended if own_input is None:
+                    return self._git_ended(ended)
+                case e.Cancelled() if own_input is None:
+                    return self._stopped()
                 case _:
                     pass
             while self._is_full() and self.stopped is None:  # noqa: ASYNC110  the one who reads is no task of ours
@@ -375,6 +383,35 @@ class Printer:
         if result.success:
             return 0
         return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
+
+    def _git_ended(self, ended: e.GitEnded) -> int:
+        """A dry run that says what it would do is a success: the message it drafted is the answer."""
+        from bridle.clients.interaction.git_form import git_lines
+
+        result = self._result
+        dry = ended.reason == "DryRun"
+        result.success, result.reason = ended.reason is None or dry, ended.reason
+        if dry:
+            self._say(visible(ended.message))
+            result.final_response = str(ended.data.get("draft", ""))
+        elif result.success:
+            result.final_response = "\n".join(git_lines(ended))
+        else:
+            result.error = {"name": ended.reason or "", "message": ended.message}
+            for line in git_lines(ended):
+                self._say_problem(line)
+        if self._streams and self.answer:
+            self._write_words(self.answer)
+        if self.stopped is not None:
+            return self._stopped()
+        return 0 if result.success else exit_code_of(ended.reason)
+
+    def _stopped(self) -> int:
+        """A git command was stopped, by its deadline or by somebody."""
+        if self._deadline_s is None:
+            return self._interrupted_code
+        self.fail(BridleError("DeadlineReached", timeout_s=f"{self._deadline_s:g}"))
+        return exit_code_of("DeadlineReached")
 
     def _judged(self, ended: e.TurnEnded) -> e.TurnEnded:
         """The ending as the caller of a run sees it: a deadline or an answer that does not fit is a failure."""
@@ -487,7 +524,7 @@ class Printer:
 def _said_at_the_end(envelope: Envelope) -> bool:
     """A failure that ends the turn is told once, by the closing line."""
     match envelope.event if e.concerns(envelope) else None:
-        case e.StepFailed(retry_in_ms=None):
+        case e.StepFailed(retry_in_ms=None) | e.GitEnded():
             return True
         case e.Error():
             return envelope.turn is not None

@@ -27,8 +27,11 @@ def read_schema(path: str) -> dict[str, Any]:
         raise UsageError(f"The schema {path} is not a JSON object ({problem})") from None
     try:
         validator_for(schema).check_schema(schema)
+        validator_for(schema)(schema).is_valid({})
     except SchemaError as problem:
         raise UsageError(f"The schema {path} is not a JSON Schema ({problem.message})") from None
+    except RecursionError:
+        raise UsageError(f"The schema {path} is nested too deeply. Make it flatter") from None
     return schema
 
 

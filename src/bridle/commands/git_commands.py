@@ -19,7 +19,7 @@ MAX_DIFF_BYTES = 32 * 1024
 MAX_NAMES = 20
 """How many file names stand in one list."""
 GIT_DOES: Mapping[str, str] = {
-    "diff": "what changed since the last commit, for you and the model: /diff [path]",
+    "diff": "what changed since the last commit, for you and the model: /diff git [path]",
     "branch": "make a branch and go to it: /branch NAME",
     "commit": "commit what changed; the message is drafted, or yours: /commit [MESSAGE]",
     "commit-push-pr": "the same, then push and open a pull request with gh",
@@ -27,19 +27,24 @@ GIT_DOES: Mapping[str, str] = {
     "stash": "put what changed aside; !git stash pop brings it back",
 }
 """What each command about the repository does, for the list of commands."""
+WRITES: tuple[str, ...] = tuple(name for name in GIT_DOES if name != "diff")
+"""Those that change it, and run as the person."""
 
 
 async def show_changes(
     path: str, *, repository: Repository, cwd: str, shows: Callable[[str], bool]
 ) -> SlashEvent:
-    """`/diff [path]`: `git diff HEAD`, shown and put into the conversation.
+    """`/diff [git] [path]`: `git diff HEAD`, shown and put into the conversation.
+
+    A person's client has `/diff` alone for what a turn changed, so `git` may be said everywhere.
 
     `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
     """
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
     try:
-        text = await changes_text(repository, _absolute(cwd, path), shows)
+        lead, _, rest = path.partition(" ")
+        text = await changes_text(repository, _absolute(cwd, rest.strip() if lead == "git" else path), shows)
     except GitFailed as failure:
         raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None
     if not text:

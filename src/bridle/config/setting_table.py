@@ -393,7 +393,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("ui.theme", TEXT, "The colours.", awaits=SCREEN),
     Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False, awaits=SCREEN),
-    Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True, awaits=SCREEN),
+    Setting("ui.notify", FLAG, "Ring when a question waits, and when a long turn is over.", default=True),
     Setting("hooks[].event", TEXT, "When the hook runs.", required=True),
     Setting("hooks[].tool", TEXT, "Only for tools that match."),
     Setting("hooks[].command", COMMAND, "What runs.", required=True, or_key="script"),

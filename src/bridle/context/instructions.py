@@ -1,19 +1,21 @@
 """The system text, and the request layer that puts it, the tools and the model into force.
 
 Date and environment are fixed when a session starts, so the beginning of every request stays the same bytes and a
-provider's cache keeps hitting. A resumed session goes on with the text it had.
+provider's cache keeps hitting. A resumed session goes on with the text it had, but for what holds its commands now.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import Effort, Parameters, ToolSchema
+from bridle.protocol.messages import Parameters, ToolSchema
 
 HEADER = """\
 You are Bridle, a coding agent working in a person's folder through tools.
@@ -24,10 +26,18 @@ A result that reads [compacted] was left out to save room: call the tool again i
 When you are done, say briefly what you changed and what you checked."""
 
 
+_BORDER = "Commands run in: "
+
+
 def system_text(*, cwd: str, system: str, date: str, sandbox: str, more: str = "") -> str:
     """The header, the facts of this session's surroundings, and the texts a person has agreed to."""
-    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"Commands run in: {sandbox}")
+    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"{_BORDER}{sandbox}")
     return "\n\n".join(filter(None, (HEADER, "\n".join(facts), more)))
+
+
+def with_sandbox(system: str, sandbox: str) -> str:
+    """The system text of an earlier run where this one's commands run in something else; all else stays as it was."""
+    return re.sub(f"^{_BORDER}.*$", lambda _old: f"{_BORDER}{sandbox}", system, count=1, flags=re.MULTILINE)
 
 
 def instructions(
@@ -35,10 +45,12 @@ def instructions(
     system: Callable[[], Awaitable[str]],
     tools: Callable[[], tuple[ToolSchema, ...]],
     parameters: Parameters | None = None,
+    corrected: Callable[[str], str] = lambda system: system,
 ) -> RequestLayer:
     """Appends `PrefixSet` when system text, tools, parameters or the chosen model differ from what is in force.
 
-    `system` is asked once, for a session that has no system text yet; it may wait for a person.
+    `system` is asked once, for a session that has no system text yet; it may wait for a person. `corrected` gives the
+    text of an earlier run as it is true now.
     """
     in_force: PrefixSet | None = None
 
@@ -48,7 +60,7 @@ def instructions(
         chosen = conversation.model
         assert chosen is not None, "a session is created with a model"
         current, visible = conversation.prefix, tools()
-        asked = _with_effort(parameters or Parameters(), conversation.effort)
+        asked = parameters_of(conversation, parameters)
         wanted = (chosen.provider, chosen.model, visible, asked)
         if in_force is None or wanted != (
             in_force.provider,
@@ -59,7 +71,7 @@ def instructions(
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
-                system=current.system if current is not None else await system(),
+                system=corrected(current.system) if current is not None else await system(),
                 tools=visible,
                 parameters=asked,
             )
@@ -70,6 +82,8 @@ def instructions(
     return layer
 
 
-def _with_effort(parameters: Parameters, chosen: Effort | None) -> Parameters:
+def parameters_of(conversation: Conversation, parameters: Parameters | None = None) -> Parameters:
     """The parameters with the effort somebody chose in the session, where they did."""
-    return parameters if chosen is None else msgspec.structs.replace(parameters, effort=chosen)
+    given = parameters or Parameters()
+    chosen = conversation.effort
+    return given if chosen is None else msgspec.structs.replace(given, effort=chosen)

@@ -293,6 +293,8 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "FollowEvents": None,
     "ListTools": None,
     "ListGrants": None,
+    "ListChanges": None,
+    "ReadOutput": None,
     "ListModels": None,
     "ListProviders": _providers,
     "ListSlash": None,

@@ -32,7 +32,7 @@ from bridle.protocol.events import (
 if TYPE_CHECKING:
     from bridle.engine.features import FeatureQuery
     from bridle.engine.slash_command import SlashCommand
-    from bridle.protocol.queries import GrantEntry, ToolEntry
+    from bridle.protocol.queries import GrantEntry, OutputPart, SessionChanges, ToolEntry
     from bridle.protocol.tokens import Claims
 
 LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
@@ -43,12 +43,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules. `added_slash` and `queries` are what plugins add to it.
+    without asking beyond its rules, `changes` what it did to files, `output` a part of what a call printed.
+    `added_slash` and `queries` are what plugins add to it.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
+    changes: Callable[[str], Awaitable[SessionChanges]]
+    output: Callable[[str, int], Awaitable[OutputPart]]
     added_slash: tuple[SlashCommand, ...] = ()
     queries: Mapping[tuple[str, str], FeatureQuery] = {}
     idle_s: float

@@ -330,9 +330,7 @@ class Multiplexer:
         """Begins what takes its time. That it was begun is recorded where it must not begin twice."""
         match command:
             case AskAside():
-                if session.asides is None:
-                    raise CommandRefused("NotSupported", what="AskAside")
-                return session.asides.ask(command.question, originator=client.id, stamp=stamp)
+                return session.ask_aside(client, command.question, stamp)
             case CancelTurn():
                 session.cancel(client)
             case ShellRequest():

@@ -48,7 +48,7 @@ class Deadline:
 
     def allow(self, seconds: float) -> None:
         """From here on, at most this long without a `touch`."""
-        if seconds < min(self._seconds, LONGEST_S) and self._timer is not None:
+        if seconds < self._seconds and seconds < LONGEST_S and self._timer is not None:
             self._timer.cancel()
             self._arm(seconds)
         self._seconds = seconds

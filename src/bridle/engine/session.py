@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.engine.aside import AnswerAside, Asides
 from bridle.engine.bus import Bus
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
@@ -45,6 +44,7 @@ from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
+    from bridle.engine.aside import AnswerAside, Asides
     from bridle.engine.services import Services
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
@@ -91,7 +91,8 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
-        self.asides = Asides(self.journal, aside) if aside is not None else None
+        self._answer_aside = aside
+        self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -153,7 +154,8 @@ class Session:
             InputAccepted(content=content, mode=mode, identity=client.identity, stamp=stamp),
             originator=client.id,
         )
-        self._start_if_idle()
+        if not self.busy:
+            self._runner = asyncio.create_task(self._run())
         return number
 
     def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
@@ -167,13 +169,19 @@ class Session:
             InputChanged(input=command.input, change=command.change, content=content, stamp=stamp),
             originator=client.id,
         )
-        if command.change in ("release", "first"):
-            self._start_if_idle()
+        if command.change in ("release", "first") and not self.busy:
+            self._runner = asyncio.create_task(self._run())
         return number
 
-    def _start_if_idle(self) -> None:
-        if not self.busy:
-            self._runner = asyncio.create_task(self._run())
+    def ask_aside(self, client: Client, question: str, stamp: CommandStamp | None = None) -> int:
+        """Asks the model beside the conversation, whatever runs; returns the event of the question."""
+        if self._answer_aside is None:
+            raise CommandRefused("NotSupported", what="AskAside")
+        if self._asides is None:
+            from bridle.engine.aside import Asides  # few ask anything beside the work
+
+            self._asides = Asides(self.journal, self._answer_aside)
+        return self._asides.ask(question, originator=client.id, stamp=stamp)
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
@@ -221,7 +229,7 @@ class Session:
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it; without one, the open question beside the conversation."""
         if not self.busy:
-            if self.asides is not None and self.asides.cancel():
+            if self._asides is not None and self._asides.cancel():
                 return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
@@ -238,8 +246,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
-        if self.asides is not None:
-            await self.asides.end()
+        if self._asides is not None:
+            await self._asides.end()
         if self.services is not None:
             await self.services.close()
         await self._lifecycle.at_end()

@@ -45,7 +45,8 @@ class ShownCommand(_Shown, frozen=True, tag="command"):
     """A command, or one in the background. `exit_code` is None while it runs, and negative for a signal.
 
     `lines` counts all it printed, whatever of it was kept. `sandbox` names what held it; `blocked`: it was kept from
-    something. `reached` and `refused` are hosts, where the network is filtered.
+    something. `reached` and `refused` are hosts, where the network is filtered. `changed` are the files it changed, as
+    undo saw it, those of repositories left out; at most some hundred of them.
     """
 
     exit_code: int | None = None
@@ -54,6 +55,7 @@ class ShownCommand(_Shown, frozen=True, tag="command"):
     blocked: bool = False
     reached: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 class ShownRead(_Shown, frozen=True, tag="read"):

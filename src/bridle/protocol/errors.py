@@ -321,6 +321,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "Judge: bridle -r {id}   Or check, then add --on-orphan mark-unknown to go on.",
         3,
     ),
+    "OutputUnreadable": Sentence("What that call printed cannot be read any more ({problem})."),
     "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
     "StepLimit": Sentence("{steps:step} done and still working. Stopped. Raise --max-steps to go on."),
@@ -338,7 +339,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "OutputUnwritable": Sentence(
         "The output cannot be written ({problem}). It is in the session: {session}."
     ),
-    "SchemaMismatch": Sentence("The answer does not fit the schema: {problem}."),
+    "SchemaMismatch": Sentence(
+        "The answer does not fit the schema: {problem}. All that was said: bridle sessions show"
+    ),
     "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
     # Models
@@ -356,6 +359,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "{title} serves this model with a {served}-token context. Bridle's first request needs about {needs}.\n"
         "Raise it ({how}) or expect early summaries."
     ),
+    "ToolsUnseen": Sentence(
+        "{model} counted {heard} tokens of about {sent} that were sent: it does not see the tools, or its context "
+        "is cut.\nIt can then talk and do nothing. Choose another model: /model"
+    ),
     "AmbiguousModel": Sentence(
         '"{model}" is a model of {providers}. Write provider:model, such as {first}:{model}.', 2
     ),
@@ -364,7 +371,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "Or write provider:model.",
         2,
     ),
-    "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
+    "UnknownProvider": Sentence(
+        'There is no provider "{provider}". Known: {known}. What each has: bridle models', 2
+    ),
     "BadScript": Sentence("{path}, line {line}: {problem}.", 2),
     "ScriptEnded": Sentence("The script {path} has no answer left for this request."),
     "RateLimited": Sentence(
@@ -477,7 +486,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "No space left: changes and commands are paused, reading works. They continue when there is room."
     ),
     "RoomAgain": Sentence("There is room again; changes and commands go on."),
-    "NothingStored": Sentence("There is nothing stored here yet.", 2),
+    "NothingStored": Sentence(
+        "There is nothing stored here yet. It begins with the first session: bridle run PROMPT", 2
+    ),
     "StoreOnNetwork": Sentence(
         "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR",
         2,
@@ -530,7 +541,9 @@ SENTENCES: Mapping[str, Sentence] = {
         3,
     ),
     "TrustUnwritable": Sentence("{path} cannot be written: {problem}. Nothing was trusted.", 2),
-    "BadLockfile": Sentence("{path} cannot be used as a lock file: {problem}.", 2),
+    "BadLockfile": Sentence(
+        "{path} cannot be used as a lock file: {problem}. Make one: bridle trust ack --emit-lockfile", 2
+    ),
     "TrustFileUnsafe": Sentence("{path} is not obeyed: {problem}", 3),
     "WideFolder": Sentence(
         "{path} is no folder to work in by accident: {problem}. Go into a project's folder, or mean it: -C {path}",

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_arg
 
 import msgspec
 
+from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import GrantMatch, IdentityClass
 
 A = TypeVar("A")
@@ -230,6 +231,50 @@ class ListGrants(Query[GrantList], frozen=True):
     session: str
 
 
+# What a session did
+
+
+class SessionChanges(QueryAnswer, frozen=True):
+    """What calls changed in files, by the record of undo. `turn` is None for more than one.
+
+    `hidden` are files that hold secrets or look so: nothing of them is shown. `more_files` are left out.
+    """
+
+    turn: int | None = None
+    title: str = ""
+    files: tuple[EditedFile, ...] = ()
+    hidden: tuple[str, ...] = ()
+    more_files: int = 0
+
+
+class ListChanges(Query[SessionChanges], frozen=True):
+    """What a turn (its number), a call (its id or the beginning of it) or the `session` changed.
+
+    By itself, what the last turn did that changed something.
+    """
+
+    session: str
+    what: str = ""
+
+
+class OutputPart(QueryAnswer, frozen=True):
+    """A part of what a call printed; `text` is None where nothing more is kept than its result says.
+
+    `next_offset` is where the next part begins, None at the end.
+    """
+
+    text: str | None = None
+    next_offset: int | None = None
+
+
+class ReadOutput(Query[OutputPart], frozen=True):
+    """What a call printed that was too long for its result, from a byte on; at most some megabytes at once."""
+
+    session: str
+    call_id: str
+    offset: int = 0
+
+
 # Money and health
 
 
@@ -297,6 +342,8 @@ AnyQuery: TypeAlias = (
     | ListSlash
     | ListProfiles
     | ListGrants
+    | ListChanges
+    | ReadOutput
     | SumCosts
     | CheckHealth
     | CustomQuery
@@ -311,6 +358,8 @@ AnyQueryAnswer: TypeAlias = (
     | SlashList
     | ProfileList
     | GrantList
+    | SessionChanges
+    | OutputPart
     | CostSum
     | Health
     | CustomAnswer

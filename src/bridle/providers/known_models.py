@@ -108,7 +108,7 @@ class KnownModels:
 
         Raises `CommandRefused` where several have it, or one that is not set up.
         """
-        if not name or ":" in name or name in self.models.names():
+        if name in ("", DEMO) or ":" in name or name in self.models.names():
             return name
         if "/" in name and name.partition("/")[0] in self.models.names():
             return name
@@ -127,8 +127,11 @@ class KnownModels:
             provider
             for provider in providers
             if provider != DEMO
-            and any(info.name == name for info in self.catalogue.models(self._endpoint(provider)))
+            and (f"{provider}:{name}" in self._sections or name in self._names_of(provider))
         ]
+
+    def _names_of(self, provider: str) -> list[str]:
+        return [info.name for info in self.catalogue.models(self._endpoint(provider))]
 
     def _set_up(self) -> list[str]:
         """The providers that somebody has configured, or whose key is at hand, or that run on this machine."""
@@ -137,6 +140,13 @@ class KnownModels:
             names |= dict.fromkeys(endpoint.name for endpoint in self.models.with_keys())
         names |= dict.fromkeys(name for name in self.models.names() if self._endpoint(name).local)
         return list(names)
+
+    def names_set_up(self) -> list[str]:
+        """Every model of the providers that are set up, as far as anybody knows without asking."""
+        return [
+            *self._sections,
+            *(f"{name}:{model}" for name in self._set_up() for model in self._names_of(name)),
+        ]
 
     async def usable(self) -> list[tuple[Endpoint, ModelInfo]]:
         """Every model that can be asked now: those of servers on this machine, which are looked for, first."""

@@ -258,6 +258,16 @@ class Models:
         local = [endpoint for endpoint in endpoints if endpoint.local]
         return await find_local_servers(self.connections, presets=local)
 
+    def default_of_keys(self) -> str | None:
+        """`provider:model` for somebody who has a key and named no model; None where a key does not say which.
+
+        Only who shows the choice before anything is sent goes by it. Raises `CredentialError` as `with_keys` does.
+        """
+        from bridle.providers.presets import USUAL_MODELS
+
+        keyed = {endpoint.name for endpoint in self.with_keys()}
+        return next((f"{name}:{model}" for name, model in USUAL_MODELS.items() if name in keyed), None)
+
     async def default(self) -> ModelChanged:
         """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""
         await self.look_for_stored()

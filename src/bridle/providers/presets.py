@@ -140,6 +140,17 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
 )
 
 
+USUAL_MODELS: Final[Mapping[str, str]] = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5.2",
+    "gemini": "gemini-2.5-pro",
+    "zai": "glm-4.6",
+    "groq": "openai/gpt-oss-120b",
+    "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+}
+"""What a person starts with who has a key and chose nothing; of several keys the first here."""
+
+
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person may say of a provider: a new one, or what differs from a preset of that name.
 

@@ -13,10 +13,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from bridle.base.unified_diff import diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.diffs import diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help, help_with
 from bridle.tools.replace_file import replace_beneath

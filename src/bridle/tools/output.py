@@ -15,17 +15,20 @@ import msgspec
 from bridle.base.files import private_folder
 from bridle.base.regex import compiled_later
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-from bridle.protocol.errors import BridleError
+from bridle.protocol.errors import BridleError, CommandRefused
 
 if TYPE_CHECKING:
     from bridle.base.sealed_file import SealedWriter
     from bridle.protocol.display_values import AnyShown, EditedFile
+    from bridle.protocol.queries import OutputPart
 
 WHOLE_BYTES = 32 * 1024
 HEAD_BYTES = 16 * 1024
 TAIL_BYTES = 16 * 1024
 DIFF_CHARACTERS = 40 * 1024
 """The diffs of a call share so many; one of our own tools always fits."""
+PART_BYTES = 4_000_000
+"""So much of a kept output is handed out at once."""
 MAX_SPILL_BYTES = 64_000_000
 """So much of one output is kept: a command that prints without end must not fill the disk."""
 MAX_SESSION_BYTES = 4 * MAX_SPILL_BYTES
@@ -225,6 +228,31 @@ class _Collected:
             return f"{how}them"
         told = f"; {self._problem}" if self._problem else ""
         return f"{how}the first {self._kept} of all {self.total} bytes, the rest was not kept{told}"
+
+
+def read_part(spill: Spill, call_id: str, offset: int) -> OutputPart:
+    """What a call printed, from a byte on. Blocks: use a thread. Raises `BridleError`."""
+    from bridle.protocol.queries import OutputPart
+
+    pieces = spill.read(call_id)
+    if pieces is None:
+        return OutputPart()
+    data, before = bytearray(), 0
+    try:
+        for piece in pieces:
+            data += piece[max(offset - before, 0) :]
+            before += len(piece)
+            if len(data) > PART_BYTES:
+                break
+    except (OSError, ValueError) as problem:
+        raise CommandRefused("OutputUnreadable", problem=str(problem)) from None
+    finally:
+        pieces.close()
+    part = bytes(data[:PART_BYTES])
+    while len(data) > PART_BYTES and part and data[len(part)] in _CONTINUATION:
+        part = part[:-1]  # between two characters
+    text = part.decode("utf-8", "replace")
+    return OutputPart(text=text, next_offset=offset + len(part) if len(data) > len(part) else None)
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from bridle.tools.diffs import Diff, diff_of
+from bridle.base.unified_diff import Diff, diff_of
 from bridle.tools.hunks import DoesNotApply, applied, new_text
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help

@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.base.unified_diff import Diff, diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.diffs import Diff, diff_of
 from bridle.tools.names import relative_path
 from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import NotEditable, read_text, would_lose_secret

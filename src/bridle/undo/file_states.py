@@ -36,6 +36,14 @@ def put(tree: dict[str, Seen], seen: Seen) -> None:
         tree[path] = seen
 
 
+def is_own_file(change: Change) -> bool:
+    """Whether it is a file or a link that changed, and none of a repository's own."""
+    states = (change.before, change.after)
+    return ".git" not in change.name.split("/") and any(
+        state is not None and state.kind != "folder" for state in states
+    )
+
+
 def merged(rows: Iterable[CallRow]) -> tuple[dict[str, Change], set[str]]:
     """What several calls did together, in order, and the paths that somebody else changed between two of them."""
     changes: dict[str, Change] = {}

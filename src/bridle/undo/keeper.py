@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +28,7 @@ from bridle.engine.undo_records import (
     State,
 )
 from bridle.undo.content_intake import Keeping, TooMuch
-from bridle.undo.file_states import differences, tree_of
+from bridle.undo.file_states import differences, is_own_file, tree_of
 from bridle.undo.file_tree import (
     USUAL,
     Limits,
@@ -132,7 +132,7 @@ class Keeper:
         self._unended: set[int] = set()
         self._unlooked = False
         self._untold: list[Kept] = []
-        self._changed: list[str] = []
+        self._changed: list[Change] = []
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, call: ToolCall) -> Begun:
@@ -169,10 +169,14 @@ class Keeper:
         untold, self._untold = self._untold, []
         return [words for kept in untold if (words := _told(kept, self._ground.roots))]
 
-    def changed(self) -> list[str]:
-        """The files that commands made or changed since this was last asked, absolute."""
+    def changed(self) -> list[Change]:
+        """What commands changed since this was last asked."""
         changed, self._changed = self._changed, []
         return changed
+
+    def names(self, changes: Iterable[Change]) -> list[str]:
+        """The files among these, as people read them; those of repositories are left out."""
+        return [shown_below(change.name, self._ground.roots) for change in changes if is_own_file(change)]
 
     def _may_be_quick(self) -> bool:
         look = self._look
@@ -284,7 +288,7 @@ class Keeper:
             self._unlooked = False
             if kept.has_changes:
                 self._untold.append(kept)
-                self._changed += (change.name for change in kept.changes if change.after is not None)
+                self._changed += kept.changes
         kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
         store.end(begun.number, kept, keep.rest())
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.engine.undo_records import ActionRow, CallRow, Item, Lost, State
+from bridle.engine.undo_records import ActionRow, CallRow, Change, Item, Lost, State
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
 from bridle.undo.content_intake import Keeping
-from bridle.undo.file_states import same
+from bridle.undo.file_states import is_own_file, merged, same
 from bridle.undo.file_tree import Keep, look_at, shown_below
 from bridle.undo.keeper import WatchedFolders, settle
 from bridle.undo.restored_files import CHANGED, put_all
@@ -47,6 +47,14 @@ class CutOff(msgspec.Struct, frozen=True, kw_only=True):
     is_redo: bool
     done: tuple[str, ...]
     open: tuple[str, ...]
+
+
+class Deeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of a turn or several did to files, by their paths. `turn` is None for more than one."""
+
+    turn: int | None
+    title: str
+    changes: tuple[Change, ...]
 
 
 class Undo:
@@ -192,12 +200,31 @@ class Undo:
 
     def contents(self, step: Step) -> tuple[bytes | None, bytes | None]:
         """What the file of a step held before and after the calls, for a diff; None where it is no file."""
+        return self.held(step.did)
+
+    def held(self, change: Change) -> tuple[bytes | None, bytes | None]:
+        """What a file held before and after a change; None where it is no file."""
         with self._store.elsewhere() as store:
             before, after = (
                 store.content(state.sha256) if state is not None and state.sha256 else None
-                for state in (step.did.before, step.did.after)
+                for state in (change.before, change.after)
             )
         return before, after
+
+    def deeds(self, what: str = "") -> Deeds | None:
+        """What the calls did together that an undo of `what` would take back; None where they did nothing.
+
+        Nothing is compared with what is there now. Raises `UsageError` for a turn or call that is not there.
+        """
+        with self._store.elsewhere() as store:
+            wanted = _wanted(store.calls(), what)
+            changes, _ = merged(wanted)
+            own = tuple(change for _, change in sorted(changes.items()) if is_own_file(change))
+            if not own:
+                return None
+            turns = {row.turn for row in wanted}
+            turn = wanted[-1].turn if len(turns) == 1 else None
+            return Deeds(turn=turn, title=self._title(store, wanted, turn, what), changes=own)
 
     def _still_lost(self, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
         lost = lost_by(rows)

@@ -25,7 +25,7 @@ def diff(plan: Plan, *, contents: Contents, shown: Shown, hides: Callable[[str],
             parts.append(f"{name}: secret-looking, not shown")
             continue
         before, after = contents(step)
-        old, new = _masked(before), _masked(after)
+        old, new = masked(before), masked(after)
         if old == new and before != after:
             parts.append(f"{name}: what changes is secret-looking, not shown")
             continue
@@ -81,7 +81,7 @@ def _unified(name: str, old: bytes | None, new: bytes | None) -> list[str]:
     return list(unified_diff(before, after, source, target, lineterm="", n=3))
 
 
-def _masked(data: bytes | None) -> bytes | None:
+def masked(data: bytes | None) -> bytes | None:
     """A text without its secrets. It stays UTF-8 where it was."""
     if data is None or not is_text(data):
         return data

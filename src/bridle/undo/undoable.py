@@ -47,9 +47,24 @@ def undoable(
                     await to_the_end(keeper.end(begun, ran=ran))
                 for words in keeper.untold():
                     emit(Notice(reason="RepositoryDamaged", message=words))
-        return await _with_known(output, keeper.changed()[:_MAX_TOLD])
+        changed = keeper.changed()
+        output = _with_changed(output, keeper.names(changed)[:_MAX_TOLD])
+        there = [change.name for change in changed if change.after is not None]
+        return await _with_known(output, there[:_MAX_TOLD])
 
     return layer
+
+
+def _with_changed(output: ToolOutput, names: list[str]) -> ToolOutput:
+    """The output, by which people also see which files a command changed."""
+    if not names:
+        return output
+    from bridle.protocol.display_values import ShownCommand
+
+    shown = output.shown
+    if not isinstance(shown, ShownCommand):
+        return output
+    return msgspec.structs.replace(output, shown=msgspec.structs.replace(shown, changed=tuple(names)))
 
 
 async def _with_known(output: ToolOutput, changed: list[str]) -> ToolOutput:

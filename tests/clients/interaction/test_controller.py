@@ -360,7 +360,11 @@ async def test_a_resumed_session_says_where_one_is_and_shows_nothing_of_its_past
         connection = session.engine.connect(name="me", answers=True)
         async with headless(connection, CreateSession(cwd=str(tmp_path), resume=stored)) as client:
             ready = client.performed[-1]
-            assert ready == SessionReady('Back in "hello", 1 turn so far. The last answer:')
+            assert isinstance(ready, SessionReady)
+            assert ready.back == 'Back in "hello", 1 turn so far.'
+            assert [e.text_of(one.event.content) for one in ready.past if one.kind == "InputAccepted"] == [
+                "hello"
+            ]
             assert (client.driver.view.answer, client.events) == ("[scripted] One.", [])
             client.writes("go on")
             await client.shows(e.TurnEnded)
@@ -392,6 +396,10 @@ async def test_commands_of_the_client_and_of_the_engine_come_through_one_door() 
         client.writes("/sessions")
         assert [one.mark for one in (await client.gets(ShowSessions)).sessions] == ["this one"]
         client.writes("/diff")
+        await client.reads(
+            "This session changed no files that undo knows of. The repository itself: /diff git"
+        )
+        client.writes("/diff git")
         await client.shows(e.Notice)
         client.writes("/satus")
         await client.reads("Close: /status")

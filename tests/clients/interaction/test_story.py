@@ -230,7 +230,7 @@ def test_a_change_shows_its_size_and_its_diff_where_wanted() -> None:
         "ran      write src/a.txt                +3 -1"
     ]
     _, *shown = told(changed, tool="write_file", given={"path": "src/a.txt"}, diffs=True)
-    assert shown == ["    @@ -1 +1 @@", "    -old", "    +new⟨ESC⟩[31m"]
+    assert shown == ["    1  - old", "    1  + new⟨ESC⟩[31m"]
 
 
 def test_a_changed_line_that_looks_like_a_heading_of_a_diff_is_shown() -> None:
@@ -240,14 +240,20 @@ def test_a_changed_line_that_looks_like_a_heading_of_a_diff_is_shown() -> None:
         EditedFile(path="b", diff="--- b\n+++ b\n@@ -1 +0,0 @@\n--- gone\n"),
     )
     _, *shown = told(result("ok", tool="apply_patch", shown=ShownEdit(files=files)), diffs=True)
-    body = ["@@ -1,2 +1,2 @@", "--- a comment", "+++ one", " same", "@@ -1 +0,0 @@", "--- gone"]
-    assert shown == ["    " + line for line in body]
+    assert shown == [
+        "a.sql   +0 -0",
+        "    1  - -- a comment",
+        "    1  + ++ one",
+        "    2    same",
+        "b   +0 -0",
+        "    1  - -- gone",
+    ]
 
 
 def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is_not() -> None:
     shown = ShownEdit(
         files=(
-            EditedFile(path="a", added=1, diff="+a\n"),
+            EditedFile(path="a", added=1, diff="--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+a\n"),
             EditedFile(path="b", added=2, removed=5, cut=True),
             EditedFile(path="c", added=1, removed=2, cut=True),
         )
@@ -255,8 +261,11 @@ def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is
     patch = result("ok", tool="apply_patch", shown=shown)
     assert told(patch, tool="apply_patch", diffs=True) == [
         "ran      patch                          +4 -7",
-        "    +a",
-        "    … 2 more files",
+        "a   +1 -0",
+        "    1  + a",
+        "b   +2 -5",
+        "c   +1 -2",
+        "    … 2 more files, too long to keep",
     ]
     replaced = ShownEdit(files=(EditedFile(path="a.bin", added=3, removed=None),))
     assert told(result("ok", tool="write_file", shown=replaced), tool="write_file") == [

@@ -9,6 +9,7 @@ import asyncio
 import os
 import pty
 import re
+import signal
 import termios
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -37,7 +38,8 @@ DUMB = Look()
 READER = Look(reader=True)
 
 _CODE = re.compile(r"\x1b\[(\?)?([0-9;]*)([A-Za-z])")
-_TITLE = re.compile(r"\x1b\][^\x07]*\x07")
+_TITLE = re.compile(r"\x1b\][^\x07\x1b]*\x07")
+_LINK = re.compile(r"\x1b\]8;;([!-~]*)\x1b\\")
 
 
 class Glass:
@@ -47,6 +49,7 @@ class Glass:
         self.columns = columns
         self.lines: list[list[str]] = [[]]
         self.row = self.column = 0
+        self.links: list[str] = []
         self._held = ""
 
     def write(self, text: str) -> None:
@@ -58,13 +61,15 @@ class Glass:
                 self._put(text[at])
                 at += 1
                 continue
-            found = _CODE.match(text, at) or _TITLE.match(text, at)
+            found = _CODE.match(text, at) or _TITLE.match(text, at) or _LINK.match(text, at)
             if found is None:
                 assert len(text) - at < 200, f"not a code we may send: {text[at : at + 20]!r}"
                 self._held = text[at:]
                 return
             if found.re is _CODE:
                 self._obey(found)
+            elif found.re is _LINK and found[1]:
+                self.links.append(found[1])
             at = found.end()
 
     def _obey(self, code: re.Match[str]) -> None:
@@ -108,6 +113,18 @@ class Glass:
         self.row += 1
         if self.row == len(self.lines):
             self.lines.append([])
+
+    def resize(self, columns: int) -> None:
+        """Another width: rows that are too long are broken anew, and the cursor stays with its letter."""
+        lines: list[list[str]] = []
+        for number, line in enumerate(self.lines):
+            if number == self.row:
+                row, column = len(lines) + self.column // columns, self.column % columns
+            rows = [line[at : at + columns] for at in range(0, len(line), columns)] or [[]]
+            if number == self.row:
+                rows += [[] for _ in range(self.column // columns + 1 - len(rows))]
+            lines += rows
+        self.columns, self.lines, self.row, self.column = columns, lines, row, column
 
     @property
     def text(self) -> str:
@@ -178,6 +195,12 @@ class Person:
         except TimeoutError:
             raise AssertionError(f"never seen: {what}\n{self.glass.text}") from None
 
+    def resizes(self, columns: int, rows: int = 40) -> None:
+        """The window gets another size, as a terminal does it: what stands there is broken anew, then all are told."""
+        self.glass.resize(columns)
+        termios.tcsetwinsize(self.slave, (rows, columns))
+        os.kill(os.getpid(), signal.SIGWINCH)
+
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self.master)
         os.close(self.master)
@@ -204,6 +227,7 @@ class Scene:
         self.providers: tuple[q.ProviderEntry, ...] = ()
         self.prompts: tuple[q.SlashEntry, ...] = ()
         self.grants: tuple[q.GrantEntry, ...] = ()
+        self.changes = q.SessionChanges()
         self.cwd = "/home/me/code/shop"
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
         self._next = 1
@@ -265,6 +289,8 @@ class Scene:
                 found = q.GrantList(grants=self.grants)
             case q.ListModels(usable=True):
                 found = q.ModelList(models=tuple(self.models.values()))
+            case q.ListChanges():
+                found = self.changes
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
             case _:

@@ -461,7 +461,7 @@ async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
-        await person.types("/diff\r", then="/diff")
+        await person.types("/diff git\r", then="/diff git")
         scene.tell(e.ContextAdded(source="diff", content=(TextBlock(text=DIFF),)))
         await person.sees("with your next message")
         await settled(person)

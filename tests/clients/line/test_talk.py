@@ -39,12 +39,19 @@ from clients.line.line_kit import (
 
 @asynccontextmanager
 async def conversation(
-    model: Provider, *, look: Look = COLOURLESS, first_prompt: str | None = None, **more: object
+    model: Provider,
+    *,
+    look: Look = COLOURLESS,
+    first_prompt: str | None = None,
+    mode: e.Mode | None = None,
+    **more: object,
 ) -> AsyncIterator[tuple[Person, asyncio.Task[int], HarnessSession]]:
     """A person in front of a session of their own, which is ready."""
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
+        create = CreateSession(
+            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted", mode=mode
+        )
         async with at_terminal(connection, create, look=look, first_prompt=first_prompt, **more) as (
             person,
             task,

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from bridle.base.clock import iso_ms
-from bridle.base.markdown import MarkdownStream, StyledSpan
+from bridle.base.markdown import MarkdownStream, StyledSpan, inline_spans
+from bridle.base.markdown_table import table_of
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.as_markdown import gap_words
@@ -41,6 +42,8 @@ pre { margin: .4rem 0; padding: .6rem .8rem; overflow-x: auto; white-space: pre-
 pre code { padding: 0; background: none; font-size: 1em; }
 details { border-left: 3px solid var(--line); padding-left: .7rem; margin: .5rem 0; }
 details.bad { border-color: var(--bad); }
+table { border-collapse: collapse; }
+th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left; }
 .plus { color: var(--plus); } .minus { color: var(--minus); }
 img { max-width: 100%; border-radius: .3rem; }
 """
@@ -115,8 +118,24 @@ def _drawn(text: str) -> str:
 
 
 def _span(span: StyledSpan) -> str:
+    """A link is none here: it stands as it was written."""
+    if span.style == "table":
+        return _table(span.text)
+    if span.style == "link":
+        return _text(span.text if span.text == span.target else f"[{span.text}]({span.target})")
     opening, closing = _PLAIN_TAGS[span.style]
     return f"{opening}{_text(span.text)}{closing}"
+
+
+def _table(text: str) -> str:
+    table = table_of(text)
+    head, rows = _row("th", table.head), "".join(_row("td", row) for row in table.rows)
+    return f"<table>{head}{rows}</table>"
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    drawn = ("".join(map(_span, inline_spans(cell))) for cell in cells)
+    return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in drawn)}</tr>"
 
 
 def _image(url: str) -> str:

@@ -5,6 +5,7 @@ Every client drives the same one; what it puts effects on, a terminal, a page or
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
@@ -12,7 +13,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.composer import Send
+from bridle.clients.interaction.composer import Picture, Send
 from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
@@ -60,9 +61,12 @@ from bridle.protocol.commands import (
     ShellRequest,
 )
 from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.messages import FileMention, InputBlock
 
 COUNTED_MS: Final = 1000
 """A shorter wait is over before anybody has read how long it is."""
+PAST_EVENTS: Final = 4000
+"""So many of the last events of a past are kept until they are shown: more than a screen holds."""
 THOUGHT_MS: Final = 1000
 """A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
@@ -73,7 +77,8 @@ class Controller:
     """One session in front of one person.
 
     `opened_at` is the last event of its past: until then events count and show nothing. `folder` is where it works, as
-    people write it; `is_file` answers for a path relative to it. `info` is what the engine said of models and commands.
+    people write it; `is_file` answers for a path relative to it, `picture` reads the image at one. `info` is what the
+    engine said of models and commands.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Controller:
         folder: str = "",
         info: EngineInfo | None = None,
         is_file: Callable[[str], bool] = slash_table.no_file,
+        picture: Callable[[str], Picture | None] = lambda _path: None,
     ) -> None:
         self.view = view
         self.session = session
@@ -92,7 +98,9 @@ class Controller:
         self._opened_at = opened_at
         self._info = info or EngineInfo()
         self._is_file = is_file
+        self._picture = picture
         self._questions = QuestionQueue(session)
+        self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
 
     # Events
@@ -116,6 +124,7 @@ class Controller:
 
     def _take_past(self, envelope: e.Envelope) -> Sequence[Effect]:
         """What is still open at the end of the past is put to the person who comes now."""
+        self._past.append(envelope)
         match envelope.event if e.concerns(envelope) else None:
             case e.PermissionRequested() | e.QuestionAsked() as asked:
                 self._questions.note(self._question(asked))
@@ -128,8 +137,9 @@ class Controller:
         if envelope.id != self._opened_at:
             return ()
         turns, title = self.view.turns, self.view.title
-        back = f'Back in "{title}", {counted(turns, "turn")} so far. The last answer:' if turns else ""
-        return (SessionReady(back), *self._questions.ask_first())
+        back = f'Back in "{title}", {counted(turns, "turn")} so far.' if turns else ""
+        past, self._past = tuple(self._past), deque(maxlen=0)
+        return (SessionReady(back, past if turns else ()), *self._questions.ask_first())
 
     def _shown(self, envelope: e.Envelope) -> Sequence[Effect]:
         match envelope.event:
@@ -149,7 +159,7 @@ class Controller:
                 said = f"{name} answered." if name else ""
                 return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
-                return (SayWords(f"{MARK}{words}", "  "), ShowEvent(envelope))
+                return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
@@ -229,7 +239,11 @@ class Controller:
         if self.view.running and isinstance(typed, Words):
             shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
         match typed:
-            case Words(content=content):
+            case Words(content=words):
+                try:
+                    content = (*map(self._with_image, words), *send.images)
+                except BridleError as problem:
+                    return (shown, SayWords(visible(problem.message), "  "))
                 mode = "steer" if send.steer else "queue"
                 self.view.sending(send.shown)
                 command = SendInput(session=self.session, content=content, mode=mode)
@@ -244,6 +258,18 @@ class Controller:
                 return (shown, *self._slash(name, arguments))
             case None:
                 return (shown,)
+
+    def _with_image(self, block: InputBlock) -> InputBlock:
+        """A mentioned image is shown to the model; any other file it reads as text."""
+        picture = self._picture(block.path) if isinstance(block, FileMention) else None
+        return block if picture is None else picture.block
+
+    def picture_words(self) -> str:
+        """What to say of an image in the draft; empty where the model takes it, or nobody knows."""
+        entry = self._info.models.get(self.view.model)
+        if entry is None or entry.images is not False:
+            return ""
+        return f"{visible(self.view.model, newlines=False)} takes no images. /model changes it."
 
     def _held_back(self, key: str) -> str:
         """What is said of a lone letter during a turn: it was meant for a question, and would be paid for."""

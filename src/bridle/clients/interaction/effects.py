@@ -13,14 +13,16 @@ from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.slash_table import Do
 from bridle.protocol.commands import AnyCommand
+from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import Envelope
 
 
 class SayWords(msgspec.Struct, frozen=True):
-    """Words for the person; lines that are too long go on below `indent`."""
+    """Words for the person; lines that are too long go on below `indent`. `own`: they are the person's."""
 
     text: str
     indent: str = ""
+    own: bool = False
 
 
 class ShowEvent(msgspec.Struct, frozen=True):
@@ -46,9 +48,13 @@ class EnterSession(msgspec.Struct, frozen=True):
 
 
 class SessionReady(msgspec.Struct, frozen=True):
-    """The past of a session is read: the person may write. `back` says where they are, empty in a new session."""
+    """The past of a session is read: the person may write. `back` says where they are, empty in a new session.
+
+    `past` is the end of what happened there.
+    """
 
     back: str = ""
+    past: tuple[Envelope, ...] = ()
 
 
 class PutQuestion(msgspec.Struct, frozen=True):
@@ -134,6 +140,14 @@ class OpenText(msgspec.Struct, frozen=True):
     text: str
 
 
+class OpenDiff(msgspec.Struct, frozen=True):
+    """Changes of files to read by themselves; `notes` are lines about what is not among them."""
+
+    title: str
+    files: tuple[EditedFile, ...]
+    notes: tuple[str, ...] = ()
+
+
 class CopyText(msgspec.Struct, frozen=True):
     """A text for the clipboard."""
 
@@ -166,6 +180,7 @@ ClientEffect: TypeAlias = (
     | LendTerminal
     | TurnOver
     | OpenText
+    | OpenDiff
     | CopyText
 )
 """What a client performs itself, on whatever it has in place of a page."""

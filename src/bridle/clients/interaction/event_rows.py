@@ -51,6 +51,11 @@ def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[SayWords | Row 
             return ()
 
 
+def changed_words(count: int) -> str:
+    """That files were changed, and where to see and to take back what; empty for none."""
+    return f"changed {counted(count, 'file')} · /diff · /undo" if count else ""
+
+
 def turn_words(ended: e.TurnEnded, view: SessionView, info: EngineInfo) -> str:
     """What a turn came to: its time, its steps, what it used, and how full the context is now."""
     seconds = view.turn_ms / 1000

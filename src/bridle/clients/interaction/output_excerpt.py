@@ -16,6 +16,7 @@ LIVE_LINES: Final = 5
 
 _LINES = 2, 2
 _LINES_OF_FAILURE = 3, 11
+_LEFT_OUT = compiled_later(r"\n\[… ([0-9]+) bytes left out; [^\n]*\]\n")
 _COLOUR = compiled_later(r"\x1b\[([0-9;:]*)m")
 
 
@@ -26,8 +27,7 @@ def excerpt(result: e.ToolResult, *, more: str = "") -> list[str]:
     left out; a person is told that beside.
     """
     shown = result.shown if isinstance(result.shown, ShownCommand) else None
-    text = result.content if shown is None else _without_end(result.content, shown)
-    lines = output_lines(text)
+    lines = output_lines(printed_text(result))
     if lines == [""]:
         return []
     failed = result.outcome != "ok" or (shown is not None and shown.exit_code not in (0, None))
@@ -36,6 +36,13 @@ def excerpt(result: e.ToolResult, *, more: str = "") -> list[str]:
         return lines
     total = max(len(lines), shown.lines if shown else 0)
     return [*lines[:first], f"… {counted(total, 'line')}{more}", *lines[-last:]]
+
+
+def printed_text(result: e.ToolResult) -> str:
+    """What a command printed, without what is only for the model: how it ended, and how to read what was left out."""
+    shown = result.shown
+    text = _without_end(result.content, shown) if isinstance(shown, ShownCommand) else result.content
+    return _LEFT_OUT.sub(r"\n… \1 bytes more: /output\n", text) if "truncated" in result.metadata else text
 
 
 def _without_end(text: str, shown: ShownCommand) -> str:

@@ -22,7 +22,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import AnyQuestion
 
-RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint"]
+RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint", "own"]
 
 _EDITS: Final = ("write_file", "edit_file", "apply_patch")
 _SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all", "patch")
@@ -55,7 +55,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     what `v` prints beyond the body. A question without choices takes any words for an answer; `options` are then
     suggestions, picked by number. With a `glimpse` only so many lines of the body are shown at first, and `v` shows the
     rest. `answer_rows` are the choices as they are drawn, where a list of them would not do; `whole_key` is what takes
-    the place of `v`.
+    the place of `v`. `words`: what is none of the keys says no, and why; otherwise the question is asked again,
+    and only behind the `noted_key` more may be written.
     """
 
     id: str
@@ -74,6 +75,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     glimpse: int = 0
     answer_rows: tuple[str, ...] = ()
     whole_key: Literal["v", "d"] = "v"
+    words: bool = True
+    noted_key: str = ""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

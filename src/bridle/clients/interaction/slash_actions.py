@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.effects import OpenText, SayWords, ShowSessions
+from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.slash_table import Deed, grant_words
+from bridle.clients.interaction.story import edited_files
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
@@ -20,9 +22,11 @@ from bridle.protocol.events import Envelope, GrantAdded, ToolResult
 from bridle.protocol.queries import (
     DescribeSession,
     GrantEntry,
+    ListChanges,
     ListGrants,
     ListModels,
     ListSessions,
+    ReadOutput,
     SessionInfo,
 )
 
@@ -35,7 +39,7 @@ class SlashActions:
         connection: Connection,
         services: ClientServices,
         *,
-        perform: Callable[[SayWords | ShowSessions | OpenText], None],
+        perform: Callable[[SayWords | ShowSessions | OpenText | OpenDiff], None],
     ) -> None:
         self._connection = connection
         self._services = services
@@ -53,6 +57,8 @@ class SlashActions:
                 self._promote(view, words)
             case "output":
                 await self._output(session, view, words)
+            case "diff":
+                await self._diff(session, words)
             case "pin":
                 await self._pin(session, pinned=words != "off")
             case "branch":
@@ -180,7 +186,8 @@ class SlashActions:
         results = [
             envelope.event
             async for envelope in self._past(session, view)
-            if isinstance(envelope.event, ToolResult) and envelope.event.tool == "bash"
+            if isinstance(envelope.event, ToolResult)
+            and (envelope.event.tool == "bash" or edited_files(envelope.event))
         ]
         wanted = which.removeprefix("output:")
         if wanted and not wanted.isdecimal():
@@ -190,10 +197,40 @@ class SlashActions:
             self._say(
                 "No such output. /output shows that of the last command, /output 2 that of the one before."
             )
+        elif files := edited_files(results[-back]):
+            self._perform(OpenDiff("", files))
         elif not results[-back].content.strip():
             self._say("That command printed nothing.")
         else:
-            self._perform(OpenText(results[-back].content))
+            self._perform(OpenText(await self._printed(session, results[-back])))
+
+    async def _printed(self, session: str, result: ToolResult) -> str:
+        """All that a command printed, as far as it was kept."""
+        from bridle.clients.interaction.output_excerpt import printed_text
+
+        parts: list[str] = []
+        at: int | None = 0 if "truncated" in result.metadata else None
+        while at is not None:
+            part = await self._connection.ask(ReadOutput(session=session, call_id=result.call_id, offset=at))
+            at = part.next_offset
+            parts += [] if part.text is None else [part.text]
+        return "".join(parts) or printed_text(result)
+
+    async def _diff(self, session: str, what: str) -> None:
+        """Opens what a turn, a call or the session changed in files."""
+        changes = await self._connection.ask(ListChanges(session=session, what=what))
+        if not changes.files and not changes.hidden:
+            here = "That" if what else "This session"
+            self._say(f"{here} changed no files that undo knows of. The repository itself: /diff git")
+            return
+        count = counted(len(changes.files) + len(changes.hidden) + changes.more_files, "file")
+        turn, title = f"Turn {changes.turn}" if changes.turn else "This", changes.title
+        if what == "session":
+            turn, title = "This session", ""
+        named = f' "{visible(title, newlines=False)}"' if title else ""
+        notes = [f"{one}: secret-looking, not shown" for one in changes.hidden]
+        notes += [f"… {counted(changes.more_files, 'more file')}"] if changes.more_files else []
+        self._perform(OpenDiff(f"{turn}{named} changed {count}", changes.files, tuple(notes)))
 
     async def _list_sessions(self, current: str) -> None:
         sessions = await self._listed(current)

@@ -49,6 +49,7 @@ Local: TypeAlias = Literal[
     "queue",
     "todos",
     "output",
+    "diff",
     "thinking",
     "jobs",
     "context",
@@ -74,6 +75,7 @@ Deed: TypeAlias = Literal[
     "model",
     "permissions",
     "verb",
+    "diff",
 ]
 
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -104,7 +106,12 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("btw", ("btw",), "ask the model something beside the work: /btw words"),
     ("queue", ("queue",), "what waits for the running turn; edit, hold, release, first or drop NUMBER"),
     ("todos", ("todos",), "the plan of the model, as a checklist"),
-    ("output", ("output",), "what the last command printed; /output 2 the one before, or CALL"),
+    (
+        "output",
+        ("output",),
+        "what the last command printed or edit changed; /output 2 the one before, or CALL",
+    ),
+    ("diff", ("diff",), "what the last turn changed; /diff TURN, CALL or session; /diff git [path] for git"),
     ("thinking", ("thinking",), "what the model thought last, as far as it told"),
     ("jobs", ("jobs",), "commands that run in the background"),
     ("context", ("context",), "what the model is sent, and how large it is"),
@@ -116,6 +123,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("quit", ("quit", "exit"), "leave"),
 )
 _NAME_COLUMNS: Final = 14
+_PROVIDER_CHARACTERS: Final = 30
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn: before what is queued",
@@ -184,6 +192,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return Lines((busy_words(f"/{name}", view),))
         case "clear" | "resume" | "copy" | "export" | "output" | "quit":
             return Do(command, arguments)
+        case "diff":
+            lead, _, path = arguments.partition(" ")
+            in_git = RunSlash(session=session, name="diff", arguments=path.strip())
+            return in_git if lead == "git" else Do("diff", arguments)
         case "sessions":
             return _sessions(arguments, now)
         case "rename":
@@ -199,7 +211,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         case "effort":
             return _effort(arguments, view, session)
         case "login":
-            return Do("verb", f"login {arguments}".strip())
+            return _login(arguments)
         case "trust":
             return _trust(arguments)
         case "hooks":
@@ -241,7 +253,7 @@ def next_mode(mode: Mode) -> Mode:
 def names(info: EngineInfo) -> tuple[str, ...]:
     """Every name there is, ours and the engine's."""
     own = [name for _, spellings, _ in _COMMANDS for name in spellings]
-    return (*own, *(prompt.name for prompt in info.prompts))
+    return tuple(dict.fromkeys((*own, *(prompt.name for prompt in info.prompts))))
 
 
 def nearest_words(name: str, info: EngineInfo) -> str:
@@ -279,6 +291,13 @@ def _effort(name: str, view: SessionView, session: str) -> SlashOutcome:
         return Lines((f'"{shown}" is not an effort ({", ".join(EFFORTS)}).',))
     now = view.effort or "what the model does by itself"
     return Lines((f"effort   {now}    Change it: /effort NAME ({' '.join(EFFORTS)})",))
+
+
+def _login(provider: str) -> SlashOutcome:
+    """A key is typed unseen when it is asked for; what is written here could be read by others."""
+    if len(provider) > _PROVIDER_CHARACTERS:
+        return Lines(("That is no provider. Which one? /login PROVIDER   Its key is asked for, unseen.",))
+    return Do("verb", f"login {provider}".strip())
 
 
 def _trust(arguments: str) -> SlashOutcome:
@@ -370,7 +389,7 @@ def _status(now: SlashContext) -> tuple[str, ...]:
 
 def _help(info: EngineInfo) -> tuple[str, ...]:
     commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
-    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts]
+    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts if _command(prompt.name) is None]
     return (*commands, *prompts)
 
 

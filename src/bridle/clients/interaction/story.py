@@ -48,14 +48,15 @@ Silent: TypeAlias = (
     | e.ClientRequest
     | e.UnknownEvent
 )
-"""What adds no line."""
+"""What adds no line of its own: it is seen by what it changes, or by what follows."""
 
 
 class Story:
     """Turns events into lines. Keeps what a later line needs: inputs of calls and who allowed them.
 
-    What a command printed is told whole if a person typed it; of the model's own, `outputs` tells a little. `hint` says
-    where to see what a compaction dropped; `undo` and `redo` are what one types here for either.
+    What a command printed is told whole if a person typed it, unless `typed` leaves that to whoever asks for `whole`;
+    of the model's own, `outputs` tells a little. `hint` says where to see what a compaction dropped; `undo` and `redo`
+    are what one types here for either.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class Story:
         diffs: bool = False,
         words: bool = False,
         outputs: bool = False,
+        typed: bool = True,
         hint: str = "",
         undo: str = "/undo",
         redo: str = "/redo",
     ) -> None:
         self._diffs = diffs
+        self._tells_typed = typed
         self._outputs = outputs
         self._words = words
         self._hint = hint
@@ -244,13 +247,23 @@ class Story:
         if result.outcome == "ok" and (result.call_id in self._background or result.tool == "todo"):
             return []  # it was said when it started, and still runs; or the plan was told
         if result.call_id in self._typed:
-            return [
-                *visible(result.content).splitlines(),
-                f"ran      {what:<30} {'   '.join(_facts(result))}".rstrip(),
-            ]
+            told = visible(self.whole(result)).splitlines() if self._tells_typed else []
+            return [*told, f"ran      {what:<30} {'   '.join(_facts(result))}".rstrip()]
         facts = [*_facts(result), *filter(None, (self._allowed.pop(result.call_id, ""),))]
         line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
         return [line, *self._diff(result), *self._output(result)]
+
+    def is_typed(self, result: e.ToolResult) -> bool:
+        """Whether a person typed the command."""
+        return result.call_id in self._typed
+
+    def whole(self, result: e.ToolResult) -> str:
+        """What a command printed that a person typed, as it was printed; empty for any other call."""
+        if not self.is_typed(result) or did_not_run(result) or result.outcome not in _ENDED:
+            return ""
+        from bridle.clients.interaction.output_excerpt import printed_text  # when the first command has run
+
+        return printed_text(result)
 
     def excerpt(self, result: e.ToolResult, *, more: str = "") -> list[str]:
         """A little of what a command printed, as it was printed; nothing where all of it was told, or none."""
@@ -270,8 +283,13 @@ class Story:
         return [f"    {plain_line(line)}" for line in lines]
 
     def _diff(self, result: e.ToolResult) -> list[str]:
-        lines = visible(diff_text(result)).splitlines() if self._diffs else []
-        return ["    " + line for at, line in enumerate(lines) if not _is_heading(lines, at)]
+        files = edited_files(result) if self._diffs else ()
+        if not files:
+            return []
+        from bridle.clients.interaction.edit_rows import edit_rows  # when the first file was changed
+
+        rows = edit_rows(files, names=result.tool == "apply_patch" or len(files) > 1)
+        return ["".join(piece.text for piece in row).rstrip() for row in rows]
 
     def _planned(self, changed: e.TodosChanged) -> list[str]:
         """How far the plan is, and what is being done; nothing where it is as it was."""
@@ -425,10 +443,15 @@ def diff_text(result: e.ToolResult) -> str:
     return "".join((*(file.diff for file in files), f"… {counted(cut, 'more file')}\n" if cut else ""))
 
 
-def _is_heading(lines: list[str], at: int) -> bool:
-    """Whether a line names a file of a diff. A changed line may begin as one does, with no hunk behind the pair."""
-    first = at if lines[at].startswith("---") else at - 1
-    return [line[:3] for line in lines[first : first + 3]] == ["---", "+++", "@@ "]
+def changed_paths(result: e.ToolResult) -> tuple[str, ...]:
+    """The files a call changed, as its tool says or, of a command, as undo saw it."""
+    if result.shown is None:
+        return ()
+    from bridle.protocol.display_values import ShownCommand
+
+    if isinstance(result.shown, ShownCommand):
+        return result.shown.changed
+    return tuple(file.path for file in edited_files(result))
 
 
 def _judgement(result: e.ToolResult) -> str:

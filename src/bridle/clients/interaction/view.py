@@ -7,6 +7,7 @@ from typing import Final
 from bridle.base.visible import visible
 from bridle.clients.interaction.activity import Activity
 from bridle.clients.interaction.context_parts import Contents
+from bridle.clients.interaction.story import changed_paths
 from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol import inbox
@@ -20,11 +21,11 @@ _TITLE_CHARACTERS: Final = 60
 class SessionView:
     """The fold. `client` is our own id; nothing here is shown by itself.
 
-    `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to, `used_in_turn`
-    and `turn_ms` what the turn did; `activity` is what is under way. `thought_ms` is how long the model thought, right
-    after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in their order; `asides`
-    are questions beside the conversation that have no answer yet. `effort` is how much the model thinks, "" where
-    nobody said.
+    `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to; `used_in_turn`,
+    `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
+    model thought, right after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in
+    their order; `asides` are questions beside the conversation that have no answer yet. `effort` is how much the model
+    thinks, "" where nobody said.
     """
 
     def __init__(self, client: str) -> None:
@@ -51,6 +52,7 @@ class SessionView:
         self.used = Tally()
         self.used_in_turn = Tally()
         self.turn_ms = 0.0
+        self.changed: set[str] = set()
         self.activity = Activity()
         self.todos: tuple[e.Todo, ...] = ()
         self.thought_ms = 0.0
@@ -178,12 +180,15 @@ class SessionView:
                 self._in_turn = True
                 self.turns += 1
                 self.used_in_turn = Tally()
+                self.changed = set()
             case e.TurnEnded():
                 self._in_turn = False
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
-            case e.ToolResult(call_id=call):
+            case e.ToolResult(call_id=call) as result:
                 self._typed_calls.discard(call)
+                if self._in_turn:
+                    self.changed.update(changed_paths(result))
             case e.TodosChanged(todos=todos):
                 self.todos = todos
             case e.GrantAdded(grant_id=grant) as added:

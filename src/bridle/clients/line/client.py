@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, assert_never
 
@@ -21,6 +21,7 @@ from bridle.clients.interaction.effects import (
     EditMessage,
     EnterSession,
     LendTerminal,
+    OpenDiff,
     OpenText,
     PickRow,
     PickSession,
@@ -37,6 +38,7 @@ from bridle.clients.interaction.effects import (
 )
 from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.output_excerpt import last_lines
+from bridle.clients.interaction.pasted_paths import pictures_in
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.queue_commands import WriteDraft
@@ -48,7 +50,7 @@ from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
-from bridle.clients.line.terminal import Terminal
+from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, AttachSession, CreateSession
 from bridle.protocol.connection import Connection
@@ -100,8 +102,13 @@ class LineClient:
             columns=lambda: terminal.columns,
             rows=lambda: terminal.rows,
             moves=terminal.look.moves,
+            reflows=terminal.look.reflows,
         )
-        self._router = KeyRouter(composer_with(services.history), lines_only=not terminal.interactive)
+        self._router = KeyRouter(
+            composer_with(services.history),
+            lines_only=not terminal.interactive,
+            pictures_in=lambda pasted: pictures_in(pasted, services.picture),
+        )
         self._driver = SessionDriver(connection, create, services, perform=self._perform, settle=self._settle)
         self._screen = Screen(
             self._page,
@@ -152,10 +159,10 @@ class LineClient:
         match effect:
             case ShowEvent(envelope=envelope):
                 self._show(envelope)
-            case SayWords(text=text, indent=indent):
-                self._screen.say(text, indent=indent)
+            case SayWords(text=text, indent=indent, own=own):
+                self._screen.say(text, indent=indent, style="own" if own else "plain")
             case Echo(shown=shown):
-                self._page.keep_prompt(self._footer.draft_lead, shown)
+                self._page.keep_prompt(self._footer.draft_lead, shown, self._screen.own_code)
             case RememberPrompt(send=send):
                 self._router.remember(send.cells)
                 self._services.save_prompt(send.text)
@@ -173,8 +180,8 @@ class LineClient:
                 self._stop_waiting(envelope)
             case ThoughtOver(seconds=seconds):
                 self._screen.say(f"thought {span_words(seconds)}", style="faint")
-            case SessionReady(back=back):
-                self._begin(back)
+            case SessionReady(back=back, past=past):
+                self._begin(back, past)
             case EnterSession():
                 self._screen.enter(self._driver.view)
             case ShowSessions(sessions=sessions):
@@ -194,6 +201,9 @@ class LineClient:
                     self._terminal.notify(f"Bridle is done: {title}")
             case OpenText(text=text):
                 self._open(text)
+            case OpenDiff():
+                if not self._keyboard.open_in_pager(self._screen.diff_text(effect)):
+                    self._screen.diff(effect)
             case CopyText(text=text):
                 self._copy(text)
             case _:
@@ -215,14 +225,14 @@ class LineClient:
             case _:
                 pass
 
-    def _begin(self, back: str) -> None:
+    def _begin(self, back: str, past: Sequence[e.Envelope]) -> None:
         """The past is read: say where we are, then let the person write."""
         first = not self._begun
         if first:
             self._screen.start(self._start, self._driver.controller.folder)
         if back:
             self._screen.say(back)
-            self._screen.past_answer()
+            self._screen.past(past, self._terminal.rows or DEFAULT_ROWS)
             self._screen.blank()
         if not first:  # another session on the same page
             return

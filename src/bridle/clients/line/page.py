@@ -7,31 +7,43 @@ touched. Where it cannot (`moves` is false) everything is appended, and the prom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from bridle.base.regex import compiled_later
 from bridle.clients.interaction.cells import cells_of, fitting, width_of, wrapped
 from bridle.clients.interaction.composer import Cells, shown_cell
 
 FAINT: Final = "\x1b[2m"
 
 _ERASE: Final = "\x1b[K"
+_CODES: Final = compiled_later(r"\x1b\[[0-9;]*m|\x1b\][^\x1b]*\x1b\\")
 _MAX_PROMPT_ROWS: Final = 12
 _MIN_PROMPT_ROWS: Final = 3
 _PIECE_CHARACTERS: Final = 256
 
 
 class Ink(msgspec.Struct, frozen=True):
-    """Text and the terminal codes around it; equal `on` means equal looks. Empty codes mean plain."""
+    """Text and the terminal codes around it; equal `on` means equal looks. Empty codes mean plain.
+
+    A row that is broken in it goes on below its `margin`. A click on it opens its `address`, where it has one.
+    """
 
     text: str
     on: str = ""
+    margin: str = ""
+    address: str = ""
 
     @property
     def coded(self) -> str:
-        return f"{self.on}{self.text}\x1b[m" if self.on and self.text else self.text
+        shown = f"{self.on}{self.text}\x1b[m" if self.on and self.text else self.text
+        return f"\x1b]8;;{self.address}\x1b\\{shown}\x1b]8;;\x1b\\" if self.address else shown
+
+    def with_text(self, text: str) -> Ink:
+        return Ink(text, self.on, self.margin, self.address)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +62,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 class Page:
     """Where everything is printed. One `write` per change.
 
-    `columns` and `rows` are asked each time: a terminal may have been resized. Rows of zero mean endless ones.
+    `columns` and `rows` are asked each time: a terminal may have been resized. Rows of zero mean endless ones. One that
+    `reflows` breaks what stands on it anew when it gets narrower.
     """
 
     def __init__(
@@ -60,15 +73,21 @@ class Page:
         columns: Callable[[], int],
         rows: Callable[[], int] = lambda: 0,
         moves: bool,
+        reflows: bool = True,
     ) -> None:
+        self._reflows = reflows
         self._write = write
         self._columns = columns
         self._rows = rows
         self._moves = moves
         self._row: list[Ink] = []  # the unfinished row of streaming text
+        self._margin = 0  # how much of it is the margin of a row that was broken
         self._prompt: Prompt | None = None
         self._live_rows = 0
         self._cursor_row = 0
+        self._cursor_column = 0
+        self._live_lines: list[str] = []
+        self._held: list[str] | None = None
         self._done: list[str] = []
         self._column = 0  # without moves: whether something stands on the last line
         self._echoed: Prompt | None = None
@@ -79,9 +98,10 @@ class Page:
         self._done.append("".join(ink.coded for ink in inks))
         self._flush()
 
-    def lines(self, rows: Sequence[Ink]) -> None:
+    def lines(self, rows: Sequence[Sequence[Ink]]) -> None:
+        """Whole lines, each of its inks."""
         self.end()
-        self._done += [row.coded for row in rows]
+        self._done += ["".join(ink.coded for ink in row) for row in rows]
         self._flush()
 
     def stream(self, *inks: Ink) -> None:
@@ -91,10 +111,10 @@ class Page:
             return
         for ink in inks:
             first, *rest = ink.text.split("\n")
-            self._extend(first, ink.on)
+            self._extend(ink.with_text(first))
             for text in rest:
                 self._end_row()
-                self._extend(text, ink.on)
+                self._extend(ink.with_text(text))
         self._flush()
 
     def end(self) -> None:
@@ -114,19 +134,39 @@ class Page:
         else:
             self._echo()
 
-    def keep_prompt(self, lead: str, text: str) -> None:
+    def keep_prompt(self, lead: str, text: str, on: str = "") -> None:
         """The typed line becomes part of the paper; where it stands there already, it is not written twice."""
         if self._moves:
-            self.lines([Ink(row) for row in _kept_rows(lead, text, self._columns())])
+            self.lines([[Ink(row, on)] for row in _kept_rows(lead, text, self._columns())])
             return
         self.prompt(Prompt(lead=lead, cells=tuple(text), at=len(text)))
         self._prompt = None
         self._fresh_line()
 
     def resized(self) -> None:
-        """The terminal has another width: the live rows are drawn for it."""
-        if self._moves:
+        """The terminal has another width: the live rows are drawn for it, over all that became of them."""
+        if not self._moves:
+            return
+        columns = self._columns()
+        if self._reflows and columns > 0 and self._live_lines:
+            widths = (width_of(_CODES.sub("", line)) for line in self._live_lines)
+            taken = [max(1, -(-width // columns)) for width in widths]
+            self._cursor_row = sum(taken[: self._cursor_row]) + self._cursor_column // columns
+            self._live_rows = sum(taken)
+        self._break_to_fit()
+        self._flush()
+
+    @contextmanager
+    def holding(self) -> Generator[list[str]]:
+        """Meanwhile nothing is written: what would be is collected, a row or a piece at a time."""
+        self._held = held = []
+        try:
+            yield held
+            self.end()
             self._flush()
+        finally:
+            self._held = None
+            self._column = 0
 
     def redraw(self) -> None:
         """Draws the live rows anew, over themselves."""
@@ -136,6 +176,7 @@ class Page:
     def begin_anew(self) -> None:
         """Draws the live rows from a fresh line on, after another program was on the screen."""
         self._live_rows = self._cursor_row = 0
+        self._live_lines = []
         if self._moves:
             self._flush()
         else:
@@ -153,34 +194,42 @@ class Page:
 
     # Streaming rows
 
-    def _extend(self, text: str, on: str) -> None:
+    def _extend(self, ink: Ink) -> None:
         """Adds to the unfinished row, some hundred characters at a time: breaking looks at all that is there."""
+        for start in range(0, len(ink.text), _PIECE_CHARACTERS):
+            self._row.append(ink.with_text(ink.text[start : start + _PIECE_CHARACTERS]))
+            self._break_to_fit()
+
+    def _break_to_fit(self) -> None:
         limit = max(self._columns() - 1, 1) if self._columns() > 0 else 0
-        for start in range(0, len(text), _PIECE_CHARACTERS):
-            self._row.append(Ink(text[start : start + _PIECE_CHARACTERS], on))
-            while limit and sum(width_of(part.text) for part in self._row) > limit:
-                self._break(limit)
+        while limit and sum(width_of(part.text) for part in self._row) > limit:
+            self._break(limit)
 
     def _break(self, limit: int) -> None:
         """Ends the row at its last blank; a word longer than the row is cut."""
-        letters = [(letter, part.on) for part in self._row for letter in part.text]
+        letters = [(letter, part) for part in self._row for letter in part.text]
         used = cut = 0
         blank = -1
+        first = self._margin if self._margin < limit else 0
         for index, (letter, _) in enumerate(letters):
             used += cells_of(letter)
-            if letter == " " and used <= limit + 1 and index:
+            if letter == " " and used <= limit + 1 and index > first:
                 blank = index
             if used > limit:
-                cut = max(index, 1)
+                cut = max(index, first + 1, 1)
                 break
         end, begin = (blank, blank + 1) if blank > 0 else (cut, cut)
         self._row = _inked(letters[:end])
         self._end_row()
-        self._row = _inked(letters[begin:])
+        part = letters[min(begin, len(letters) - 1)][1]
+        margin = part.margin if width_of(part.margin) <= limit // 2 else ""
+        self._row = [*([Ink(margin, part.on)] if margin else []), *_inked(letters[begin:])]
+        self._margin = len(margin)
 
     def _end_row(self) -> None:
         self._done.append("".join(ink.coded for ink in self._row).rstrip(" "))
         self._row = []
+        self._margin = 0
 
     # With cursor movement: draw over the live rows
 
@@ -190,6 +239,10 @@ class Page:
             for line in done:
                 self._append(line + "\n")
             return
+        if self._held is not None:
+            self._held += self._done
+            self._done = []
+            return
         live, row, column = self._live()
         old = max(1, self._live_rows)
         out = ["\r", _up(self._cursor_row), "\n".join([_ERASE] * old), _up(old - 1), "\r"]
@@ -198,7 +251,8 @@ class Page:
         if column:
             out.append(f"\x1b[{column}C")
         self._done = []
-        self._live_rows, self._cursor_row = len(live), row
+        self._live_rows, self._cursor_row, self._cursor_column = len(live), row, column
+        self._live_lines = live
         self._write("".join(out))
 
     def _live(self) -> tuple[list[str], int, int]:
@@ -220,13 +274,19 @@ class Page:
     def _append(self, text: str) -> None:
         if not text:
             return
+        if self._held is not None:
+            self._held.append(text)
+            self._column = 0 if text.endswith("\n") else 1
+            return
         if self._echoed is not None:
             self._fresh_line()
         self._write(text)
         self._column = 0 if text.endswith("\n") else 1
 
     def _fresh_line(self) -> None:
-        if self._column:
+        if self._column and self._held is not None:
+            self._held.append("\n")
+        elif self._column:
             self._write("\n")
         self._column = 0
         self._echoed = None
@@ -290,11 +350,13 @@ def _up(rows: int) -> str:
     return f"\x1b[{rows}A" if rows > 0 else ""
 
 
-def _inked(letters: Sequence[tuple[str, str]]) -> list[Ink]:
+def _inked(letters: Sequence[tuple[str, Ink]]) -> list[Ink]:
     inks: list[Ink] = []
-    for letter, on in letters:
-        if inks and inks[-1].on == on:
-            inks[-1] = Ink(inks[-1].text + letter, on)
+    last: Ink | None = None
+    for letter, part in letters:
+        if last is not None and (part is last or (part.on, part.address) == (last.on, last.address)):
+            inks[-1] = inks[-1].with_text(inks[-1].text + letter)
         else:
-            inks.append(Ink(letter, on))
+            inks.append(part.with_text(letter))
+        last = part
     return inks

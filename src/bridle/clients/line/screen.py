@@ -3,35 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
-from bridle.base.markdown import MarkdownStream, Style, StyledSpan
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
+from bridle.clients.interaction.answer_pieces import AnswerPiece, AnswerStyle
+from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
-from bridle.clients.interaction.effects import SayWords
+from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.effects import OpenDiff, SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.event_rows import event_rows, turn_words
+from bridle.clients.interaction.event_rows import changed_words, event_rows, turn_words
 from bridle.clients.interaction.output_excerpt import coloured_parts, output_lines
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
-from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.start_info import StartInfo, StartLine, new_lines, start_lines, start_title
+from bridle.clients.interaction.story import Story, changed_paths, edited_files
+from bridle.clients.interaction.syntax_colours import TokenStyle
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
+from bridle.protocol.codec import is_expired
+
+if TYPE_CHECKING:
+    from bridle.clients.interaction.edit_rows import EditPiece
+    from bridle.protocol.display_values import EditedFile
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
 _INDENT: Final = " " * 9
 _OUTPUT_INDENT: Final = " " * 4
+_ROWS_BELOW: Final = 8
+"""What stands below the end of a past: where we are, the hint, the prompt."""
+_LEAST_ROWS: Final = 8
+_MOST_ROWS: Final = 4
+"""So many rows one line of a change takes."""
 _NAME_COLUMNS: Final = 9
 _VALUE_COLUMNS: Final = 24
 _SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
 
-_BOLD, _FAINT, _ITALIC = "\x1b[1m", "\x1b[2m", "\x1b[3m"
-_SPAN_CODES: Final[dict[Style, tuple[str, str]]] = {  # in colour, without
+_BOLD, _FAINT, _ITALIC, _UNDERLINED = "\x1b[1m", "\x1b[2m", "\x1b[3m", "\x1b[4m"
+_TOKEN_CODES: Final[dict[TokenStyle, tuple[str, str]]] = {  # in colour, without
+    "keyword": ("\x1b[35m", ""),
+    "string": ("\x1b[32m", ""),
+    "comment": (_FAINT, ""),
+    "number": ("\x1b[36m", ""),
+    "name": (_BOLD, ""),
+}
+_ANSWER_CODES: Final[dict[AnswerStyle, tuple[str, str]]] = {
+    **_TOKEN_CODES,
     "plain": ("", ""),
     "bold": (_BOLD, _BOLD),
     "italic": (_ITALIC, _ITALIC),
@@ -40,14 +62,19 @@ _SPAN_CODES: Final[dict[Style, tuple[str, str]]] = {  # in colour, without
     "heading": (_BOLD, _BOLD),
     "bullet": ("\x1b[36m", ""),
     "quote": (_FAINT, _FAINT),
+    "link": (_UNDERLINED, _UNDERLINED),
+    "rule": (_FAINT, _FAINT),
     "code_block": ("\x1b[36m", ""),
+    "table": ("", ""),
 }
-_ROW_CODES: Final[dict[RowStyle, tuple[str, str]]] = {
+_ROW_CODES: Final[dict[RowStyle | TokenStyle, tuple[str, str]]] = {
+    **_TOKEN_CODES,
     "plain": ("", ""),
     "title": (_BOLD, _BOLD),
     "added": ("\x1b[32m", ""),
     "removed": ("\x1b[31m", ""),
     "faint": (_FAINT, _FAINT),
+    "own": ("\x1b[1;36m", _BOLD),
 }
 
 
@@ -67,8 +94,8 @@ class Screen:
     def enter(self, view: SessionView) -> None:
         """What follows is about another session; what is said once is not said again."""
         self._view = view
-        self._story = Story(hint=WHERE_IT_WENT)
-        self._markdown = MarkdownStream()
+        self._story = Story(hint=WHERE_IT_WENT, typed=False)
+        self._answer = AnswerSpans(opens=self._look.links, colours=self._look.colour, folder=self._folder)
         self._sentence = ""
         self._partial = False
 
@@ -81,10 +108,10 @@ class Screen:
         """A line or several, broken at blanks where they are too long."""
         columns = 0 if self._look.reader else self._columns
         rows = [row for line in text.split("\n") for row in wrapped(line, columns, indent=indent)]
-        self._page.lines([self._ink(Row(row, style)) for row in rows])
+        self._page.lines([[self._ink(Row(row, style))] for row in rows])
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._page.lines([self._ink(row) for row in rows])
+        self._page.lines([[self._ink(row)] for row in rows])
 
     def blank(self) -> None:
         self._page.line()
@@ -94,7 +121,8 @@ class Screen:
         view = self._view
         self.say(start_title(start, folder), style="title")
         keys = self._info.key_words(view.model.partition(":")[0])
-        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys):
+        lines = start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys)
+        for line in new_lines(start, lines):
             self.choice(line)
         for event in view.degraded.values():
             self.degraded(event)
@@ -136,8 +164,7 @@ class Screen:
             case e.TurnEnded():
                 self._turn_ended(event)
             case e.ToolResult():
-                self._tell(envelope)
-                self.output("\n".join(self._story.excerpt(event, more=": /output")))
+                self._result(envelope, event)
                 return
             case e.TodosChanged():
                 self._plan(envelope, event.todos)
@@ -154,10 +181,57 @@ class Screen:
                     self._add(row)
         self._tell(envelope)
 
+    def _result(self, envelope: e.Envelope, result: e.ToolResult) -> None:
+        """A call that is over: of an edit what it changed, of a command a little of what it printed."""
+        typed = self._story.whole(result)
+        if typed:
+            self.end_text()
+            self.output(typed)
+        self._tell(envelope)
+        if files := edited_files(result):
+            self._edited(files, names=result.tool == "apply_patch" or len(files) > 1)
+        self.output("\n".join(self._story.excerpt(result, more=": /output")))
+        if self._story.is_typed(result) and (words := changed_words(len(changed_paths(result)))):
+            self.say(words, style="faint")
+
+    def _edited(self, files: Sequence[EditedFile], *, names: bool) -> None:
+        """The change itself, as much of it as fits beside the conversation."""
+        from bridle.clients.interaction.edit_rows import short_edit_rows  # when the first file was changed
+
+        room = max(self._columns - 1, 2 * len(_INDENT)) if self._columns and not self._look.reader else 0
+        rows = short_edit_rows(files, names=names, colours=self._look.colour, more=": /diff")
+        inks = [[self._edit_ink(piece) for piece in row] for row in rows]
+        self._page.lines([part for row in inks for part in _chopped(row, room)])
+
+    def diff(self, changes: OpenDiff) -> None:
+        """Whole changes on the page."""
+        self._page.lines(self._diff_rows(changes))
+
+    def diff_text(self, changes: OpenDiff) -> str:
+        """Whole changes as another program may send them to this terminal."""
+        rows = self._diff_rows(changes)
+        return "".join(f"{''.join(ink.coded for ink in row).rstrip()}\n" for row in rows)
+
+    def _diff_rows(self, changes: OpenDiff) -> list[list[Ink]]:
+        from bridle.clients.interaction.edit_rows import edit_rows
+
+        said = [Row(changes.title, "title")] if changes.title else []
+        notes = [Row(visible(note, newlines=False), "faint") for note in changes.notes]
+        rows = edit_rows(changes.files, colours=self._look.colour)
+        return [
+            *([self._ink(row)] for row in said),
+            *([self._edit_ink(piece) for piece in row] for row in rows),
+            *([self._ink(row)] for row in notes),
+        ]
+
+    def _edit_ink(self, piece: EditPiece) -> Ink:
+        code = self._code(_ROW_CODES[piece.style])
+        return Ink(piece.text, code + (_BOLD + _UNDERLINED if piece.marked and self._look.codes else ""))
+
     def _add(self, row: SayWords | Row | StartLine) -> None:
         match row:
-            case SayWords(text=text, indent=indent):
-                self.say(text, indent=indent)
+            case SayWords(text=text, indent=indent, own=own):
+                self.say(text, indent=indent, style="own" if own else "plain")
             case Row(text=text, style=style):
                 self.say(text, style=style)
             case StartLine():
@@ -172,11 +246,58 @@ class Screen:
         """What is said of a failed attempt while so much of the wait for the next one is left."""
         return visible(self._story.failure(failed, left_s=left_s))
 
-    def past_answer(self) -> None:
-        """The last answer of a session that goes on."""
-        if answer := self._view.answer:
-            self.stream(answer)
+    def past(self, envelopes: Sequence[e.Envelope], rows: int) -> None:
+        """The end of what happened in a session that goes on: about a screenful, or for people who listen the last
+        answer."""
+        if self._look.reader:
+            self.say("The last answer:")
+            self.stream(self._view.answer)
             self.end_text()
+            return
+        with self._page.holding() as held:
+            self._past(envelopes)
+        lines = "".join(held).splitlines() if not self._look.moves else held
+        cut = len(lines) - max(rows - _ROWS_BELOW, _LEAST_ROWS)
+        if cut > 1:
+            self.say(f"… {counted(cut, 'row')} before this: /export writes all of it", style="faint")
+            lines = lines[cut:]
+        self._page.lines([[Ink(line)] for line in lines])
+
+    def _past(self, envelopes: Sequence[e.Envelope]) -> None:
+        said: dict[int | None, str] = {}
+        last = max((at for at, one in enumerate(envelopes) if isinstance(one.event, e.TurnEnded)), default=-1)
+        for at, envelope in enumerate(envelopes):
+            match envelope.event:
+                case event if is_expired(event):
+                    pass
+                case e.InputAccepted(content=content):
+                    said[envelope.id] = visible(e.text_of(content))
+                case e.TurnStarted(input=number) if number in said:
+                    self.own(MARK, said[number])
+                case e.ToolCallRequested(step=0, tool="bash", input={"command": str(command)}):
+                    self.own(MARK, f"!{visible(command)}")
+                    self._tell(envelope)
+                case e.TurnEnded() if at != last:
+                    self.end_text()
+                case e.Degraded() | e.ModelChanged() | e.ModeChanged() | e.GrantAdded() | e.GrantRevoked():
+                    pass
+                case _:
+                    self.show(envelope)
+        self.end_text()
+
+    def own(self, lead: str, text: str) -> None:
+        """The person's own words."""
+        for number, line in enumerate(text.split("\n")):
+            begin = " " * len(lead) if number else lead
+            self.say(f"{begin}{line}", indent=" " * len(lead), style="own")
+
+    @property
+    def own_code(self) -> str:
+        """The look of a person's own words."""
+        return self._code(_ROW_CODES["own"])
+
+    def _folder(self) -> str:
+        return self._view.created.cwd if self._view.created is not None else ""
 
     def stream(self, text: str) -> None:
         """More of what the model says."""
@@ -184,7 +305,7 @@ class Screen:
         if not self._look.codes:
             self._stream_plain(text)
             return
-        self._page.stream(*map(self._span, self._markdown.render_chunk(text)))
+        self._page.stream(*map(self._piece, self._answer.render(text, self._columns)))
 
     def _stream_plain(self, text: str) -> None:
         """Raw Markdown; to people who listen, a sentence at a time."""
@@ -204,7 +325,7 @@ class Screen:
         self._partial = False
         rest, self._sentence = self._sentence, ""
         if self._look.codes:
-            self._page.stream(*map(self._span, self._markdown.flush()))
+            self._page.stream(*map(self._piece, self._answer.flush(self._columns)))
         elif rest:
             self._page.stream(Ink(visible(rest)))
         self._page.end()
@@ -237,15 +358,9 @@ class Screen:
         room = (
             max(self._columns - len(_OUTPUT_INDENT) - 1, 8) if self._columns and not self._look.reader else 0
         )
-        inks = [Ink(_OUTPUT_INDENT)]
-        for text, code in coloured_parts(line):
-            ink = self._coloured(text, code, self._code((_FAINT, _FAINT)))
-            if room and width_of(ink.text) > room:
-                inks.append(Ink(f"{ink.text[: fitting(ink.text, room - 1)]}…", ink.on))
-                break
-            inks.append(ink)
-            room = max(room - width_of(ink.text), 1) if room else 0
-        self._page.line(*inks)
+        faint = self._code((_FAINT, _FAINT))
+        inks = [self._coloured(text, code, faint) for text, code in coloured_parts(line)]
+        self._page.line(Ink(_OUTPUT_INDENT), *_fitted(inks, room))
 
     def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
         """The checklist, where it is another than the last."""
@@ -259,12 +374,14 @@ class Screen:
         self.end_text()
         if event.message and event.message not in self._said:
             self.say(visible(event.message))
+        if words := changed_words(len(self._view.changed)):
+            self.say(words, style="faint")
         self.say(turn_words(event, self._view, self._info), style="faint")
 
     # Looks
 
-    def _span(self, span: StyledSpan) -> Ink:
-        return Ink(visible(span.text).replace("\t", "    "), self._code(_SPAN_CODES[span.style]))
+    def _piece(self, piece: AnswerPiece) -> Ink:
+        return Ink(piece.text, self._code(_ANSWER_CODES[piece.style]), piece.margin, piece.address)
 
     def _ink(self, row: Row) -> Ink:
         return Ink(row.text, self._code(_ROW_CODES[row.style]))
@@ -273,3 +390,33 @@ class Screen:
         if not self._look.codes:
             return ""
         return codes[0] if self._look.colour else codes[1]
+
+
+def _fitted(inks: Sequence[Ink], room: int) -> list[Ink]:
+    """A row that ends with a mark where there is no room for all of it; zero means endless room."""
+    shown: list[Ink] = []
+    for ink in inks:
+        if room and width_of(ink.text) > room:
+            return [*shown, ink.with_text(f"{ink.text[: fitting(ink.text, room - 1)]}…")]
+        shown.append(ink)
+        room = max(room - width_of(ink.text), 1) if room else 0
+    return shown
+
+
+def _chopped(inks: Sequence[Ink], room: int) -> Iterator[list[Ink]]:
+    """A row exactly as it stands, in a few if it takes them: of code every blank counts. Zero means endless room."""
+    row: list[Ink] = []
+    used = rows = 0
+    for ink in inks:
+        rest = ink.text
+        while room and used + width_of(rest) > room:
+            rows += 1
+            if rows == _MOST_ROWS:
+                yield [*row, *_fitted([ink.with_text(rest)], room - used)]
+                return
+            cut = fitting(rest, room - used) if room > used else 0
+            yield [*row, ink.with_text(rest[:cut])]
+            rest, row, used = rest[cut:], [Ink(_INDENT)], len(_INDENT)
+        row.append(ink.with_text(rest))
+        used += width_of(rest)
+    yield row

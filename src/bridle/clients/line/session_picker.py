@@ -44,7 +44,7 @@ async def pick(
         moves=terminal.look.moves,
     )
     if not terminal.interactive:
-        page.lines([Ink(line) for line in picker_lines(picker, columns=terminal.columns)])
+        page.lines([[Ink(line)] for line in picker_lines(picker, columns=terminal.columns)])
         return None
     chosen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 

@@ -30,7 +30,7 @@ DEFAULT_ROWS: Final = 24
 COPY_BYTES: Final = 74_994
 """What every terminal that copies takes at once: 100,000 characters of base64 with the code around it."""
 
-Notify: TypeAlias = Literal["bell", "osc9", "osc777"]
+Notify: TypeAlias = Literal["off", "bell", "osc9", "osc777"]
 
 _PASTE_ON: Final = "\x1b[?2004h"
 _PASTE_OFF: Final = "\x1b[?2004l"
@@ -48,6 +48,10 @@ _ASCII: Final = str.maketrans(
         "▸": ">",
         "⟨": "<",
         "⟩": ">",
+        "\u00d7": "x",
+        "│": "|",
+        "─": "-",
+        "┼": "+",
     }
 )
 
@@ -56,7 +60,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What may be sent. `codes` allows escape codes at all, `colour` the coloured ones.
 
     `moves` allows drawing over the prompt; `reader` is for people who listen: append-only, nothing repainted, words
-    where others see places.
+    where others see places. `links` are places a click opens (OSC 8). A terminal that `reflows` breaks what stands on
+    it anew when it gets narrower.
     """
 
     codes: bool = False
@@ -64,6 +69,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     reader: bool = False
     unicode: bool = True
+    links: bool = False
+    reflows: bool = True
     notify: Notify = "bell"
     tmux: bool = False
 
@@ -80,8 +87,23 @@ def look_of(env: Mapping[str, str], *, terminal: bool, plain: bool = False) -> L
         moves=codes,
         reader=reader,
         unicode=locale not in ("C", "POSIX"),
+        links=codes and _opens_links(env),
+        reflows=not env.get("XTERM_VERSION") and env.get("TERM") != "linux",
         notify=_notify(env) if codes else "bell",
         tmux=bool(env.get("TMUX")),
+    )
+
+
+def _opens_links(env: Mapping[str, str]) -> bool:
+    """Whether the terminal is one that is known to. Behind a multiplexer nobody can tell."""
+    term, vte = env.get("TERM", ""), env.get("VTE_VERSION", "")
+    if env.get("TMUX") or term.startswith(("screen", "tmux")):
+        return False
+    return (
+        env.get("TERM_PROGRAM", "") in ("iTerm.app", "WezTerm", "ghostty", "vscode")
+        or term.startswith(("xterm-kitty", "xterm-ghostty", "foot", "alacritty"))
+        or (vte.isdecimal() and int(vte) >= 5000)
+        or any(env.get(name) for name in ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM"))
     )
 
 
@@ -162,10 +184,15 @@ class Terminal:
 
     def notify(self, text: str) -> None:
         """Rings, and says why where the terminal can."""
-        if not self.interactive:
+        if not self.interactive or self.look.notify == "off":
             return
         said = visible(text, newlines=False).replace(";", ",")
-        code = {"bell": "", "osc9": f"\x1b]9;{said}\x07", "osc777": f"\x1b]777;notify;Bridle;{said}\x07"}
+        code = {
+            "off": "",
+            "bell": "",
+            "osc9": f"\x1b]9;{said}\x07",
+            "osc777": f"\x1b]777;notify;Bridle;{said}\x07",
+        }
         message = code[self.look.notify]
         if message and self.look.tmux:
             message = self._through_tmux(message)
