@@ -198,7 +198,6 @@ async def test_the_frames_of_a_real_websocket_are_limited(tmp_path: Path) -> Non
         assert client.close_code == 1009
 
 
-@pytest.mark.requirement("G40.2")
 async def test_the_end_of_the_engine_ends_sessions_and_every_stream_says_so(tmp_path: Path) -> None:
     async with listening(tmp_path) as here:
         reader, writer = await asyncio.open_connection(sock=connected_socket(here.place.socket))

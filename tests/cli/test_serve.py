@@ -68,7 +68,7 @@ def look_from_a_command(served: ServedPlace, command: str, **config: object) -> 
     return json.loads((work / "found.json").read_text())
 
 
-@pytest.mark.requirement("G40.2", "G21.1")
+@pytest.mark.requirement("G21.1")
 def test_an_engine_is_served_found_and_ended_with_nothing_left(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with serving(place) as served:

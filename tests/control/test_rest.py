@@ -111,7 +111,7 @@ async def test_a_stream_ends_with_its_session_and_says_so_last() -> None:
     assert kinds[-1] == "SessionEnded"
 
 
-@pytest.mark.requirement("G17.5", "G17.6")
+@pytest.mark.requirement("G17.6")
 async def test_what_there_is_can_be_listed() -> None:
     async with served(scripted()) as kit:
         await kit.shake_hands()

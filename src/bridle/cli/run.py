@@ -151,9 +151,13 @@ async def _run(
     notice = tell if at_terminal is None else at_terminal.tell
     try:
         if engine_may_answer(parsed, env):
-            from bridle.cli.run_attached import run_attached  # most runs find no socket
+            from bridle.cli.run_attached import connection_of_run  # most runs find no socket
 
-            if await run_attached(parsed, printer, create, content, env, at_terminal):
+            connection = await connection_of_run(parsed, printer, create, content, env, at_terminal)
+            if connection is not None:
+                await run_on(
+                    connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+                )
                 return
         async with running_engine(env, notice=notice) as engine:
             await run_prompt(

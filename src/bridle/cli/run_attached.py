@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bridle.cli.console import tell
 from bridle.cli.engine_attach import connect_to_engine, local_providers, why_in_process
-from bridle.cli.run import run_on
 from bridle.clients.print import Printer, RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
+from bridle.protocol.events import Envelope
+from bridle.protocol.handshake import Handshake
 from bridle.protocol.queries import DescribeSession
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.protocol.queries import A, Query
 
 
-async def run_attached(
+async def connection_of_run(
     parsed: argparse.Namespace,
     printer: Printer,
     create: CreateSession,
     content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
-) -> bool:
-    """Runs it there; False where it cannot, or nobody answers, and it has to run here."""
+) -> Connection | None:
+    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here."""
     say = tell if at_terminal is None else at_terminal.tell
     if (
         why := why_in_process(parsed, env, create, content if isinstance(content, tuple) else ())
     ) is not None:
         if parsed.verbose:
             say(f"runs in this process: {why}")
-        return False
+        return None
     answers = at_terminal is not None and at_terminal.asks
     connection = await connect_to_engine(env, name="print", answers=answers)
     if connection is None:
-        return False
+        return None
     local = await local_providers(connection, create)
     printer.is_local = local.__contains__
-    run = _RunConnection(connection)
-    await run_on(run, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal)
-    return True
+    return _RunConnection(connection)
 
 
 class _RunConnection:
@@ -54,10 +55,20 @@ class _RunConnection:
     def __init__(self, connection: RemoteConnection) -> None:
         self._connection = connection
         self._session: str | None = None
-        self.client = connection.client
-        self.hello = connection.hello
-        self.ask = connection.ask
-        self.events = connection.events
+
+    @property
+    def client(self) -> str:
+        return self._connection.client
+
+    @property
+    def hello(self) -> Handshake:
+        return self._connection.hello
+
+    async def ask(self, query: Query[A]) -> A:
+        return await self._connection.ask(query)
+
+    def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
+        return self._connection.events(session, since=since)
 
     async def send(self, command: AnyCommand) -> Accepted:
         accepted = await self._connection.send(command)
