@@ -46,7 +46,7 @@ from bridle.protocol.events import (
     Notice,
     SessionCreated,
 )
-from bridle.protocol.handshake import handshake
+from bridle.protocol.handshake import Handshake, handshake
 from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
+TRANSPORTS = ("rest", "ws")
+"""What an engine that listens has besides."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -124,7 +126,8 @@ class Engine:
     ) -> None:
         self._code_surfaces = code_surfaces
         self._where, self._env, self._clock = where, env, clock
-        self._ids = Ids(clock.now_ms, os.urandom)
+        self.ids = self._ids = Ids(clock.now_ms, os.urandom)
+        self.listening = listening
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
@@ -207,10 +210,33 @@ class Engine:
             prompt_of=_prompt_of,
             ids=self._ids,
             clock=self._clock,
-            hello=functools.partial(handshake, features=FEATURES),
+            hello=self.hello,
             check_claims=self._check_claims,
             hear_refusal=self._refused,
         )
+
+    def hello(self) -> Handshake:
+        """What this engine says of itself."""
+        return handshake(features=(*FEATURES, *(TRANSPORTS if self.listening else ())))
+
+    async def why_unconfined(self) -> str | None:
+        """Why nothing holds the commands of a session with the person's own settings; None where something does."""
+        settings = session_settings(
+            SessionOptions(), where=self._where, cwd=home_of(self._env), env=self._env
+        )
+        if settings.sandbox.mode == "off":
+            return "sandbox.mode = off"
+        held_by = await self._sandbox.held_by()
+        return "no sandbox works here" if held_by in {"", UNCONFINED} else None
+
+    def note_fault(self, fault: BaseException) -> None:
+        """Something went wrong that nobody foresaw, outside of any session."""
+        self._notes.write("error", "engine", "fault", problem=type(fault).__name__)
+
+    def note_refusal(self, reason: str, peer: str) -> None:
+        """A request was refused before anybody here looked at it."""
+        self._notes.write("warning", "auth", "refused", reason=reason, peer=peer)
+        self.audit.write("refused", {"reason": reason, "peer": peer})
 
     @property
     def confines(self) -> bool:
@@ -225,14 +251,16 @@ class Engine:
         answers: bool,
         claims: Claims | None = None,
         here: Literal["attached", "following"] = "attached",
+        client_id: str | None = None,
     ) -> InProcessConnection:
         """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has.
 
-        One that sends single requests is `here` while it follows events, not for having been attached once.
+        One that sends single requests is `here` while it follows events, not for having been attached once. Who comes
+        back has the id it had.
         """
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
         return self.multiplexer.connect(
-            name=name, identity=identity, answers=answers, claims=claims, here=here
+            name=name, identity=identity, answers=answers, claims=claims, here=here, client_id=client_id
         )
 
     @functools.cached_property
@@ -716,6 +744,8 @@ async def running_engine(
     notice: Callable[[str], None],
     clock: Clock | None = None,
     waits_for_room: bool = False,
+    listening: bool = False,
+    code_surfaces: CodeSurfaces | None = None,
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
     leave_no_core()
@@ -725,7 +755,9 @@ async def running_engine(
         clock=clock or SystemClock(),
         notice=notice,
         adopts_orphans=True,
+        listening=listening,
         waits_for_room=waits_for_room,
+        code_surfaces=code_surfaces,
     )
     try:
         yield engine

@@ -16,6 +16,7 @@ from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
@@ -55,14 +56,14 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.SessionList(
                 sessions=await _infos(sources, [row for row in rows if row.title or row.turns])
             )
-        case q.DescribeSession(session=session):
-            return await _details(sources, session, sight)
+        case q.DescribeSession(session=session, events=count):
+            return await _details(sources, session, sight, events=count)
         case q.FindSession(cwd=cwd, alias=alias):
             store = sources.store
             row = await (store.newest(cwd) if alias is None else store.find(alias, exact=True))
             if not sight.shows(row.id):
                 raise CommandRefused("UnknownSession", session=alias or "")
-            return await _details(sources, row.id, sight)
+            return await _details(sources, row.id, sight, events=0)
         case q.PreviewSession(create=create):
             return await _preview(sources, create)
         case q.DescribeLog(session=session):
@@ -146,13 +147,19 @@ async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.Ses
     )
 
 
-async def _details(sources: Sources, name: str, sight: ClientSight) -> q.SessionDetails:
+async def _details(sources: Sources, name: str, sight: ClientSight, *, events: int) -> q.SessionDetails:
     (info,) = await _infos(sources, [await sources.store.find(name)])
+    last: list[msgspec.Raw] = []
+    if events:
+        behind = max(0, (await sources.store.describe(info.id)).last_id - events)
+        stored = sources.store.events(info.id, after=behind)
+        last = [msgspec.Raw(encode_envelope(envelope)) async for envelope in stored]
     live = sight.live.get(info.id)
     clients = () if live is None else live.here
     return q.SessionDetails(
         session=info,
         clients=tuple(q.ClientInfo(id=one.id, name=one.called, identity=one.identity) for one in clients),
+        events=tuple(last),
     )
 
 

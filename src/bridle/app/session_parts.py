@@ -50,7 +50,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
     `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
-    from outside, for every session. `listening`: others can reach this process, so that whoever is asked may come yet.
+    from outside, for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
 
     where: Folders
@@ -192,10 +192,12 @@ def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
 def _questions(
     journal: Journal, services: ProcessServices, settings: SessionSettings, stopwatch: Stopwatch
 ) -> Questions:
+    """A run that nobody shall wait for has its answer at once, whoever could come."""
+    options = settings.options
     return Questions(
         journal=journal,
         clock=services.clock,
-        can_be_reached=lambda: services.listening or settings.options.on_ask == "wait",
+        can_be_reached=lambda: options.on_ask == "wait" or (services.listening and not options.headless),
         timeout_s=settings.permission_timeout_s,
         stopwatch=stopwatch,
     )

@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "token", "doctor", "redact", "debug", "completion", "help",
+    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -204,6 +204,7 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--verbose", action="store_true")
     verb.add_argument("--log-level", metavar="LEVELS")
     verb.add_argument("--log-to-stderr", action="store_true")
+    verb.add_argument("--no-attach", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
 
@@ -238,6 +239,34 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
     run.add_argument("-o", "--output", metavar="FILE")
+
+
+def _serve_words(serve: Parser) -> None:
+    serve.add_argument("--listen", metavar="HOST:PORT")
+    serve.add_argument("--no-listen", action="store_true")
+    serve.add_argument("--auth-token-file", metavar="FILE")
+    serve.add_argument("--tls-cert", metavar="FILE")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--auth-channel", choices=("notify",))
+    serve.add_argument(
+        "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
+    )
+
+
+def _attach_words(attach: Parser) -> None:
+    attach.add_argument("target", nargs="?", metavar="ID|URL")
+    attach.add_argument("--watch", action="store_true")
+    attach.add_argument("--session", metavar="ID")
+    attach.add_argument("--token-file", metavar="FILE")
+    attach.add_argument("--ca-file", metavar="FILE")
+    attach.add_argument("--plain", action="store_true")
+    attach.add_argument("--no-color", action="store_true")
+
+
+def _unit_of_this_system() -> str:
+    import sys
+
+    return "launchd" if sys.platform == "darwin" else "systemd"
 
 
 def _no_words(_demo: Parser) -> None:
@@ -533,6 +562,8 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "trust": _trust_words,
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
+    "serve": _serve_words,
+    "attach": _attach_words,
     "token": _token_words,
     "doctor": _doctor_words,
     "redact": _redact_words,

@@ -11,7 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
-Share       token
+Share       serve  attach  token
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -265,6 +265,37 @@ An error blocks before a tool, a prompt or a question, and is noted elsewhere; o
 A project's hooks need --allow-project-hooks and your trust in each file; so does any file of a project a hook runs.
 """
 
+SERVE = """\
+bridle serve — an engine that goes on running. Clients come and go; sessions, questions and commands stay.
+
+  bridle serve                            on a private Unix socket, for your own programs
+  bridle serve --listen 127.0.0.1:8421    also for a browser, an editor or curl on this machine
+  bridle serve --no-listen                only on the socket, whatever engine.listen says
+  bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
+                                          for the network: with TLS, and tokens that name their sessions
+  bridle serve --auth-channel notify      the code of a new token is also shown as a notice of the desktop
+  bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
+
+Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
+time and goes with the engine. A process that a tool, a hook or a server started is never a client.
+One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
+engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
+"""
+
+ATTACH = """\
+bridle attach [ID|URL] — go on with a session that runs in an engine elsewhere: watch, answer, say something.
+
+  bridle attach                       the newest session that runs, of this folder if there is one
+  bridle attach 01J8ZQ                that one; a stored one is opened for it
+  bridle attach --watch               only look on; nobody is asked anything here, Ctrl-C leaves it as it is
+  bridle attach https://host:8421 --token-file F [--session ID] [--ca-file C]
+                                      an engine on another machine; the token says what may be done there
+
+Leaving (Ctrl-D) leaves the session running. bridle and bridle run find the engine of bridle serve by themselves; with
+--no-attach, or BRIDLE_NO_ATTACH=1, they run on their own, as they do where a key is in their environment alone.
+BRIDLE_URL and BRIDLE_TOKEN_FILE stand for the address and --token-file.
+"""
+
 DOCTOR = """\
 bridle doctor [--offline] [--json] — does everything work here?
 
@@ -337,6 +368,7 @@ BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMAR
                 as context.max_tokens, context.compact_at and context.summary_tokens
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
+BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
@@ -376,6 +408,8 @@ PAGES = {
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "serve": SERVE,
+    "attach": ATTACH,
     "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,

@@ -31,6 +31,7 @@ from bridle.clients.print import (
     Printer,
     RunInput,
 )
+from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
+SOCKET_NAME = "engine.sock"
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
     signal.SIGTERM: EXIT_INTERRUPTED,
@@ -149,18 +151,43 @@ async def _run(
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
     try:
+        if engine_may_answer(parsed, env):
+            from bridle.cli.run_attached import connection_of_run  # most runs find no socket
+
+            connection = await connection_of_run(parsed, create, content, env, at_terminal)
+            if connection is not None:
+                await _run_through(connection, printer, create, parsed, content, at_terminal)
+                return
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
             connection = engine.connect(name="print", answers=asks)
-            try:
-                create = await going_on(create, parsed, connection)
-                await run_prompt(
-                    connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
-                )
-            finally:
-                await connection.close()
+            await _run_through(connection, printer, create, parsed, content, at_terminal)
     except BridleError as failure:
         printer.fail(failure)
+
+
+async def _run_through(
+    connection: Connection,
+    printer: Printer,
+    create: CreateSession,
+    parsed: argparse.Namespace,
+    content: RunInput,
+    at_terminal: RunAtTerminal | None,
+) -> None:
+    try:
+        create = await going_on(create, parsed, connection)
+        await run_prompt(
+            connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+        )
+    finally:
+        await connection.close()
+
+
+def engine_may_answer(parsed: argparse.Namespace, env: Mapping[str, str]) -> bool:
+    """Whether an engine left a socket, and nobody said that it shall not be asked."""
+    if parsed.no_attach or env.get("BRIDLE_NO_ATTACH"):
+        return False
+    return os.path.exists(os.path.join(folders(env).runtime, SOCKET_NAME))
 
 
 async def run_prompt(

@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +22,7 @@ from bridle.cli.console import say, tolerate_characters
 from bridle.cli.first_run import DEMO, DEMO_MODEL, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
-from bridle.cli.run import going_on, session_wanted, tell, with_log_options
+from bridle.cli.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
@@ -34,12 +36,16 @@ from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
+from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
 from bridle.safety.wide_folders import AcceptedFolders
+
+if TYPE_CHECKING:
+    from bridle.app.engine import Engine
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
@@ -59,12 +65,62 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     terminal = Terminal(look=terminal_look(parsed, env))
-    async with running_engine(env, notice=tell, waits_for_room=True) as engine:
-        connection = engine.connect(name="terminal", answers=True)
-        try:
-            return await talk_through(connection, parsed, terminal, env)
-        finally:
-            await connection.close()
+    if engine_may_answer(parsed, env):
+        connection = await _engine_elsewhere(parsed, env)
+        if connection is not None:
+            return await _talk_and_close(connection, parsed, terminal, env)
+    shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
+    async with (
+        running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
+        _shared(engine, env, shares=shares),
+    ):
+        return await _talk_and_close(engine.connect(name="terminal", answers=True), parsed, terminal, env)
+
+
+async def _talk_and_close(
+    connection: Connection, parsed: argparse.Namespace, terminal: Terminal, env: Mapping[str, str]
+) -> int:
+    try:
+        return await talk_through(connection, parsed, terminal, env)
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> AsyncGenerator[None]:
+    """Others may attach meanwhile, where the person's settings say so and no other engine listens."""
+    if not shares:
+        yield
+        return
+    from bridle.app.serving import ListenOptions, listening_engine
+
+    listening = listening_engine(
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+    )
+    try:
+        at = await listening.__aenter__()
+    except CommandRefused as refusal:
+        if refusal.reason != "EngineRunning":
+            raise
+        yield
+        return
+    for notice in at.notices:
+        tell(notice)
+    try:
+        yield
+    finally:
+        await listening.__aexit__(None, None, None)
+
+
+async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> Connection | None:
+    """A client of the engine that listens; None where this has to run here."""
+    from bridle.cli.engine_attach import connect_to_engine, why_in_process  # where a socket was found
+
+    if (why := why_in_process(parsed, env, session_wanted(parsed, env))) is not None:
+        if parsed.verbose:
+            tell(f"runs in this process: {why}")
+        return None
+    return await connect_to_engine(env, name="terminal", answers=True)
 
 
 async def talk_through(
@@ -99,7 +155,7 @@ async def talk_through(
         connection,
         create,
         terminal,
-        services=_services(about.cwd, env),
+        services=terminal_services(about.cwd, env),
         start=_start_info(about, model_from, env),
         first_prompt=" ".join(parsed.prompt) or None,
     )
@@ -197,7 +253,8 @@ async def _demo(env: Mapping[str, str]) -> int:
     return await run_demo(env)
 
 
-def _services(cwd: str, env: Mapping[str, str]) -> ClientServices:
+def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
+    """What this machine does for a client at its terminal."""
     state = folders(env).state
     history = PromptHistory(state, cwd)
 

@@ -104,6 +104,14 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.hooks import hooks
 
             return hooks(parsed, os.environ)
+        case "serve":
+            from bridle.cli.serve import serve
+
+            return serve(parsed, os.environ)
+        case "attach":
+            from bridle.cli.attach import attach
+
+            return attach(parsed, os.environ)
         case "doctor":
             from bridle.cli.doctor import doctor
 

@@ -373,6 +373,14 @@ SETTINGS: tuple[Setting, ...] = (
         "How long a session without clients and without work stays open.",
         default=1800,
     ),
+    Setting("engine.share", FLAG, "Let other clients attach to what runs at a terminal.", default=False),
+    Setting("engine.listen", TEXT, "Where bridle serve listens besides, as 127.0.0.1:PORT."),
+    Setting(
+        "engine.origins",
+        TEXTS,
+        "Pages of other servers that may use the engine, as https://host.",
+        default=[],
+    ),
     Setting(
         "transcript.format",
         TRANSCRIPT,

@@ -178,6 +178,8 @@ async def _reading(given: StoreUnderTest) -> None:
     await store.verify(session, last=3)
     described = await store.describe(session)
     assert (described.last_kind, described.lease) == ("TurnEnded", None), "nobody has it open"
+    last = [envelope async for envelope in store.events(described.session.id)][-1]
+    assert described.last_id == last.id, "what is described is the last event"
 
 
 # Leases

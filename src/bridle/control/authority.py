@@ -112,7 +112,10 @@ def session_of(asked: Asked) -> str | None:
 
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
-    """A client that is bound to sessions makes no other, and changes nothing that holds for others."""
+    """A client that is bound to sessions makes no other and changes nothing that holds for others; who may not follow
+    events gets none with a description."""
+    if getattr(asked, "events", 0) and not claims.covers_command("FollowEvents"):
+        return False
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
     beyond = makes_one or isinstance(asked, c.PromoteGrant | c.SaveModel | c.ConnectProvider)
     bound = claims.sessions is not msgspec.UNSET

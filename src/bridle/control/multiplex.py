@@ -175,15 +175,22 @@ class Multiplexer:
         answers: bool,
         claims: Claims | None = None,
         here: Literal["attached", "following"] = "attached",
+        client_id: str | None = None,
     ) -> InProcessConnection:
-        """A new client. Its id, its class and its claims are fixed for as long as it stays; claims name its class and
-        its person. Who is here while `following` counts as present only with an open stream of events."""
+        """A new client, or with `client_id` one that comes back. Its id, its class and its claims are fixed for as long
+        as it stays; claims name its class and its person. Who is here while `following` counts as present only with an
+        open stream of events."""
         person = ""
         if claims is not None:
             identity, person = claims.identity_class, claims.name
             answers = answers and claims.covers_command("AnswerPermission")
         client = Client(
-            id=self._ids.new("cli"), name=name, identity=identity, answers=answers, person=person, here=here
+            id=client_id or self._ids.new("cli"),
+            name=name,
+            identity=identity,
+            answers=answers,
+            person=person,
+            here=here,
         )
         return InProcessConnection(self, client, claims, self._hello)
 
@@ -583,6 +590,18 @@ class Multiplexer:
         finally:
             live.end_stream(client)
 
+    async def overhear(
+        self, client: Client, claims: Claims | None, session: str, since: int
+    ) -> AsyncIterator[Envelope]:
+        """The events above an id, for a request that waits for one of them: nobody is here by it."""
+        self._admit(client, claims, FollowEvents(session))
+        live = self._live[session]
+        attachment = live.attachments[client.id]
+        async for envelope in live.session.follow(
+            since, until=lambda: live.attachments.get(client.id) is not attachment
+        ):
+            yield envelope
+
     async def _stream(
         self, client: Client, claims: Claims | None, live: LiveSession, since: int
     ) -> AsyncIterator[Envelope]:
@@ -665,6 +684,18 @@ class Multiplexer:
         """The sessions that are open in this engine."""
         return tuple(live.session for live in self._live.values() if live.state == "open")
 
+    def counts(self) -> tuple[int, int]:
+        """How many sessions are open, and how many clients are attached to one."""
+        live = [one for one in self._live.values() if one.state == "open"]
+        return len(live), len({client for one in live for client in one.attachments})
+
+    def is_open(self, session: str) -> bool:
+        live = self._live.get(session)
+        return live is not None and live.state == "open"
+
+    def is_attached(self, session: str, client: str) -> bool:
+        return self.is_open(session) and client in self._live[session].attachments
+
     def session(self, session: str) -> Session:
         """The live session of this id."""
         live = self._live.get(session)
@@ -732,6 +763,10 @@ class InProcessConnection:
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         return self._multiplexer.follow(self._client, self._claims, session, since)
+
+    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+        """The same for a request that waits for an event: nobody is here by it."""
+        return self._multiplexer.overhear(self._client, self._claims, session, since)
 
     async def close(self) -> None:
         self._multiplexer.leave(self._client)

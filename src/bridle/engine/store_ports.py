@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, who holds it right now if anybody does, and the kind of its last event."""
+    """A session, who holds it right now if anybody does, and the id and kind of its last event; 0 before the first."""
 
     session: StoredSession
     lease: Lease | None
+    last_id: int
     last_kind: str | None
 
 

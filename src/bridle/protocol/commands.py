@@ -5,7 +5,7 @@ Plugins extend it with `CustomCommand` alone. Fields a reader does not know are 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=T
     `id` is chosen by the client: the same one twice is one command with one answer.
     """
 
-    id: str = ""
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{0,128}$")] = ""
 
 
 class CreateSession(Command, frozen=True):

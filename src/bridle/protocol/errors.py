@@ -108,6 +108,38 @@ SENTENCES: Mapping[str, Sentence] = {
     "NoSuchMint": Sentence("No such request waits for its code; each waits for 60 s. Ask again.", 3),
     "WrongCode": Sentence("That is not the code; tries left: {left}.", 3),
     "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
+    # Requests that were not taken
+    "TokenMissing": Sentence("Nothing is answered without a token. Send it in the header X-Bridle-Token.", 4),
+    "HostRefused": Sentence('This engine is not "{host}". Ask for it by the address it listens on.', 3),
+    "OriginRefused": Sentence("Pages from {origin} may not use this engine.", 3),
+    "NotAClient": Sentence(
+        "Processes that a tool, a hook or a server started are never clients, whatever token they show.", 3
+    ),
+    "OtherUser": Sentence("This engine belongs to another user.", 3),
+    "UnknownPath": Sentence("There is nothing at {path}. See /v1/openapi.json.", 2),
+    "MethodNotAllowed": Sentence("{method} means nothing at {path}. Allowed: {allowed}.", 2),
+    "NotJson": Sentence("A body is JSON, with the header Content-Type: application/json.", 2),
+    "TooLarge": Sentence("{what} is larger than {limit} bytes.", 2),
+    "TooSlow": Sentence("The request did not come within {seconds} s.", 1),
+    "TooManyConnections": Sentence("This engine has {limit} connections already. Try again later.", 1),
+    "BadFrame": Sentence("This frame cannot be read: {problem}.", 2),
+    "EngineStopping": Sentence("This engine is ending. Stored sessions go on in the next one.", 1),
+    # The engine that listens
+    "EngineRunning": Sentence(
+        "An engine listens for these sessions already (process {pid}, {socket}). Attach to it: bridle attach",
+        2,
+    ),
+    "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
+    "ListenRefused": Sentence("Cannot listen on {address}: {problem}.", 2),
+    "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "ConnectionLost": Sentence(
+        "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
+        1,
+    ),
+    "NothingEnforced": Sentence(
+        "Nothing on this machine keeps commands from looking for this engine's socket and token ({why}). They are "
+        "refused as clients as far as they can be told apart."
+    ),
     # Tool calls that did not run
     "PermissionDenied": Sentence(
         "Permission denied for {tool} by {client}. To allow: re-prompt and pick "
@@ -524,9 +556,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "Usage": Sentence("{problem}", 2),
 }
 
-AWAITED_REASONS: Mapping[str, str] = {
-    "HandshakeRequired": "the transports",
-}
+AWAITED_REASONS: Mapping[str, str] = {}
 """Reasons that nothing gives before a capability is there, each with that capability."""
 
 

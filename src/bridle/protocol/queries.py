@@ -6,7 +6,7 @@ What is not known is None, never a number.
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -82,10 +82,14 @@ class SessionDetails(QueryAnswer, frozen=True):
 
     session: SessionInfo
     clients: tuple[ClientInfo, ...] = ()
+    events: tuple[msgspec.Raw, ...] = ()
 
 
 class DescribeSession(Query[SessionDetails], frozen=True):
+    """A session, with so many of its last stored events, each as it is on the wire. Nothing is opened by this."""
+
     session: str
+    events: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
 
 class FindSession(Query[SessionDetails], frozen=True):

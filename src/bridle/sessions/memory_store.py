@@ -103,7 +103,9 @@ class MemoryStore:
     async def describe(self, session_id: str) -> Description:
         kept = self._of(session_id)
         last_kind = kept.records[-1].envelope.kind if kept.records else None
-        return Description(session=kept.row, lease=self._held_by(kept), last_kind=last_kind)
+        return Description(
+            session=kept.row, lease=self._held_by(kept), last_id=len(kept.records), last_kind=last_kind
+        )
 
     async def events(self, session_id: str, *, after: int = 0) -> AsyncIterator[Envelope]:
         for record in self._of(session_id).records[after:]:

@@ -40,7 +40,7 @@ _TAKE = "update logs set epoch = epoch + 1, holder = ? where key = ?"
 _TAKE_UNCHANGED = """update logs set epoch = epoch + 1, holder = ? where key = ? and epoch = ?
   and ? = (select coalesce(max(id), 0) from events where log = logs.key)"""
 _IS_THERE = "select 1 from logs where key = ? and id = ?"
-_LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
+_LAST_EVENT = "select id, kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
   where f.log = ? and e.chain = f.chain"""
 
@@ -211,18 +211,18 @@ class SessionStore:
         with self._database.errors():
             yield from log_reader.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
-    def last_kind(self, row: SessionRow) -> str | None:
-        """The kind of the last event of a session."""
+    def _last_event(self, row: SessionRow) -> tuple[int, str | None]:
+        """The id and the kind of the last event of a session."""
         with self._database.errors():
-            found = self._reader().execute(_LAST_KIND, (row.log_key,)).fetchone()
-        return None if found is None else found[0]
+            return self._reader().execute(_LAST_EVENT, (row.log_key,)).fetchone() or (0, None)
 
     def describe(self, session_id: str) -> Description:
         """What is known of a session, and whether somebody has it open."""
         from bridle.engine.store_ports import Description
 
         row = self.row(session_id)
-        return Description(session=row, lease=self._held_by(row), last_kind=self.last_kind(row))
+        last_id, last_kind = self._last_event(row)
+        return Description(session=row, lease=self._held_by(row), last_id=last_id, last_kind=last_kind)
 
     def _held_by(self, row: SessionRow) -> Lease | None:
         """The lease of a log whose holder is alive."""
