@@ -4,18 +4,22 @@
 
 PY := .venv/bin/python
 STAMP := .venv/.ready
+USABLE := .venv/.usable
 
 help:  ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 $(STAMP): requirements/dev.txt pyproject.toml scripts/setup
-	@scripts/setup
+	@scripts/setup dev
+
+$(USABLE): requirements/core.txt
+	@scripts/setup user
 
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Bridle: compiled once is enough
 
 setup: $(STAMP)  ## create .venv with pinned packages; leaves .venv/bin/bridle
 
-demo: $(STAMP)  ## watch a real turn: a scripted model fixes a failing test in a scratch folder
+demo: $(USABLE)  ## watch a real turn: a scripted model fixes a failing test in a scratch folder
 	@.venv/bin/bridle demo
 
 test: $(STAMP)  ## run the tests (Python and Debian packages only)

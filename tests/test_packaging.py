@@ -117,3 +117,24 @@ def test_nothing_here_publishes(repository: Path) -> None:
     for path in scripts:
         if path.is_file():
             assert words.search(path.read_text()) is None, path
+
+
+def test_the_demo_installs_what_a_run_needs_and_tests_what_they_need(
+    repository: Path, tmp_path: Path
+) -> None:
+    """A fresh clone: what make would do, without doing it."""
+    for name in ("Makefile", "pyproject.toml", "requirements", "scripts"):
+        (tmp_path / name).symlink_to(repository / name)
+
+    def would_run(goal: str) -> list[str]:
+        made = subprocess.run(
+            ["make", "-n", goal], cwd=tmp_path, capture_output=True, timeout=30, check=True, text=True
+        )
+        return made.stdout.splitlines()
+
+    assert would_run("demo") == ["scripts/setup user", ".venv/bin/bridle demo"]
+    assert would_run("test")[0] == "scripts/setup dev"
+    (tmp_path / ".venv").mkdir()
+    for stamp in (".usable", ".ready"):
+        (tmp_path / ".venv" / stamp).touch()
+    assert would_run("demo") == [".venv/bin/bridle demo"]

@@ -7,6 +7,8 @@ within a minor release; everything else may move.
 TYPE_CHECKING = False  # what type checkers take for true; `typing` would be an import
 if TYPE_CHECKING:
     from bridle.app.embedding import open_engine as open_engine
+    from bridle.clients import hub as hub
+    from bridle.credentials.login_link import login_link as login_link
     from bridle.engine.function_tool import tool as tool
     from bridle.engine.steps import AskModel as AskModel
     from bridle.engine.steps import Reply as Reply
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "open_engine": "bridle.app.embedding",
+    "login_link": "bridle.credentials.login_link",
     "tool": "bridle.engine.function_tool",
     "AskModel": "bridle.engine.steps",
     "Reply": "bridle.engine.steps",
@@ -66,13 +69,19 @@ _HOMES = {
 """The module each name comes from."""
 
 
+_MODULES = {"hub": "bridle.clients.hub"}
+"""The modules that are part of the face as a whole."""
+
+
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _HOMES and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return globals().setdefault(name, import_module(_MODULES[name]))
     return globals().setdefault(name, getattr(import_module(_HOMES[name]), name))
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -14,9 +14,10 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import HarnessSession, of_kind
 from bridle.conformance.servers import JsonServer, ModelServer
-from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput, SetModel
+from bridle.protocol.commands import AnswerQuestion, AskAside, CreateSession, SendInput, SetModel
 from bridle.protocol.events import (
     AnyEvent,
+    AsideAnswered,
     CostIncremented,
     Degraded,
     ModelChanged,
@@ -134,6 +135,19 @@ async def test_a_request_that_could_cost_more_than_is_left_is_not_sent(home: Pat
         "Raise --max-cost or budget.usd_per_session to go on."
     )
     assert (asked(second), len(server.chats)) == ([], 1), "it was stopped before the call"
+
+
+async def test_a_question_beside_the_work_is_paid_for_and_not_sent_beyond_the_limit(home: Path) -> None:
+    async with ModelServer.playing(answer(say("Because."), SPENT)) as server:
+        prices = f'[models."work:m"]\n{PRICED}'
+        async with opened(home, "work:m", provider("work", server), prices, max_cost=1) as session:
+            await session.connection.send(AskAside(session=session.id, question="why?"))
+            assert (await session.until(AsideAnswered)).answer == "Because."
+            assert session.conversation.spent_usd == pytest.approx(0.002)
+        async with opened(home, "work:m", provider("work", server), prices, max_cost=0.01) as session:
+            await session.connection.send(AskAside(session=session.id, question="why?"))
+            assert (await session.until(AsideAnswered)).reason == "BudgetExceeded"
+        assert len(server.chats) == 1
 
 
 async def test_an_answer_is_limited_to_what_the_rest_pays_for(home: Path) -> None:
@@ -349,7 +363,7 @@ async def test_images_and_tools_are_refused_before_the_request_where_the_model_t
 # Servers on this machine
 
 
-def ollama(served: int | None, *, loaded: bool) -> dict[str, Any]:
+def ollama(served: int | None, *, loaded: bool, prompt_tokens: int = 6000) -> dict[str, Any]:
     running = [{"name": "qwen3:8b", "context_length": served}] if loaded else []
     return {
         "GET /api/ps": {"models": running},
@@ -361,7 +375,7 @@ def ollama(served: int | None, *, loaded: bool) -> dict[str, Any]:
             "choices": [
                 {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
             ],
-            "usage": {"prompt_tokens": 1024, "completion_tokens": 10},
+            "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 10},
         },
     }
 
@@ -399,6 +413,23 @@ async def test_a_server_that_knows_its_context_only_once_the_model_is_loaded_is_
     ):
         events = await session.ask("one")
     assert [event.reason for event in of_kind(events, Degraded)] == ["SmallContext"]
+
+
+@pytest.mark.parametrize(("counted", "told"), [(500, True), (2000, False), (7, False)])
+async def test_a_local_model_whose_server_leaves_the_tools_out_is_told_once(
+    home: Path, counted: int, told: bool
+) -> None:
+    """It counted far fewer tokens than were sent; one that counts nothing worth the name says nothing."""
+    async with (
+        JsonServer(ollama(40960, loaded=True, prompt_tokens=counted)) as server,
+        opened(home, "ollama:qwen3:8b", provider("ollama", server)) as session,
+    ):
+        events = [*await session.ask("one"), *await session.ask("two")]
+    warnings = of_kind(events, Degraded)
+    assert [(warning.what, warning.reason) for warning in warnings] == [("tools", "ToolsUnseen")] * told
+    if told:
+        assert warnings[0].message.startswith("qwen3:8b counted 50")
+        assert warnings[0].message.endswith("Choose another model: /model")
 
 
 # Published prices

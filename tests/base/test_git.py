@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.git import SUBCOMMANDS, GitRefused, clean_environment, compose, first_commit, git_program
+from bridle.base.git import SUBCOMMANDS, GitRefused, clean_environment, compose, first_commit, program_on
 from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
 from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_status
 from bridle.base.processes import CannotStart, Processes
@@ -273,8 +273,8 @@ def test_the_git_of_the_workspace_is_not_ours(tmp_path):
     (tmp_path / "link/git").symlink_to(tmp_path / "workspace/bin/git")
     workspace, ours = tmp_path / "workspace", str(tmp_path / "usr/git")
     path = f":.:bin:{workspace}/bin:{tmp_path}/link:{tmp_path}/usr"
-    assert git_program(path, outside=str(workspace)) == ours
-    assert git_program(f".:{workspace}/bin", outside=str(workspace)) is None
+    assert program_on(path, "git", outside=str(workspace)) == ours
+    assert program_on(f".:{workspace}/bin", "git", outside=str(workspace)) is None
 
 
 # What is composed

@@ -45,7 +45,7 @@ def test_a_backup_is_made_while_something_runs_and_comes_in_again(place: Place, 
 
 def test_a_backup_is_never_written_over_something(place: Place, tmp_path) -> None:
     assert place.bridle("sessions", "backup", str(tmp_path / "none")).story == [
-        "There is nothing stored here yet."
+        "There is nothing stored here yet. It begins with the first session: bridle run PROMPT"
     ]
     place.bridle("run", "-m", place.script(TALK), "first")
     for name in ("kept.db", "other.db.key"):

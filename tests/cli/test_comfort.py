@@ -45,7 +45,7 @@ def inputs(place: Place, session: str | None = None) -> list[str]:
 
 
 def test_ctrl_g_writes_the_draft_in_the_editor(place: Place) -> None:
-    with sitting(place, "-m", "demo", EDITOR=editor(place)) as person:
+    with sitting(place, "-m", "demo:hello", EDITOR=editor(place)) as person:
         person.sees(READY)
         person.types(f"a draft {CTRL_G}")
         person.sees("› a draft and more")
@@ -67,7 +67,7 @@ def test_ctrl_g_writes_the_draft_in_the_editor(place: Place) -> None:
     ],
 )
 def test_a_draft_survives_an_editor_that_fails(place: Place, program: str, said: str) -> None:
-    with sitting(place, "-m", "demo", VISUAL=program) as person:
+    with sitting(place, "-m", "demo:hello", VISUAL=program) as person:
         person.sees(READY)
         person.types(f"a draft{CTRL_G}")
         person.sees(said)
@@ -126,7 +126,7 @@ def test_tab_completes_names_and_paths(place: Place) -> None:
     (place.work / "src" / "cart.py").write_text("")
     (place.work / "my notes.txt").write_text("")
     (place.work / ".hidden").write_text("")
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("/mo\t")
         person.sees("/mode  /model", "› /mode")
@@ -142,7 +142,7 @@ def test_tab_completes_names_and_paths(place: Place) -> None:
 
 
 def test_shift_tab_changes_the_mode_and_the_prompt_names_it(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         for mode, lead in (("auto", "auto ›"), ("plan", "plan ›"), ("default", "›")):
             person.types(SHIFT_TAB)
@@ -158,12 +158,12 @@ def test_shift_tab_changes_the_mode_and_the_prompt_names_it(place: Place) -> Non
 
 
 def test_ctrl_r_finds_a_prompt_of_an_earlier_session(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("fix the rounding of totals\r")
         person.sees("1 step")
         leaves(person)
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types(f"a draft{CTRL_R}ROUND")
         person.sees("› fix the rounding of totals", "search: ROUND")
@@ -176,7 +176,7 @@ def test_ctrl_r_finds_a_prompt_of_an_earlier_session(place: Place) -> None:
 
 
 def test_several_lines_are_written_and_sent_as_one(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types(f"one{CTRL_J}two\\\rthree")
         person.types("\x1b\rfour")
@@ -190,7 +190,7 @@ def test_several_lines_are_written_and_sent_as_one(place: Place) -> None:
 
 
 def test_letters_with_accents_and_emoji_are_one_character_each(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("e\u0301\U0001f469\u200d\U0001f467日x\x7f\x7f\x7f\x7f")
         person.types("left\r")
@@ -200,7 +200,7 @@ def test_letters_with_accents_and_emoji_are_one_character_each(place: Place) -> 
 
 
 def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_brings_the_draft_back(place: Place) -> None:
-    bridle = " ".join(f"'{word}'" for word in (*BRIDLE, "-m", "demo"))
+    bridle = " ".join(f"'{word}'" for word in (*BRIDLE, "-m", "demo:hello"))
     env = place.environment(TERM="xterm", PS1="$ ", ENV="")
     with at_terminal("/bin/sh", "-i", cwd=place.work, env=env) as person:
         person.sees("$")
@@ -229,7 +229,7 @@ def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_brings_the_draft_back(pla
 
 
 def test_an_interrupt_from_outside_is_a_ctrl_c_and_one_never_leaves(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.process.send_signal(signal.SIGINT)
         person.sees("Ctrl-C again to leave")
@@ -239,7 +239,7 @@ def test_an_interrupt_from_outside_is_a_ctrl_c_and_one_never_leaves(place: Place
 
 
 def test_ctrl_c_stops_a_command_the_person_typed(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("!echo on-$((1 + 1)); sleep 600\r")
         person.sees("running echo")
@@ -272,7 +272,7 @@ def test_another_width_while_an_answer_streams_breaks_nothing(place: Place, colu
 def test_resume_picks_another_session_and_leaves_this_one_listed(place: Place) -> None:
     assert place.bridle("run", "-q", "-m", "demo", "the older thing").code == 0
     (older,) = (row.id for row in place.sessions())
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("/sessions\r")
         person.sees('1  "the older thing"', "Go to one: /resume")
@@ -302,7 +302,7 @@ def test_a_session_of_another_folder_is_not_gone_to_from_here(place: Place) -> N
     elsewhere.mkdir()
     assert place.bridle("run", "-q", "-m", "demo", "far away", cwd=elsewhere).code == 0
     (far,) = (row.id for row in place.sessions())
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("/resume\r")
         person.sees("There is no other session in this folder.")
@@ -330,7 +330,7 @@ def test_a_resumed_session_shows_the_files_of_its_own_folder(place: Place) -> No
 
 
 def test_a_title_a_person_gave_stays(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("something long\r")
         person.sees("1 step")
@@ -376,7 +376,7 @@ def test_copy_hands_the_last_answer_to_the_terminal_and_says_so(place: Place) ->
 
 
 def test_a_name_that_is_none_is_answered_with_the_closest_one(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("/reveiw\r")
         person.sees("There is no command /reveiw. /help lists them. Close: /review")

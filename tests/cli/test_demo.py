@@ -3,8 +3,10 @@
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 
 from cli_kit import Place
+from cli_terminal import sitting
 
 
 def a_secret() -> tuple[str, str]:
@@ -38,6 +40,10 @@ def test_the_demo_needs_nothing_and_shows_what_it_did(place: Place) -> None:
     )
     assert tested.returncode == 0
 
+    assert f"Remove the folder      rm -rf {folder}" in lines
+    assert Path(folder).parent == temporary, "and it is the only one"
+    assert [one for one in temporary.iterdir() if one.name.startswith("bridle-demo")] == [Path(folder)]
+
     session = place.only_session()
     assert f"What just happened     bridle sessions show {session}" in lines
     place.verify(session)
@@ -70,3 +76,25 @@ def test_a_secret_in_the_output_of_a_command_is_masked_everywhere(place: Place) 
     assert ran.code == 0
     assert token not in ran.out + ran.err
     assert token not in place.bridle("sessions", "export", place.only_session()).out
+
+
+def test_the_demo_model_of_a_conversation_plays_a_story_with_a_real_question(place: Place) -> None:
+    with sitting(place, "-m", "demo") as person:
+        person.sees("Type what you want.")
+        person.types("hello\r")
+        person.sees("Say anything, and you will be asked first.")
+        person.types("go on\r")
+        person.sees("Create bridle-demo.txt?", "n no (Enter)")
+        person.looks_for(1.5)
+        person.types("y\r")
+        person.sees("the last part is a command")
+        assert (place.work / "bridle-demo.txt").exists()
+        person.types("and now\r")
+        person.sees("hello from the sandbox", "That is all I know.")
+        person.types("\x04")
+        assert person.ends() == 0
+
+
+def test_the_demo_model_of_a_run_says_one_thing(place: Place) -> None:
+    ran = place.bridle("run", "-q", "-m", "demo", "say hello")
+    assert ran.out.startswith("[scripted] This is the scripted model that comes with Bridle")

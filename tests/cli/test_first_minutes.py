@@ -177,15 +177,13 @@ async def test_a_run_with_a_key_and_a_model(place: FirstDay) -> None:
 
 
 @pytest.mark.parametrize("columns", [44, 100])
-async def test_the_first_screen_with_a_key(place: FirstDay, columns: int) -> None:
+async def test_a_key_in_the_environment_goes_straight_in_and_sends_nothing(
+    place: FirstDay, columns: int
+) -> None:
     def first_time() -> None:
-        with sitting(place, columns=columns, OPENAI_API_KEY=KEY) as person:
-            person.sees("or q to leave")
-            assert server.requests == [], "nothing leaves the machine before the choice"
-            person.types("1" + ENTER)
-            person.sees("Use which?")
-            person.types("2" + ENTER)
-            person.sees("Saved: openai:scripted-small", "Type what you want.")
+        keys = {"OPENAI_API_KEY": KEY, "GROQ_API_KEY": KEY}
+        with sitting(place, columns=columns, **keys) as person:
+            person.sees("Type what you want.")
             person.types(CTRL_D)
             assert person.ends() == 0
         check_seen(f"first_screen_with_a_key.{columns}", place, person)
@@ -194,7 +192,45 @@ async def test_the_first_screen_with_a_key(place: FirstDay, columns: int) -> Non
     async with ModelServer.playing(say("unused")) as server:
         configure(place, "openai", server)
         await asyncio.to_thread(first_time)
+    assert server.requests == [], "nothing leaves the machine before the first word"
+
+
+async def test_a_key_that_does_not_say_which_model_is_a_choice(place: FirstDay) -> None:
+    def first_time() -> None:
+        with sitting(place, OPENROUTER_API_KEY=KEY) as person:
+            person.sees("or q to leave")
+            assert server.requests == [], "nothing leaves the machine before the choice"
+            person.types("1" + ENTER)
+            person.sees("Use which?")
+            person.types("2" + ENTER)
+            person.sees("Saved: openrouter:scripted-small", "Type what you want.")
+            person.types(CTRL_D)
+            assert person.ends() == 0
+        check_seen("first_screen_with_a_choice", place, person)
+
+    async with ModelServer.playing(say("unused")) as server:
+        configure(place, "openrouter", server)
+        await asyncio.to_thread(first_time)
     assert [request.path for request in server.requests] == ["/v1/models"]
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+def test_the_second_start_says_only_what_changed(place: FirstDay, columns: int) -> None:
+    def start(*words: str) -> str:
+        with sitting(place, "-m", "demo", *words, columns=columns) as person:
+            person.sees("Type what you want.")
+            person.types(CTRL_D)
+            assert person.ends() == 0
+        lines = [line.rstrip() for line in person.text.splitlines()]
+        return same(place, "\n".join(lines).strip("\n"))
+
+    first, second, looser = start(), start(), start("--mode", "auto")
+    (place.work / "AGENTS.md").write_text("Be brief.\n", encoding="utf-8")
+    changed, still_waiting = start(), start()
+    parts = (first, second, looser, changed, still_waiting)
+    check_golden(f"starts.{columns}", "\n----\n".join(parts) + "\n")
+    assert "mode" in looser, "what is weaker than usual is said every time"
+    assert "AGENTS.md found, not trusted yet" in " ".join(still_waiting.split())
 
 
 # With a local server

@@ -1,5 +1,6 @@
 """Options of `run`: limits, forms, images, folders, and stdin that never makes it wait for ever."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,8 +8,10 @@ import subprocess
 
 import pytest
 
+from bridle.conformance.servers import ModelServer
 from bridle.protocol.events import InputAccepted
 from bridle.protocol.messages import ImageBlock, TextBlock
+from bridle.providers.script import say
 from cli_kit import BRIDLE, Place
 
 PIXEL = bytes.fromhex(
@@ -220,3 +223,80 @@ def test_a_run_sends_no_model_the_word_that_folds_a_conversation(place: Place, s
     assert ran.story[-1].startswith("A run does not know /compact, ")
     assert ran.story[-1].endswith(" Nothing was sent")
     assert place.sessions() == []
+
+
+FITS = '{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}, "additionalProperties": false}'
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_once_more_with_what_is_wrong(place: Place) -> None:
+    model = place.script('say {"n": "three"}\n---\nsay Sorry:\nsay ```json\nsay {"n": 3}\nsay ```\n')
+    words = ("run", "--output-schema", schema(place, FITS), "-o", "answer.json", "-m", model, "count")
+    ran = place.bridle(*words)
+    assert (ran.code, ran.out) == (0, '{"n": 3}\n'), "exactly the JSON that was checked"
+    assert (place.work / "answer.json").read_text() == '{"n": 3}\n'
+    assert any("does not fit the schema" in line and line.endswith("asked once more") for line in ran.story)
+    assert "2 steps" in ran.story[-1]
+    asked = [one.event for one in place.events(place.only_session()) if isinstance(one.event, InputAccepted)]
+    assert len(asked) == 2
+    assert "does not fit the JSON Schema: it is not JSON" in asked[1].content[0].text
+
+
+def test_an_answer_that_never_fits_is_not_printed_as_if_it_did(place: Place) -> None:
+    model = place.script("say no\n---\nsay still no\n---\nsay never asked\n")
+    ran = place.bridle("run", "--output-schema", schema(place, FITS), "-o", "answer.json", "-m", model, "x")
+    assert (ran.code, ran.out) == (1, "")
+    assert not (place.work / "answer.json").exists()
+    assert "never asked" not in place.bridle("sessions", "show", place.only_session()).out
+
+
+async def test_the_schema_is_sent_to_a_vendor_that_has_a_field_for_it(place: Place) -> None:
+    async with ModelServer.playing(say('{"n": 3}')) as server:
+        setting = f"providers.openai.base_url={server.url}"
+        words = (
+            "run",
+            "--set",
+            setting,
+            "-m",
+            "openai:scripted-large",
+            "--output-schema",
+            schema(place, FITS),
+            "x",
+        )
+        ran = await asyncio.to_thread(place.bridle, *words, env={"OPENAI_API_KEY": "sk-" + "Qx7w" * 8})
+    assert (ran.code, ran.out) == (0, '{"n": 3}\n')
+    asked = server.chats[0].json
+    assert asked["response_format"]["json_schema"]["schema"] == json.loads(FITS)
+    assert asked["tools"], "and it may still call tools"
+
+
+def test_an_answer_that_must_fit_is_not_streamed(place: Place) -> None:
+    ran = place.bridle("run", "--stream", "--output-schema", schema(place, FITS), "-m", "demo", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.story == [
+        "--stream prints words as they come, --output-schema only an answer that fits. Choose one"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [
+        (("--json", "--bad"), "json"),
+        (("--stream-json", "--mode", "nope", "x"), "stream-json"),
+        (("--output-format=json", "--timeout", "0", "x"), "json"),
+        (("--json", "-m", "demo", "-c", "mode=auto"), "json"),
+        (("--json", "--stream", "x"), "json"),
+        (("--json",), "json"),
+    ],
+)
+def test_a_mistake_in_a_run_for_programs_is_an_object_for_programs(
+    place: Place, words: tuple[str, ...], last: str
+) -> None:
+    ran = place.bridle("run", *words)
+    assert (ran.code, ran.result["exit_code"], ran.result["success"]) == (2, 2, False)
+    assert ran.result["error"]["message"] == ran.story[0]
+    assert ran.result.get("eventType") == ("run.result" if last == "stream-json" else None)
+
+
+def test_the_word_json_in_a_prompt_asks_for_nothing(place: Place) -> None:
+    ran = place.bridle("run", "--bad", "--", "--json")
+    assert (ran.code, ran.out) == (2, "")

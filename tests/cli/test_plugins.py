@@ -248,7 +248,7 @@ def test_one_that_fails_while_it_registers_is_named_and_no_other_is_used(plugged
 
 
 def test_a_workspace_cannot_bring_a_plugin_by_lying_about_what_is_installed(plugged: Plugged) -> None:
-    """`python -m bridle` looks for packages in the working folder first."""
+    """Python itself may look for packages in the working folder first."""
     source = f"open({str(plugged.place.home / 'was_here')!r}, 'w').close()\n" + OPEN.format(
         name="rain", body="pass"
     )
@@ -258,13 +258,36 @@ def test_a_workspace_cannot_bring_a_plugin_by_lying_about_what_is_installed(plug
     assert not (plugged.place.home / "was_here").exists()
 
 
-def test_a_workspace_cannot_put_its_code_in_the_place_of_a_plugins(plugged: Plugged) -> None:
+def shadowed(plugged: Plugged) -> Path:
+    """A plugin, and a file of its name in the workspace. Returns what is there once that was run."""
+    marker = plugged.place.home / "was_here"
     plugged.offers("rain", module="package_rain")
-    source = f"open({str(plugged.place.home / 'was_here')!r}, 'w').close()\n"
-    (plugged.place.work / "package_rain.py").write_text(source + OPEN.format(name="rain", body="pass"))
+    source = f"open({str(marker)!r}, 'w').close()\n" + OPEN.format(name="rain", body="pass")
+    (plugged.place.work / "package_rain.py").write_text(source)
     plugged.enables("rain")
-    assert refused(plugged, "rain").startswith("its code would come from the working folder, ")
-    assert not (plugged.place.home / "was_here").exists()
+    return marker
+
+
+def test_a_workspace_cannot_put_its_code_in_the_place_of_a_plugins(plugged: Plugged) -> None:
+    marker = shadowed(plugged)
+    assert plugged.bridle("run", "-m", "demo", "hi").code == 0
+    assert not marker.exists()
+
+
+def test_a_program_that_looks_into_its_working_folder_gets_no_plugin_from_there(plugged: Plugged) -> None:
+    marker = shadowed(plugged)
+    program = "import sys; from bridle.cli.verbs import run_verb; sys.exit(run_verb(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "run", "-m", "demo", "hi"],
+        capture_output=True,
+        cwd=plugged.place.work,
+        env=plugged.place.environment(PYTHONPATH=str(plugged.packages)),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"its code would come from the working folder, " in done.stderr
+    assert not marker.exists()
 
 
 @pytest.mark.requirement("G10.4", "G45.21")
@@ -445,3 +468,15 @@ def test_the_test_of_the_page_passes(place: Place, plugged: Plugged, weather: di
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto")
     words = (*words, "-W", "ignore", "test_weather.py")
     assert "1 passed" in run_page_file(place, plugged, "test_weather.py", weather["test_weather.py"], *words)
+
+
+@pytest.mark.parametrize(
+    "call", [("ls", "{}"), ("bash", '{"command": "secret-tool lookup a b"}')], ids=["decided", "refused"]
+)
+def test_explain_says_that_layers_of_plugins_are_not_run(plugged: Plugged, call: tuple[str, str]) -> None:
+    body = "registrar.add_tool_layer(lambda call, proceed: 1 / 0)"
+    plugged.offers("rain", body)
+    plugged.enables("rain")
+    said = plugged.bridle("permissions", "explain", *call)
+    assert said.code == 0, said.err
+    assert "the plugin rain has a layer around calls, which is not run here" in said.out

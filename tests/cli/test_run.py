@@ -38,7 +38,7 @@ def test_the_answer_is_all_of_stdout_and_the_story_all_of_stderr(place: Place) -
     assert "ran      touch marked                   exit 0   allowed by --yes" in told
     assert "ran      write new.txt                  +1 -0   allowed by --yes" in told
     assert ran.story[-1].startswith("done ")
-    assert ran.story[-1].endswith(" · 2 steps · 1 file changed")
+    assert ran.story[-1].endswith(" · 2 steps · 2 files changed"), "also what the command made"
     assert (place.work / "new.txt").read_text() == "one line\n"
 
 
@@ -73,6 +73,13 @@ def test_quiet_still_says_that_the_steps_ran_out_and_which_flag_gives_more(place
     assert (ran.code, ran.out) == (1, "")
     (line,) = ran.story
     assert line.startswith("ended    2 steps done and still working. Stopped. Raise --max-steps to go on.")
+
+
+def test_a_single_step_is_counted_as_one(place: Place) -> None:
+    model = place.script("call ls {}\n---\nsay never\n")
+    ran = place.bridle("run", "-q", "--max-steps", "1", "-m", model, "x")
+    (line,) = ran.story
+    assert line.startswith("ended    1 step done and still working. Stopped.")
 
 
 @pytest.mark.requirement("T18.1", "P11")
@@ -133,7 +140,7 @@ def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place)
 @pytest.mark.requirement("T18.2", "C22")
 def test_json_and_stream_json_together_are_a_mistake(place: Place) -> None:
     ran = place.bridle("run", "--json", "--stream-json", "-m", "demo", "x")
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.result["exit_code"], ran.result["reason"]) == (2, 2, "Usage")
     assert ran.story == ["--json and --stream-json exclude each other. Choose one"]
     assert os.listdir(place.home) == []
 

@@ -93,7 +93,7 @@ def test_a_stream_prints_what_is_said_as_it_comes_and_nothing_twice(place: Place
 
 def test_a_stream_of_words_and_an_object_exclude_each_other(place: Place) -> None:
     ran = place.bridle("run", "--stream", "--json", "-m", place.script(ANSWER), "x")
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.result["error"]["name"]) == (2, "Usage")
     assert ran.story == [
         "--stream prints words as they come, --json one object. Events as they come: --stream-json"
     ]

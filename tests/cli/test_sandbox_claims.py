@@ -8,7 +8,7 @@ import pytest
 
 from bare_machine import has_landlock, needs_a_bare_machine, on_a_bare_machine, on_a_breaking_machine
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Degraded, Notice, SessionCreated, ToolResult
+from bridle.protocol.events import Degraded, Notice, PrefixSet, SessionCreated, ToolResult
 from cli_kit import Place, Ran
 
 E = TypeVar("E")
@@ -135,3 +135,19 @@ def test_what_cannot_be_found_out_in_time_is_not_claimed(place: Place) -> None:
     refused = on_a_breaking_machine(place, *required, landlock=False, sign=sign, then=hanging)
     assert (refused.code, refused.story) == (3, [sentence("SandboxNotKnown", {"seconds": "5"})])
     assert len(place.sessions()) == 1
+
+
+def test_a_session_that_goes_on_without_a_sandbox_does_not_tell_the_model_of_one(place: Place) -> None:
+    assert place.bridle("run", "-q", "-m", "demo:hello", "x").code == 0
+    assert place.bridle("run", "-q", "-c", "-s", "off", "y").code == 0
+    assert place.bridle("run", "-q", "-c", "z").code == 0
+    events = [one.event for one in place.events(place.only_session())]
+    told = [
+        line
+        for event in events
+        if isinstance(event, PrefixSet)
+        for line in event.system.splitlines()
+        if line.startswith("Commands run in: ")
+    ]
+    assert told[1] == "Commands run in: no sandbox"
+    assert told[0] == told[2] != told[1], "and of the one there is again"

@@ -104,7 +104,9 @@ def test_a_damaged_store_is_one_sentence_and_repair_leads_on(place: Place) -> No
 
 
 def test_a_new_key_is_one_command(place: Place) -> None:
-    assert place.bridle("sessions", "rekey").story == ["There is nothing stored here yet."]
+    assert place.bridle("sessions", "rekey").story == [
+        "There is nothing stored here yet. It begins with the first session: bridle run PROMPT"
+    ]
     model = place.script("say one\n---\nsay two\n")
     place.bridle("run", "-m", model, "first")
     before = (place.data / "sessions.key").read_bytes()

@@ -248,7 +248,7 @@ def test_y_and_enter_approve_an_edit(place: Place) -> None:
 
 
 def test_a_shell_line_shows_its_output_and_is_in_the_log(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("!echo one-$((1 + 1))\r")
         person.sees("one-2", "exit 0")
@@ -301,7 +301,7 @@ def test_leaving_ends_what_was_started_and_says_the_way_back(
 
 
 def test_ctrl_d_leaves_and_nothing_is_ever_cleared(place: Place) -> None:
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees(READY)
         person.types("hello\r")
         person.sees("1 step")
@@ -359,7 +359,7 @@ def test_a_dumb_terminal_gets_no_escape_code(place: Place) -> None:
 def test_a_terminal_without_unicode_gets_none(place: Place) -> None:
     env = place.environment(TERM="xterm-256color", LANG="C")
     clean = ("/usr/bin/env", "-u", "LC_CTYPE", "-u", "LC_ALL")  # the Python before ours has set one of them
-    with at_terminal(*clean, *BRIDLE, "-m", "demo", cwd=place.work, env=env) as person:
+    with at_terminal(*clean, *BRIDLE, "-m", "demo:hello", cwd=place.work, env=env) as person:
         person.sees("Type what you want.", "\n>")
         person.types("\x04")
         assert person.ends() == 0
@@ -426,7 +426,7 @@ def test_esc_leaves_the_list_of_sessions_without_one(place: Place) -> None:
 
 
 def test_the_way_back_still_names_one_session_when_the_next_has_begun(place: Place):
-    with sitting(place, "-m", "demo") as person:
+    with sitting(place, "-m", "demo:hello") as person:
         person.sees("›")
         person.types("hello\r")
         person.sees("1 step")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -177,9 +178,14 @@ def test_an_answer_is_written_out_at_a_terminal_and_left_alone_in_a_pipe(place: 
     place.script(f"think {ONE_LINE}\nsay {ONE_LINE}\n")
     piped = place.bridle("run", "-m", MODEL, "hello")
     assert piped.out == f"[scripted] {ONE_LINE}\n"
-    with sitting(place, "run", "-m", MODEL, "hello") as person:
+    with sitting(place, "run", "--plain", "-m", MODEL, "hello") as person:
         assert person.ends() == 0
         check_safe(person.bytes.decode())
+    with sitting(place, "run", "-m", MODEL, "hello") as person:
+        assert person.ends() == 0
+        drawn = re.sub(r"\x1b\[(K|\d*[AC]|[0-9;]*m)|\r", "", person.bytes.decode())  # what we draw with
+        check_safe(drawn)
+        assert "⟨ESC⟩[31mred" in drawn
 
 
 def test_a_session_of_the_past_is_safe_to_read(place: Place) -> None:
@@ -268,8 +274,8 @@ JSON_DOORS: dict[str, tuple[str, ...]] = {
     "an export": ("sessions", "export", "SESSION"),
     "its events": ("sessions", "export", "--format", "events", "SESSION"),
     "its chain": ("sessions", "export", "--format", "chain", "SESSION"),
-    "a run": ("run", "-m", MODEL, "--json", ONE_LINE),
-    "a run as it goes": ("run", "-m", MODEL, "--stream-json", ONE_LINE),
+    "a run": ("run", "--on-ask", "deny", "-m", MODEL, "--json", ONE_LINE),
+    "a run as it goes": ("run", "--on-ask", "deny", "-m", MODEL, "--stream-json", ONE_LINE),
     "an explained call": ("permissions", "explain", "--json", "bash", EXPLAINED),
     "explained calls": ("permissions", "explain", "--batch"),
     "rules": ("permissions", "list", "--json"),

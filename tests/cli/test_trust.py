@@ -237,7 +237,12 @@ def test_a_variable_set_for_good_cannot_mean_a_file_of_every_repository(place: P
     ran = place.bridle("trust", "verify", env={"BRIDLE_APPROVED_LOCK": "approved.lock"})
     assert (ran.code, ran.story) == (
         2,
-        ["approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path."],
+        [
+            (
+                "approved.lock cannot be used as a lock file: BRIDLE_APPROVED_LOCK needs an absolute path. "
+                "Make one: bridle trust ack --emit-lockfile"
+            )
+        ],
     )
 
 
@@ -255,3 +260,21 @@ def test_the_older_verbs_for_trust_are_understood(place: Place, project: Path) -
     for older, ours in (("ack", ("trust", "ack")), ("verify-ack", ("trust", "verify"))):
         assert place.bridle(older) == place.bridle(*ours)
     assert place.bridle("verify-ack").code == 3, "something waits"
+
+
+@pytest.mark.parametrize(
+    ("env", "how"),
+    [
+        ({}, "bridle trust ack"),
+        (
+            {"CI": "1"},
+            "commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE",
+        ),
+    ],
+)
+def test_a_file_nobody_agreed_to_is_named_with_what_lets_it_in_here(
+    place: Place, env: dict[str, str], how: str
+) -> None:
+    (place.work / "AGENTS.md").write_text("Be brief.\n", encoding="utf-8")
+    ran = place.bridle("run", "-m", "demo", "x", env=env)
+    assert f"AGENTS.md is not trusted here and was not used. To use it: {how}" in ran.story

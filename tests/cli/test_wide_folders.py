@@ -74,10 +74,10 @@ def test_at_a_terminal_a_person_is_asked_once_and_a_yes_is_remembered(place: Pla
     with at_home(place) as person:
         person.sees(question)
         person.types("y\n")
-        person.sees("sandbox")
+        person.sees("Type what you want")
         leaves(person)
     with at_home(place) as person:
-        person.sees("sandbox")
+        person.sees("Type what you want")
         assert question not in person.text
         leaves(person)
     assert place.bridle("run", "-m", model(place), "hi", cwd=place.home).code == 3
@@ -87,7 +87,7 @@ def test_a_remembered_yes_that_others_can_write_counts_for_nothing(place: Place)
     with at_home(place) as person:
         person.sees("Work in it all the same?")
         person.types("y\n")
-        person.sees("sandbox")
+        person.sees("Type what you want")
         leaves(person)
     (place.home / ".local/state/bridle/wide_folders.json").chmod(0o666)
     with at_home(place) as person:

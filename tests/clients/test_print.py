@@ -261,7 +261,10 @@ async def test_the_stream_has_live_events_too_and_ends_with_the_result() -> None
 async def test_a_refused_command_is_one_sentence_and_one_object(form: Format) -> None:
     refusal = CommandRefused("UnknownProvider", provider="no\x1bbody", known="demo")
     code, out, story = await printed(Replay(refuse=refusal), form)
-    assert (code, story) == (2, ['There is no provider "no⟨ESC⟩body". Known: demo.'])
+    assert (code, story) == (
+        2,
+        ['There is no provider "no⟨ESC⟩body". Known: demo. What each has: bridle models'],
+    )
     if form == "text":
         assert out == ""
     else:

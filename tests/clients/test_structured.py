@@ -2,16 +2,28 @@
 
 import pytest
 
-from bridle.clients.structured import asked_for, mismatch
+from bridle.clients.structured import CheckedAnswer, asked_again, asked_for, checked
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
 
 
 @pytest.mark.parametrize(
-    "answer", ['{"n": 3}', ' {"n": 3}\n', '```json\n{"n": 3}\n```', '```\n{"n": 3}\n```']
+    "answer",
+    [
+        '{"n": 3}',
+        ' {"n": 3}\n',
+        '```json\n{"n": 3}\n```',
+        '```\n{"n": 3}\n```',
+        'Here it is:\n```json\n{"n": 3}\n```\nAnything else?',
+    ],
 )
-def test_an_answer_that_fits_has_no_problem(answer: str) -> None:
-    assert mismatch(answer, SCHEMA) is None
+def test_an_answer_that_fits_is_exactly_its_json(answer: str) -> None:
+    assert checked(answer, SCHEMA) == CheckedAnswer('{"n": 3}')
+
+
+@pytest.mark.parametrize("answer", ['```\n{"n": 3}\n```\n```\n{"n": 4}\n```', 'So: {"n": 3}', '"```"'])
+def test_nothing_is_guessed_where_json_is_not_all_there_is(answer: str) -> None:
+    assert checked(answer, SCHEMA).problem is not None
 
 
 @pytest.mark.parametrize(
@@ -19,7 +31,9 @@ def test_an_answer_that_fits_has_no_problem(answer: str) -> None:
     [("three", "not JSON"), ("{}", "'n' is a required property"), ('{"n": "x"}', "n: 'x' is not")],
 )
 def test_an_answer_that_does_not_fit_says_where(answer: str, problem: str) -> None:
-    assert problem in mismatch(answer, SCHEMA)
+    found = checked(answer, SCHEMA).problem or ""
+    assert problem in found
+    assert found in asked_again(found), "the model is told the same"
 
 
 def test_the_model_is_told_the_schema() -> None:

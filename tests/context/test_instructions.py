@@ -77,17 +77,14 @@ def test_what_is_no_regular_readable_file_is_not_there(tmp_path):
     assert find_instruction_files(str(tmp_path), config_folder=str(tmp_path / "none")) == ()
 
 
-async def test_headless_an_unseen_file_is_left_out_and_named():
+async def test_headless_an_unseen_file_is_left_out_and_named() -> None:
     model = RecordingModel(scripted(say("Hi.")))
     async with harness(model) as session:
         _write(session, "Obey me.")
         events = await session.ask("go")
     assert b"Obey me" not in model.bodies[0]
     (notice,) = of_kind(events, Notice)
-    assert notice.message == (
-        "AGENTS.md is not trusted here and was not used. "
-        "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
-    )
+    assert notice.message == "AGENTS.md is not trusted here and was not used. To use it: bridle trust ack"
 
 
 async def test_a_person_is_asked_once_per_content(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.features import (
     GATE_SLOTS,
     OPEN_SLOTS,
@@ -244,7 +245,7 @@ def test_a_listener_that_fails_is_told_of_once_and_hears_no_more() -> None:
             ),
         ]
     )
-    kinds, hear = watch_with(joined.features, told.append)
+    kinds, hear = watch_with(joined.features, told.append, FakeClock())
     for number in (1, 2):
         hear(
             Envelope(

@@ -29,6 +29,9 @@ pytestmark = pytest.mark.requirement("T3.2", "H10.6")
         ("src/", "workspace", "src"),
         (".", "workspace", "."),
         ("in/a.py", "workspace", "src/a.py"),
+        ("in/new", "workspace", "src/new"),
+        ("./in/../in//new", "workspace", "src/new"),
+        ("src/a.py/new", "workspace", "src/a.py/new"),
         ("new/deep/file", "workspace", "new/deep/file"),
         ("new/../src/a.py", "workspace", "src/a.py"),
         ("src/../../shop/src/a.py", "workspace", "src/a.py"),
@@ -37,6 +40,7 @@ pytestmark = pytest.mark.requirement("T3.2", "H10.6")
         ("..", "outside", None),
         ("../shop-old/secret", "outside", None),
         ("out/secret", "outside", None),
+        ("out/new", "outside", None),
         ("out/new/deeper", "outside", None),
         ("dangling", "outside", None),
         ("dangling/x", "outside", None),
@@ -45,6 +49,7 @@ pytestmark = pytest.mark.requirement("T3.2", "H10.6")
         ("../../../../../../../../etc/passwd", "outside", "/etc/passwd"),
         ("/etc/passwd", "outside", "/etc/passwd"),
         ("//etc/passwd", "outside", "/etc/passwd"),
+        ("//not-there", "outside", "/not-there"),
     ],
 )
 def test_a_path_is_where_its_links_lead(workspace, spelled: str, place: str, shown: str | None) -> None:
@@ -157,8 +162,10 @@ def test_no_spelling_leaves_the_workspace_unseen(workspace, pieces, absolute, tr
         return
     assert os.path.normpath(resolved) == resolved
     assert not os.path.islink(resolved)
-    # What the kernel would open is what was resolved, wherever that exists.
+    # Whoever is asked, it is what a walk from name to name comes to.
     named = os.path.join(str(workspace), spelled)
+    assert resolved == "/" + os.path.realpath(named).lstrip("/")
+    # What the kernel would open is what was resolved, wherever that exists.
     if os.path.exists(named):
         assert os.path.samefile(named, resolved)
     if session_folders(str(workspace)).place(resolved) == "workspace":

@@ -128,13 +128,37 @@ async def test_a_folder_that_was_swapped_once_is_looked_at_again(box: Box) -> No
     assert list((box.base / "outside" / "agents").iterdir()) == []
 
 
-async def test_one_that_never_works_says_why_and_never_runs(box: Box) -> None:
-    protected = [box.workspace / name for name in ("CLAUDE.md", "GEMINI.md", ".cursorrules")]
+OBEYED = (
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".cursorrules",
+    "AGENTS.md",
+    ".windsurfrules",
+    ".mcp.json",
+    ".envrc",
+    ".clinerules",
+)
+
+
+def gone_when_used(folder: Path, times: int) -> Callable[[int], None]:
+    """Each time a file is there when it is looked for and gone when it is used, like a mask of another command."""
+    protected = [folder / name for name in OBEYED[:times]]
     for path in protected:
         path.write_text("x")
-    adapter = Disturbed(lambda tries: protected[tries - 1].unlink())
+    return lambda tries: protected[tries - 1].unlink() if tries <= times else None
+
+
+async def test_one_that_failed_again_and_again_is_tried_until_it_works(box: Box) -> None:
+    adapter = Disturbed(gone_when_used(box.workspace, 5))
+    assert await box.run(adapter, RUNS) == (0, "done\n")
+    assert (adapter.tries, box.failed) == (6, 0)
+    assert (box.workspace / "runs").read_text() == "run\n"
+
+
+async def test_one_that_never_works_says_why_and_never_runs(box: Box) -> None:
+    adapter = Disturbed(gone_when_used(box.workspace, len(OBEYED)))
     code, output = await box.run(adapter, RUNS)
-    assert (code, output[:7], adapter.tries, box.failed) == (1, "bwrap: ", 3, 1)
+    assert (code, output[:7], adapter.tries, box.failed) == (1, "bwrap: ", 8, 1)
     assert not (box.workspace / "runs").exists()
 
 
@@ -178,21 +202,20 @@ def held_threads() -> set[int]:
     return {number for number, frame in sys._current_frames().items() if is_held(frame)}
 
 
-async def descriptors(others: set[int]) -> int:
-    """How many are open once only `others` of these threads run: such a thread closes some at its end."""
+async def descriptors() -> int:
+    """How many are open once none of these threads runs: such a thread closes some at its end."""
     async with asyncio.timeout(60):
-        while held_threads() - others:
+        while held_threads():
             await asyncio.sleep(0)
     gc.collect()  # what tests before this one left behind is not counted
     return len(os.listdir("/proc/self/fd"))
 
 
 async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) -> None:
-    others = held_threads()
     adapter = Disturbed(lambda _tries: None)
     assert await box.run(adapter, "true") == (0, "")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    in_use = await descriptors(others)
+    in_use = await descriptors()
     reasons, ran = set[str](), 0
     for most in (0, *range(in_use, in_use + 20)):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, limits[1]))
@@ -205,7 +228,7 @@ async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) ->
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert reasons == {"no resources"}
     assert (box.workspace / "runs").read_text() == "run\n" * ran
-    assert await descriptors(others) == in_use
+    assert await descriptors() == in_use
 
 
 async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
@@ -58,8 +59,8 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
     )
     ours, outside = session_features(parts, fold), (*services.features, *opened.plugged)
     joined = join(ours, outside)
-    parts.journal.watch(*watch_with(ours, parts.journal.emit))
-    parts.bus.watch(*watch_with(outside, parts.journal.emit))  # others hear what is stored
+    parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
+    parts.bus.watch(*watch_with(outside, parts.journal.emit, services.clock))  # they hear what is stored
     left_out = _offer_tools(parts, joined)
     return ReadySession(
         session=_session(parts, joined, fold),
@@ -110,10 +111,11 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         lifecycle=Lifecycle(
             court=_court(parts),
             at_rest=fold.after_turn,
-            at_end=functools.partial(joined.end, parts.journal.emit),
+            at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
+        aside=answer_aside(parts),
         services=_services(parts, joined),
     )
 
@@ -167,7 +169,8 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
         return None
     from bridle.engine.services import Services
 
-    return Services([*running, *(_service(parts, source) for source in sources)], parts.journal.emit)
+    everyone = [*running, *(_service(parts, source) for source in sources)]
+    return Services(everyone, parts.journal.emit, parts.services.clock)
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:

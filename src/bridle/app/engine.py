@@ -40,6 +40,7 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
+    EffortChanged,
     IdentityClass,
     Mode,
     ModelChanged,
@@ -153,6 +154,7 @@ class Engine:
             ids=self._ids,
             models=self._models,
             known=KnownModels(self._models, self._catalogue, {}),
+            processes=self._processes,
             spawn=self._sandbox,
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
@@ -173,7 +175,7 @@ class Engine:
                 branch=self._branched,
                 delete=self._deleted,
             ),
-            choose_model=lambda session, name, client: self.known_of(session).models.choose(
+            choose_model=lambda session, name, client: self.known_of(session).choose(
                 name, by_agent=client.identity == "agent"
             ),
             prompt_of=_prompt_of,
@@ -317,7 +319,7 @@ class Engine:
 
             require_trust(approvals, instruction_files(self._where, cwd, settings), settings.waiting)
         services, keys_notice = await self._services_of(settings, cwd, command.env, approvals)
-        chosen = await self._chosen(command, client, settings, services.models)
+        chosen = await self._chosen(command, client, settings, services.known)
         is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
@@ -444,17 +446,17 @@ class Engine:
         return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)
 
     async def _chosen(
-        self, command: CreateSession, client: Client, settings: SessionSettings, models: Models
+        self, command: CreateSession, client: Client, settings: SessionSettings, known: KnownModels
     ) -> ModelChanged | None:
         """The model of this run: named, configured, or found; None leaves a resumed session its own."""
         if command.model:
             by_agent = client.identity == "agent"
             if by_agent and settings.model:
-                models.choose(settings.model)  # what the person chose
-            return models.choose(command.model, by_agent=by_agent)
+                known.choose(settings.model)  # what the person chose
+            return known.choose(command.model, by_agent=by_agent)
         if command.resume is not None:
             return None
-        return models.choose(settings.model) if settings.model else await models.default()
+        return known.choose(settings.model) if settings.model else await known.models.default()
 
     async def _resumed(self, log: OpenLog, env: Mapping[str, str], options: SessionOptions) -> _Past:
         """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
@@ -523,6 +525,9 @@ class Engine:
         )
         if chosen is not None and chosen != conversation.model:
             journal.emit(chosen)
+        named, effort = settings.options.effort is not None, settings.effort
+        if named and effort is not None and conversation.effort not in (None, effort):
+            journal.emit(EffortChanged(effort=effort))
         for notice in ready.notices:
             journal.emit(notice)
         for words in opening_words(policy, held_by):

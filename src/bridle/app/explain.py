@@ -15,6 +15,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
+from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
@@ -45,7 +46,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would become of a call: the verdict, the step of the order that decided, and what it rests on.
 
     `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
-    what the rules do not hold back, where somebody might think that they do. `for_person`: only their own answer
+    what this does not hold back or foresee, where somebody might think so. `for_person`: only their own answer
     counts. `flags` are those that lift that, or have lifted it.
     """
 
@@ -83,13 +84,15 @@ class Unexplainable(Exception):
 
 
 class FolderRules(NamedTuple):
-    """What holds in a folder right now: settings, saved grants, gates. `foreseen` looks at what git would bring."""
+    """What holds in a folder right now: settings, saved grants, gates. `layers` stand before the decision."""
 
     settings: SessionSettings
     mode: Mode
     saved: SavedGrants
     gates: Gates
-    foreseen: ToolLayer
+    layers: tuple[ToolLayer, ...]
+    layered: tuple[str, ...] = ()
+    """The plugins that have a layer around calls, which are not run here: it may change the input, or answer itself."""
 
     @property
     def permissions(self) -> Permissions:
@@ -131,7 +134,11 @@ def standing(
         saved=saved if settings.persist_grants else None,
         env=env,
     )
-    return FolderRules(settings, chosen, saved, made, _foreseen(made.understand, where, env))
+    foreseen = _foreseen(made.understand, where, env)
+    placed = (*gate_layers(lambda: made), PlacedToolLayer("foreseen", lambda: foreseen))
+    layers = join([Feature(name="explain", tool_layers=placed)]).tool_layers().one_at_a_time
+    layered = tuple(plugin.name for plugin in plugins if plugin.feature.tool_layers)
+    return FolderRules(settings, chosen, saved, made, layers, layered)
 
 
 def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) -> ToolLayer:
@@ -165,13 +172,8 @@ async def explain(here: FolderRules, tool: str, given: dict[str, Any]) -> Explai
         found.append(_explained(here, call, query, here.permissions.decide(query)))
         return ToolOutput()
 
-    layers = (
-        *gate_layers(lambda: here.gates),
-        PlacedToolLayer("foreseen", lambda: here.foreseen),
-        PlacedToolLayer("permitted", lambda: fail_closed(SOURCE, decided)),
-    )
-    joined = join([Feature(name="explain", tool_layers=layers)])
-    output = await joined.tool_layers().around(_not_run)(_call(tool, given))
+    layers = ToolLayers(one_at_a_time=(*here.layers, fail_closed(SOURCE, decided)), together=())
+    output = await layers.around(_not_run)(_call(tool, given))
     if found:
         return found[0]
     if output.outcome == "error":
@@ -187,6 +189,7 @@ async def explain(here: FolderRules, tool: str, given: dict[str, Any]) -> Explai
         reason=output.reason,
         message=output.content,
         evidence=output.evidence,
+        limits=tuple(_unseen(here)),
     )
 
 
@@ -226,6 +229,15 @@ def _limits(here: FolderRules, query: CallFacts, decision: Decision) -> Iterator
         yield "a rule that denies commands does not hold what the programs of this one start"
     if here.settings.options.allow and here.mode == "yolo":
         yield sentence("AllowIsNoLimit", {})
+    yield from _unseen(here)
+
+
+def _unseen(here: FolderRules) -> Iterator[str]:
+    """What is not known of a call because code of others would have to run for it."""
+    if here.layered:
+        these = f"plugin {here.layered[0]} has" if len(here.layered) == 1 else "plugins have"
+        named = "" if len(here.layered) == 1 else f" ({', '.join(here.layered)})"
+        yield f"the {these} a layer around calls{named}, which is not run here: it may change the input before this"
 
 
 async def _not_run(_call: ToolCall) -> ToolOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from bridle.app.session_parts import SessionParts
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.context.compaction_layer import compaction as compaction_of
 from bridle.engine.features import Feature, PlacedRequestLayer
-from bridle.engine.side_question import ask_aside
+from bridle.engine.side_question import AskAside, ask_aside
+from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import PrefixSet
@@ -18,7 +20,11 @@ from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.retry import retry
 
 if TYPE_CHECKING:
+    from bridle.engine.aside import AnswerAside
     from bridle.providers.known_models import KnownModels
+
+ASIDE_TIMEOUT_S = 120.0
+"""A question beside the work that takes longer than this is given up."""
 
 
 def budget(parts: SessionParts) -> Feature:
@@ -59,34 +65,82 @@ def models(parts: SessionParts) -> Feature:
     return Feature(name="models", request_layers=tuple(layers))
 
 
+def is_affordable(parts: SessionParts, prefix: PrefixSet, tokens: int) -> bool:
+    """Whether a request beside the conversation may be made: not where it could go beyond the budget, or where nobody
+    knows its price and there is one."""
+    cap = parts.settings.usd_per_session
+    if cap is None:
+        return True
+    could = _could_cost(parts, prefix, tokens)
+    return could is not None and parts.journal.conversation.spent_usd + could <= cap
+
+
 def compaction(parts: SessionParts) -> Feature:
     """One compactor for requests, for refusals and for `/compact`."""
     settings, journal, known = parts.settings, parts.journal, parts.services.known
     hooks = parts.watching
 
-    def affordable(prefix: PrefixSet, tokens: int) -> bool:
-        """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
-        cap = settings.usd_per_session
-        if cap is None:
-            return True
-        usage = Usage(input_tokens=tokens, output_tokens=prefix.parameters.max_tokens or OUTPUT_RESERVE)
-        could = known.price_of(prefix.provider, prefix.model, usage)
-        return could is not None and journal.conversation.spent_usd + could <= cap
-
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
-        ask=ask_aside(
-            provider=parts.services.models.provider,
-            clock=parts.services.clock,
-            price_of=known.price_of,
-            emit=journal.emit,
-            timeout_s=SUMMARY_TIMEOUT_S,
-        ),
-        affordable=affordable,
+        ask=asking_aside(parts, SUMMARY_TIMEOUT_S),
+        affordable=functools.partial(is_affordable, parts),
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )
     return compaction_of(Compactor(journal, settings.compaction, around))
+
+
+def answer_aside(parts: SessionParts) -> AnswerAside:
+    """`/btw`: one request with all of the conversation that leaves it as it is, where the budget has room for it."""
+    journal, ask = parts.journal, asking_aside(parts, ASIDE_TIMEOUT_S)
+
+    async def answer(question: str) -> str:
+        from bridle.engine.aside import aside_messages
+
+        conversation = journal.conversation
+        prefix, chosen = conversation.prefix, conversation.model
+        assert chosen is not None, "a session is created with a model"
+        if prefix is None or (prefix.provider, prefix.model) != (chosen.provider, chosen.model):
+            prefix = PrefixSet(
+                provider=chosen.provider,
+                model=chosen.model,
+                system=prefix.system if prefix is not None else "",
+                tools=prefix.tools if prefix is not None else (),
+            )
+        messages = aside_messages(conversation, question)
+        _refuse_beyond_budget(parts, prefix, messages_tokens(messages) + prefix_tokens(prefix))
+        return (await ask(prefix, messages)).text
+
+    return answer
+
+
+def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
+    return ask_aside(
+        provider=parts.services.models.provider,
+        clock=parts.services.clock,
+        price_of=parts.services.known.price_of,
+        emit=parts.journal.emit,
+        timeout_s=timeout_s,
+    )
+
+
+def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | None:
+    """What a request of so many tokens could cost with its answer; None where nobody knows."""
+    usage = Usage(input_tokens=tokens, output_tokens=prefix.parameters.max_tokens or OUTPUT_RESERVE)
+    return parts.services.known.price_of(prefix.provider, prefix.model, usage)
+
+
+def _refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
+    cap, spent = parts.settings.usd_per_session, parts.journal.conversation.spent_usd
+    if cap is None:
+        return
+    from bridle.safety.budget import BudgetStop
+
+    could = _could_cost(parts, prefix, tokens)
+    if could is None:
+        raise BudgetStop("PriceUnknown", prefix=prefix, cap=cap, spent=spent)
+    if spent + could > cap:
+        raise BudgetStop("BudgetExceeded", prefix=prefix, cap=cap, spent=spent, could=could)
 
 
 def _check_capabilities(models: Models, known: KnownModels) -> RequestLayer:

@@ -17,7 +17,7 @@ from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
-from bridle.context.consent import Consent
+from bridle.context.consent import AT_A_DESK, Consent
 from bridle.context.instruction_files import (
     DEFAULT_SOURCES,
     InstructionFile,
@@ -47,8 +47,12 @@ def consent(
     ask: AskPerson,
     notice: Callable[[Notice], object],
     clock: Clock,
+    how: str = AT_A_DESK,
 ) -> Consent:
-    """Consent to these instruction files, remembered with their text so that a change can be shown as one."""
+    """Consent to these instruction files, remembered with their text so that a change can be shown as one.
+
+    `how` is said of one that nobody could be asked about.
+    """
     items = {file.sha256: _instruction_item(file) for file in files if not file.outside}
     return Consent(
         is_approved=lambda digest: items[digest].is_trusted(approvals),
@@ -56,7 +60,20 @@ def consent(
         question=lambda file: items[file.sha256].question(approvals, clock.now_ms()),
         ask=ask,
         notice=notice,
+        how=how,
     )
+
+
+def agreed_and_waiting(
+    approvals: Approvals, files: Sequence[InstructionFile]
+) -> tuple[list[InstructionFile], list[InstructionFile]]:
+    """The instruction files that are used without a question, and those that wait for a person's word."""
+    used = [
+        file
+        for file in files
+        if not file.outside and (file.scope == "global" or _instruction_item(file).is_trusted(approvals))
+    ]
+    return used, [file for file in files if file not in used]
 
 
 def require_trust(

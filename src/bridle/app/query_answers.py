@@ -60,8 +60,15 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             found = await sources.store.search(words, limit=FOUND_MAX)
             hits = search_hits(found, await sources.store.list(), cwd=cwd)
             return q.SearchHits(hits=tuple([hit for hit in hits if sight.shows(hit.session)][:limit]))
-        case q.ListModels(session=session, names=names, provider=provider):
-            return q.ModelList(models=tuple(_models(sources.known(session), names, provider)))
+        case q.ListModels(session=session, names=names, provider=provider, usable=usable):
+            known = sources.known(session)
+            more = await known.usable() if usable else ()
+            return q.ModelList(
+                models=(
+                    *_models(known, names, provider),
+                    *(_model(known, f"{of.name}:{info.name}", of.name, info) for of, info in more),
+                )
+            )
         case q.ListProviders(session=session, names=names):
             return q.ProviderList(providers=tuple(_providers(sources.known(session).models, names)))
         case q.ListTools(session=session):

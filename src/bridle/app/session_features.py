@@ -16,12 +16,13 @@ from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import iso_ms
-from bridle.commands.git_commands import diff_command
+from bridle.commands.git_commands import GIT_DOES
 from bridle.config.folders import Folders
 from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
 from bridle.context.instructions import instructions as instructions_layer
-from bridle.context.instructions import system_text
+from bridle.context.instructions import system_text, with_sandbox
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
@@ -33,7 +34,6 @@ from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 
 if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
     from bridle.base.web import RefuseBody, WebAnswer
     from bridle.safety.trust.approved_edits import ApprovedEdits
 
@@ -144,15 +144,18 @@ def calls(parts: SessionParts) -> Feature:
 
 
 def git(parts: SessionParts) -> Feature:
-    """`/diff`."""
+    """`/diff`, and what changes the repository: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/stash`."""
 
-    def repository() -> Repository:
-        from bridle.sandbox.read_only_git import repository_of  # not before somebody asks about it
+    async def run(name: str, arguments: str) -> SlashEvent:
+        from bridle.app.git_feature import run_git_slash  # not before somebody gives one
 
-        return repository_of(parts.spawn, cwd=parts.opened.cwd, env=parts.opened.env)
+        return await run_git_slash(parts, name, arguments)
 
-    shown = diff_command(repository, cwd=parts.opened.cwd, shows=parts.shows_content)
-    return Feature(name="git", slash=(shown,))
+    commands = (
+        SlashCommand(name=name, does=does, run=functools.partial(run, name))
+        for name, does in GIT_DOES.items()
+    )
+    return Feature(name="git", slash=tuple(commands))
 
 
 def sandbox(parts: SessionParts) -> Feature:
@@ -176,10 +179,19 @@ def instructions(parts: SessionParts) -> Feature:
     async def system() -> str:
         return await _system_text(parts)
 
+    def corrected(text: str) -> str:
+        held = _held_in(parts)
+        return text if held == NOT_KNOWN else with_sandbox(text, held)
+
+    settings = parts.settings
+    parameters = Parameters(effort=settings.effort, answer_schema=settings.options.output_schema)
     layer = instructions_layer(
-        system=system, tools=parts.registry.schemas, parameters=Parameters(effort=parts.settings.effort)
+        system=system, tools=parts.registry.schemas, parameters=parameters, corrected=corrected
     )
     return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
+
+
+NOT_KNOWN = "not known yet"
 
 
 def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
@@ -194,6 +206,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     if not files:
         return ()
     from bridle.app.project_trust import consent
+    from bridle.context.consent import AT_A_DESK, IN_CI
 
     may_use = consent(
         opened.approvals,
@@ -201,6 +214,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
         ask=parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
+        how=IN_CI if parts.services.env.get("CI") else AT_A_DESK,
     )
     return await may_use.usable(files)
 
@@ -221,7 +235,7 @@ async def _system_text(parts: SessionParts) -> str:
 def _held_in(parts: SessionParts) -> str:
     """What commands run in, as the model is told it."""
     adapter = OFF if parts.policy.mode == "off" else parts.spawn.adapter
-    return "no sandbox" if adapter in (OFF, UNCONFINED) else adapter or "not known yet"
+    return "no sandbox" if adapter in (OFF, UNCONFINED) else adapter or NOT_KNOWN
 
 
 def _told_of_settings(parts: SessionParts) -> Iterator[Notice]:

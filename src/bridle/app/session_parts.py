@@ -16,6 +16,7 @@ from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
+from bridle.base.processes import Processes
 from bridle.config.folders import Folders
 from bridle.config.workspace import project_folder
 from bridle.engine.bus import Bus
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
-    """What all sessions of a process share; `env` is that of the process.
+    """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
     `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
     from outside, for every session.
@@ -58,6 +59,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     ids: Ids
     models: Models
     known: KnownModels
+    processes: Processes
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes

@@ -18,6 +18,7 @@ from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
+from bridle.protocol.messages import Effort
 from bridle.safety.trust import Approvals
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     headless: bool = False
     wide_folder: str | None = None
     transcript: str | None = None
+    output_schema: dict[str, Any] | None = None
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +126,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
     paths: PathMode = "workspace"
-    effort: Literal["off", "low", "medium", "high", "max"] | None = None
+    effort: Effort | None = None
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0

@@ -115,7 +115,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     "rev-parse": Subcommand(
         (),
         r"--(verify|quiet|short|abbrev-ref|symbolic-full-name|show-toplevel|show-prefix|show-object-format"
-        r"|absolute-git-dir|is-inside-work-tree)",
+        r"|absolute-git-dir|git-common-dir|is-inside-work-tree)",
         paths=False,
     ),
     "show": Subcommand(
@@ -209,13 +209,72 @@ def clean_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.upper().startswith("GIT_")}
 
 
-def git_program(path: str, *, outside: str) -> str | None:
-    """The git that `path`, a PATH, finds first: never one in a relative folder or below the folder `outside`."""
+_OF_ANOTHER_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+
+
+def own_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` for a git that a person runs themselves: all of theirs, but nothing that names another repository than the
+    one they were shown. It asks nobody: there is no terminal for an answer."""
+    kept = {name: value for name, value in env.items() if name not in _OF_ANOTHER_REPOSITORY}
+    return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_PAGER": "cat", "GIT_EDITOR": "false"}
+
+
+_NOT_IN_BRANCHES = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+
+
+def branch_name_problem(name: str) -> str:
+    """Why this cannot name a branch, as a clause; empty where it can. Stricter than git where a name could be taken for
+    an option, or does not look like what it is."""
+    if not name:
+        return "it is empty"
+    if name.startswith("-"):
+        return "it begins with a dash"
+    if not name.isprintable() or not _is_utf8(name):
+        return "it holds characters that do not show"
+    if _NOT_IN_BRANCHES.search(name) or name == "@":
+        return "git allows no blank, ~ ^ : ? * [ \\ .. @{ or // in it"
+    parts = name.split("/")
+    if any(not part or part.startswith(".") or part.endswith((".", ".lock")) for part in parts):
+        return "no part of it may be empty, begin or end with a dot, or end with .lock"
+    if name == "HEAD" or len(name) > _LONGEST_BRANCH:
+        return f"it is too long (at most {_LONGEST_BRANCH} characters)" if name != "HEAD" else "HEAD is taken"
+    return ""
+
+
+_LONGEST_BRANCH = 200
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def program_on(path: str, name: str, *, outside: str) -> str | None:
+    """The program that `path`, a PATH, finds first: never one in a relative folder or below the folder `outside`."""
     shunned = os.path.realpath(outside)
     for folder in path.split(os.pathsep):
         if not os.path.isabs(folder):
             continue
-        found = os.path.join(folder, "git")
+        found = os.path.join(folder, name)
         inside = os.path.commonpath((shunned, os.path.realpath(found))) == shunned
         if not inside and os.path.isfile(found) and os.access(found, os.X_OK):
             return found

@@ -229,6 +229,35 @@ class Repository:
         records = map(os.fsdecode, answer.output.split(b"\0"))
         return "".join([record.removeprefix(key) for record in records if record.startswith(key)][-1:])
 
+    async def default_branch(self, remote: str) -> str | None:
+        """The branch that a remote begins with, as this repository knows it; None where it does not."""
+        answer = await self._ask(
+            "rev-parse", options=("--abbrev-ref", "--verify", "--quiet"), names=(f"{remote}/HEAD",)
+        )
+        name = answer.output.decode("utf-8", "replace").strip()
+        return name.removeprefix(f"{remote}/") if answer.returncode == 0 and name else None
+
+    async def subjects(self, count: int) -> tuple[str, ...]:
+        """The first lines of the last commits, newest first; none before the first one."""
+        options = (f"--max-count={count}", "--no-patch", "--format=tformat:%s")
+        answer = await self._ask("log", options=options)
+        return tuple(answer.output.decode("utf-8", "replace").splitlines()) if answer.returncode == 0 else ()
+
+    async def hooks_folder(self, home: str) -> str:
+        """Where git looks for the programs it runs on the way, had we not told it to look nowhere."""
+        root = await self.root()
+        answer = await self._ask("config", names=(r"^core\.hookspath$",))
+        *theirs, _ours = [record.partition(b"\n")[2] for record in answer.output.split(b"\0") if record]
+        if theirs:
+            set_to = os.fsdecode(theirs[-1])
+            return (
+                os.path.join(root, home, set_to[2:])
+                if set_to.startswith("~/")
+                else os.path.join(root, set_to)
+            )
+        common = os.fsdecode((await self._ask("rev-parse", options=("--git-common-dir",))).output)
+        return os.path.join(self._cwd, common.removesuffix("\n"), "hooks")
+
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
         answer = await self._ask("config", names=(_FILTERS,))

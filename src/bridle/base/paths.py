@@ -101,7 +101,7 @@ def find(value: str, cwd: str) -> PathTarget:
     """What `resolve` says, and what stands there."""
     _check_text(value)
     named = os.path.join(cwd, value)
-    if (target := _found_by_kernel(named)) is not None:
+    if (target := _found_by_kernel(named) or _missing_by_kernel(named)) is not None:
         return target
     try:
         resolved = _single_slash(os.path.realpath(named))
@@ -141,6 +141,22 @@ def _found_by_kernel(named: str) -> PathTarget | None:
         return None
     _check_length(path)
     return PathTarget(path, status)
+
+
+def _missing_by_kernel(named: str) -> PathTarget | None:
+    """The same of a name that is free in a folder that exists."""
+    folder, slash, name = named.rpartition("/")
+    if not slash or name in {"", ".", ".."} or (above := _found_by_kernel(folder or "/")) is None:
+        return None
+    path = os.path.join(above.path, name)
+    _check_length(path)
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return PathTarget(path, None)
+    except OSError:
+        return None
+    return None
 
 
 def find_entry(value: str, cwd: str) -> PathTarget:
@@ -192,14 +208,15 @@ def is_inside_same_folder(
     """
     if path == clear:
         return False
-    forbidden = [_anchor(folder) for folder in folders]
+    looked_at: _Identities = {}
+    forbidden = [_anchor(folder, looked_at) for folder in folders]
     identities = {identity for identity, _ in forbidden}
     below: list[str] = []
     known = (status.st_dev, status.st_ino) if status is not None else None
     for parent in _self_and_parents(path):
         if parent == clear and all(not missing for _, missing in forbidden):
             return False
-        identity = known or _identity(parent)
+        identity = known or _identity(parent, looked_at)
         known = None
         if identity in identities and _reaches(below, identity, forbidden):
             return True
@@ -209,12 +226,16 @@ def is_inside_same_folder(
     return False
 
 
-_Anchor: TypeAlias = tuple[tuple[int, int] | None, tuple[str, ...]]
+_Identity: TypeAlias = tuple[int, int] | None
+"""Which file or folder a name leads to; None where it leads nowhere."""
+_Identities: TypeAlias = dict[str, _Identity]
+"""What one question has looked at: Bridle's folders lie beside each other, and those above them are looked at once."""
+_Anchor: TypeAlias = tuple[_Identity, tuple[str, ...]]
 """A folder that exists, and the names that are missing below it, innermost last."""
 
 
-def _anchor(folder: str) -> _Anchor:
-    identity = _identity(folder)
+def _anchor(folder: str, looked_at: _Identities) -> _Anchor:
+    identity = _identity(folder, looked_at)
     if identity is not None:
         return identity, ()
     if os.path.islink(folder):
@@ -228,11 +249,11 @@ def _anchor(folder: str) -> _Anchor:
                 break
         folder = parent
         missing.append(name.casefold())
-        identity = _identity(folder)
+        identity = _identity(folder, looked_at)
     return identity, tuple(reversed(missing))
 
 
-def _reaches(below: Sequence[str], identity: tuple[int, int] | None, forbidden: Iterable[_Anchor]) -> bool:
+def _reaches(below: Sequence[str], identity: _Identity, forbidden: Iterable[_Anchor]) -> bool:
     """Whether the names below a folder, innermost first, go where a forbidden one is or will be."""
     for anchor, missing in forbidden:
         if anchor == identity and len(below) >= len(missing):
@@ -341,13 +362,15 @@ def _self_and_parents(resolved: str) -> Iterable[str]:
         resolved = parent
 
 
-def _identity(path: str) -> tuple[int, int] | None:
-    """Which file or folder a name leads to; None where it leads nowhere."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+def _identity(path: str, looked_at: _Identities) -> _Identity:
+    if path not in looked_at:
+        try:
+            status = os.stat(path)
+        except OSError:
+            looked_at[path] = None
+        else:
+            looked_at[path] = status.st_dev, status.st_ino
+    return looked_at[path]
 
 
 def has_secrets_file(root: str) -> bool:

@@ -15,6 +15,13 @@ def dollars(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
+def window_words(tokens: int) -> str:
+    """`32k` for 32768 as for 32000: the way contexts are named."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens // 1024 if tokens % 1024 == 0 else round(tokens / 1000)}k"
+
+
 def age(ms: float) -> str:
     """How long ago something was, short: `5 min ago`, `47 h ago`, `3 days ago`."""
     minutes = int(ms // _MINUTE_MS)

@@ -369,6 +369,7 @@ class Processes:
         within: Within | None = None,
         ended: Callable[[], None] | None = None,
         terminate: Callable[[int], bool] | None = None,
+        spares_daemons: bool = False,
     ) -> ProcessGroup:
         """Start `argv` in `cwd` with exactly `env` (its PATH finds the program; a mark is added where orphans are
         adopted); raises `CannotStart`.
@@ -377,7 +378,8 @@ class Processes:
         `on_error`, stderr goes to `on_output`, in the order written. `stdin` is sent and closed; None means an empty
         one, an `InputPipe` one that stays open. `pass_fds` are open in the process under the same numbers, and stay the
         caller's. `within` makes the call that starts it. `ended` is called once nothing of it runs any more.
-        `terminate` asks it to end in place of SIGTERM to the group, and says whether it could.
+        `terminate` asks it to end in place of SIGTERM to the group, and says whether it could. `spares_daemons`: what
+        of it begins a session of its own is left alone when it ends, as a shell would; for programs of the person's.
         """
         if self._closed:
             raise RuntimeError("these processes are closed")
@@ -388,7 +390,7 @@ class Processes:
         self._tell_guardian()  # that there is one to look after what is started now
         self._started += 1
         mark = f"{self._mark}.{self._started}"
-        if self._escapees is not None:
+        if self._escapees is not None and not spares_daemons:
             env = {**env, MARK: mark}
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)

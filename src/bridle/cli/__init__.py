@@ -22,6 +22,7 @@ YOUNG_OBJECTS = 50_000
 def main(argv: list[str] | None = None) -> None:
     """Runs one command and exits with its code. Version and help answer without importing anything else."""
     arguments = sys.argv[1:] if argv is None else argv
+    _import_nothing_from_here()
     gc.set_threshold(YOUNG_OBJECTS)
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         open_missing_streams()
@@ -52,6 +53,24 @@ def _run(arguments: list[str]) -> int:
     from bridle.cli.verbs import run_verb
 
     return run_verb(arguments)
+
+
+def _import_nothing_from_here() -> None:
+    """Takes the working folder out of where modules come from, before anything of it can be one.
+
+    `python -m bridle` and an empty entry in PYTHONPATH put it before the standard library: a project with a file
+    `json.py` would run inside Bridle. Where Python or Bridle itself lies in it, it stays. What Python loads before us,
+    and a folder `bridle` in such a place, only `bridle` or `python -P -m bridle` keep out.
+    """
+    import os
+
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""
+    ours = {os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))}
+    if here not in ours:
+        sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
 
 
 def _put_off_slow_imports() -> None:

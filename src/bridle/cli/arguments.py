@@ -168,7 +168,7 @@ class _NamedFolder(argparse.Action):
 def _session_options(verb: Parser) -> None:
     """What opens or resumes a session, for talking and for a run alike."""
     verb.add_argument("prompt", nargs="*")
-    verb.add_argument("-m", "--model")
+    verb.add_argument("-m", "--model", metavar="MODEL")
     verb.add_argument("-y", "--yes", "--auto-approve", action="store_true")
     _personal_answers(verb)
     verb.add_argument("--mode", choices=get_args(Mode))
@@ -185,7 +185,7 @@ def _session_options(verb: Parser) -> None:
     verb.set_defaults(folder_named=False)
     verb.add_argument("-c", "--continue", dest="resume_newest", action="store_true")
     verb.add_argument("--fork", action="store_true")
-    verb.add_argument("--session", metavar="KEY")
+    verb.add_argument("--session", metavar="NAME")
     verb.add_argument("-n", "--name", metavar="TITLE")
     verb.add_argument("--allow", action="append", default=[], metavar="RULE")
     verb.add_argument("--deny", action="append", default=[], metavar="RULE")
@@ -217,7 +217,7 @@ def _talk_words(talk: Parser) -> None:
     talk.add_argument("-r", "--resume", metavar="ID", nargs="?", const="")
     talk.add_argument("--plain", action="store_true")
     talk.add_argument("--no-color", action="store_true")
-    talk.set_defaults(on_ask="deny", on_orphan="ask")
+    talk.set_defaults(on_ask=None, on_orphan="ask")
 
 
 def _run_words(run: Parser) -> None:
@@ -226,12 +226,12 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
     run.add_argument("--output-format", choices=("text", "json", "stream-json"))
-    run.add_argument("--stream", action=argparse.BooleanOptionalAction, default=False)
-    for nothing_to_leave_out in ("--plain", "--no-color"):  # a run has neither colours nor moves
-        run.add_argument(nothing_to_leave_out, action="store_true")
+    run.add_argument("--stream", action=argparse.BooleanOptionalAction)
+    run.add_argument("--plain", action="store_true")
+    run.add_argument("--no-color", action="store_true")
     run.add_argument("-q", "--quiet", action="store_true")
     run.add_argument("--timeout", type=_seconds, metavar="S")
-    run.add_argument("--on-ask", choices=("deny", "fail", "wait"), default="deny")
+    run.add_argument("--on-ask", choices=("deny", "fail", "wait"))
     run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
@@ -484,7 +484,9 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _completion_words(completion: Parser) -> None:
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles"))
+    completion.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "models", "sessions", "profiles")
+    )
 
 
 _WORDS: Mapping[str, Callable[[Parser], None]] = {

@@ -1,7 +1,7 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself but for sessions and profiles, which it asks for when Tab is pressed. Where no word
-fits, the shell offers files as ever.
+The script holds every word itself but for models, sessions and profiles, which it asks for when Tab is pressed. Where
+no word fits, the shell offers files as ever.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import NamedTuple
 from bridle.cli.arguments import VERBS, Parser, parser
 from bridle.cli.console import say
 from bridle.cli.help import topics
+from bridle.config.folders import folders
 from bridle.config.setting_table import SETTINGS
 from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
 _FILES = frozenset({"FILE", "DIR"})
-_LIVE = {"ID": "sessions", "PROFILE": "profiles"}
+_LIVE = {"ID": "sessions", "PROFILE": "profiles", "MODEL": "models"}
 """What the pages write in capitals and only Bridle knows, with the word that lists it."""
 
 
@@ -58,12 +59,12 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
-    from bridle.config.folders import folders
-
     if what == "profiles":
         from bridle.config.profiles import profile_names
 
         return profile_names(folders(env).config)
+    if what == "models":
+        return _model_names(env)
     from bridle.app.engine import store_to_look
     from bridle.base.ids import short_ids
 
@@ -75,8 +76,22 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
     return list(short_ids(row.id for row in rows).values())
 
 
+def _model_names(env: Mapping[str, str]) -> list[str]:
+    """What is known without asking anybody, of providers whose key is in the environment or was listed before."""
+    from bridle.base.clock import SystemClock
+    from bridle.providers.known_models import shared_catalogue
+    from bridle.providers.presets import with_keys
+    from bridle.providers.script import shipped_scripts
+
+    catalogue = shared_catalogue(folders(env).state, SystemClock())()
+    keyed = with_keys(env)
+    usable = (known for known in PRESETS if known in keyed or catalogue.kept(known) is not None)
+    names = [f"{known.name}:{model.name}" for known in usable for model in catalogue.models(known)]
+    return [*names, *(f"demo:{name}" for name in shipped_scripts())]
+
+
 def _is_harmless(word: str) -> bool:
-    return word.isascii() and word.replace("_", "").replace("-", "").replace(".", "").isalnum()
+    return word.isascii() and all(letter.isalnum() or letter in "_-.:/" for letter in word)
 
 
 def levels(root: Parser) -> Iterator[CompletionLevel]:
@@ -126,8 +141,11 @@ def bash_script(found: list[CompletionLevel]) -> str:
     return f"""\
 # Bridle for bash. Put this into ~/.bashrc:  eval "$(bridle completion bash)"
 _bridle() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} place= words= i
-    if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi
+    local word=${{COMP_WORDS[COMP_CWORD]}} before lead= place= words= i at=$((COMP_CWORD - 1))
+    if [ "$word" = ":" ]; then word= at=$COMP_CWORD; fi
+    while [ "$at" -gt 1 ] && [ "${{COMP_WORDS[at]}}" = ":" ]; do lead="${{COMP_WORDS[at-1]}}:$lead" at=$((at - 2)); done
+    before=${{COMP_WORDS[at]}}
+    if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[at-1]}}; fi
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$place ${{COMP_WORDS[i]}}" in
@@ -140,7 +158,8 @@ _bridle() {{
 {_at_places(found, "words={}")}
         esac ;;
     esac
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    COMPREPLY=($(compgen -W "$words" -- "$lead$word"))
+    COMPREPLY=("${{COMPREPLY[@]#"$lead"}}")
 }}
 complete -o default -F _bridle bridle
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -58,6 +59,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
         _say(f"The log, encrypted     {os.path.join(own.data, 'sessions.db')}")
         program = "bridle" if shutil.which("bridle") else sys.argv[0]
         _say(f"What just happened     {program} sessions show {printer.session}")
+        _say(f"Remove the folder      rm -rf {shlex.quote(scratch)}")
         _say(f"Play your own script   {program} help scripts")
         _say(f"Connect a real model   {program} login   or put its key into the environment")
         _say(f"                       {program} models  lists providers, key variables and local servers")

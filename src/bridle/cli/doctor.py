@@ -124,7 +124,7 @@ async def _model_row(found: _Found) -> DoctorRow:
         await desk.read_project_keys()
         name, origin = found.tiers.get("model"), found.tiers.origin("model")
         if name and origin:
-            chosen, source = desk.models.choose(name), origin.shown
+            chosen, source = desk.known.choose(name), origin.shown
         elif found.offline:
             return DoctorRow("skip", "model", "none is configured; not looked for (--offline)")
         else:

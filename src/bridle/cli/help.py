@@ -37,7 +37,8 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
 
 --fork with -c or -r goes on with a copy and leaves the session as it is. -n, --name TITLE gives it a title.
 
-Nobody can answer questions in a run: what would ask is not run, and the model is told why.
+At a terminal a run asks, as a conversation does, and renders the answer as it comes (--no-stream: at its end).
+Where nobody sits, or with --on-ask deny, what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
 Neither -y nor yolo lets a command leave the sandbox (--allow-unsandboxed) or changes AGENTS.md, .git/hooks and
 whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes, --strict-permissions --mode strict.
@@ -45,9 +46,8 @@ whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes,
 -s, --sandbox auto|off|read-only|workspace-write: what commands write. --network deny, or filtered with --allow-host.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
 --effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
---append-system-prompt TEXT, or @FILE, adds your own words to the system text of this run.
---env-file FILE adds NAME=value lines to the environment, such as keys; what the shell sets goes before it.
---verbose notes every step in the operational log (bridle doctor), --log-level engine=debug less; also --log-to-stderr.
+--append-system-prompt TEXT, or @FILE: words for the system text. --env-file FILE: NAME=value lines for the environment.
+--output-schema FILE: the answer is JSON that fits, and nothing else is printed; one that does not is asked for again.
 --json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either.
 """
 
@@ -276,7 +276,7 @@ bridle completion bash|zsh|fish — a script that completes commands, options an
   zsh     in ~/.zshrc, after compinit:      eval "$(bridle completion zsh)"
   fish    bridle completion fish > ~/.config/fish/completions/bridle.fish
 
-Sessions and profiles are asked for when Tab is pressed: bridle completion sessions, bridle completion profiles
+Models, sessions and profiles are asked for when Tab is pressed: bridle completion models, sessions or profiles
 """
 
 EXIT_CODES = """\

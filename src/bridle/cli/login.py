@@ -53,7 +53,9 @@ def logout(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         )
     gone = [name for name in names if not stored.is_empty and stored.store.delete(name)]
     if parsed.provider and not gone:
-        raise UsageError(f"Nothing is stored for {visible(parsed.provider, newlines=False)}")
+        raise UsageError(
+            f"Nothing is stored for {visible(parsed.provider, newlines=False)}. What is: bridle login --list"
+        )
     if not gone:
         say("Nothing is stored.\n")
     for name in gone:

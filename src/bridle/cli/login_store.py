@@ -84,7 +84,9 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
 
     names = sorted(await asyncio.to_thread(desk.stored.providers))
     if provider is not None and provider not in names:
-        raise UsageError(f"Nothing is stored for {visible(provider, newlines=False)}")
+        raise UsageError(
+            f"Nothing is stored for {visible(provider, newlines=False)}. What is: bridle login --list"
+        )
     rows: list[dict[str, Any]] = []
     code = 0
     try:

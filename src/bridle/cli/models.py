@@ -14,7 +14,7 @@ import msgspec
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted
+from bridle.base.phrases import counted, window_words
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
@@ -124,7 +124,7 @@ class ModelDesk:
         """The model that settings name, if they name one that exists. Nobody is asked."""
         name = self._tiers.get("model")
         try:
-            return self.models.choose(name) if name else None
+            return self.known.choose(name) if name else None
         except BridleError:
             return None
 
@@ -142,7 +142,7 @@ class ModelDesk:
         if not name:
             return "none. Choose one: bridle config set model PROVIDER:MODEL"
         try:
-            self.models.choose(name)
+            self.known.choose(name)
         except BridleError as failure:
             return f"{name} cannot be used. {failure.message}"
         return name
@@ -371,16 +371,9 @@ def _about(row: ModelRow) -> str:
 def _context(info: ModelInfo) -> str:
     served, longest = info.context_tokens, info.longest_context_tokens
     if served is None:
-        return f"up to {_thousands(longest)} context" if longest else ""
-    of = f" (of {_thousands(longest)})" if longest and longest > served else ""
-    return f"{_thousands(served)} context{of}"
-
-
-def _thousands(tokens: int) -> str:
-    """`32k` for 32768 as for 32000: the way contexts are named."""
-    if tokens < 1000:
-        return str(tokens)
-    return f"{tokens // 1024 if tokens % 1024 == 0 else round(tokens / 1000)}k"
+        return f"up to {window_words(longest)} context" if longest else ""
+    of = f" (of {window_words(longest)})" if longest and longest > served else ""
+    return f"{window_words(served)} context{of}"
 
 
 def _size(size_bytes: int) -> str:

@@ -32,21 +32,21 @@ OPTIONS = (
     ("--config FILE, --profile NAME", "a settings file on top of the others; a profile"),
     ("--set KEY=VALUE", "one setting; repeat it for more"),
     ("--verbose", "every step in the operational log; also --log-level LEVELS, --log-to-stderr"),
-    ("--plain, --no-color", "text that only grows, without colours; a run is so anyway"),
+    ("--plain, --no-color", "text that only grows, raw Markdown; without colours"),
     ("-h, --help", "the page of the command"),
 )
 RUN_OPTIONS = (
     ("--prompt-file FILE", "the prompt; words beside it come behind it"),
     ("-i, --image FILE", "an image; repeat it for more"),
     ("-o, --output FILE", "write the answer to a file too"),
-    ("--output-schema FILE", "the answer must fit this JSON Schema"),
+    ("--output-schema FILE", "the answer is JSON that fits this schema; if not, it is asked for once more"),
     ("--json", "one object at the end"),
     ("--stream-json", "one line per event, run.result last"),
     ("--output-format FORM", "text json stream-json"),
-    ("--stream", "print what the model says as it comes; --no-stream: the answer at the end, as ever"),
+    ("--stream", "print what is said as it comes, as at a terminal; --no-stream: the answer at its end"),
     ("-q, --quiet", "only the answer, or why there is none"),
     ("--timeout S", "end with exit code 124 after so many seconds"),
-    ("--on-ask WHAT", "where a person would be asked: deny, fail or wait for one who attaches"),
+    ("--on-ask WHAT", "ask nobody here: deny, fail, or wait for one who attaches"),
 )
 """What only a run takes."""
 

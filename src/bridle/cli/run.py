@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridle.app.engine import Engine, running_engine, session_environment, session_store
 from bridle.app.housekeeping import log_wanted
@@ -29,6 +29,9 @@ from bridle.protocol.messages import InputBlock
 from bridle.providers.model_directory import DEMO
 from bridle.sessions.store import SessionRow, SessionStore
 
+if TYPE_CHECKING:
+    from bridle.cli.run_at_terminal import RunAtTerminal
+
 MAX_OWN_WORDS = 64 * 1024
 STOPPING = {
     signal.SIGINT: EXIT_INTERRUPTED,
@@ -41,19 +44,29 @@ LAST_WORDS_S = 0.5
 
 
 def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    form = _form(parsed)
+    try:
+        form = _form(parsed)
+    except UsageError as failure:
+        if not (parsed.json or parsed.stream_json):
+            raise
+        return fail_as(failure, "json" if parsed.json else "stream-json")
     tolerate_characters()
     outlets = Outlets()
-    say = _quiet if parsed.quiet else tell
+    at_terminal = _at_terminal(parsed, form, env)
+    tell_here = tell if at_terminal is None else at_terminal.tell
+    say = _quiet if parsed.quiet else tell_here
     printer = Printer(
         form=form,
         out=sys.stdout,
         write_line=say,
-        problem=tell,
+        problem=tell_here,
         story=Story(),
         is_full=outlets.full,
-        streams=parsed.stream,
+        streams=_streams(parsed, form),
+        onlooker=None if at_terminal is None else at_terminal.page,
+        renders=at_terminal is not None and at_terminal.renders,
     )
+    asks = at_terminal is not None and at_terminal.asks
     deadline_s = None
     try:
         env = with_env_file(env, parsed.env_file)
@@ -61,20 +74,46 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         printer.expect(schema)
         content = _content(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
-        create = session_wanted(parsed, env)
+        create = session_wanted(parsed, env, output_schema=schema, asks=asks)
+        env = unlocked(with_log_options(env, parsed), model=parsed.model)
     except BridleError as failure:
         printer.fail(failure)
         code = printer.finish()
     else:
-        env = unlocked(with_log_options(env, parsed), model=parsed.model)
         if parsed.timeout is not None:
             deadline_s = time.monotonic() + parsed.timeout
-        asyncio.run(_run(printer, create, content, parsed.timeout, env))
-        digest, changed = (None, {}) if form == "text" else _looked_up(printer, env)
+        asyncio.run(_run(printer, create, content, parsed.timeout, env, at_terminal))
+        digest, changed = _looked_up(printer, env, digest=form != "text")
         code = printer.finish(log_digest=digest, changed=changed)
-        if parsed.output and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
+        fits = schema is None or bool(printer.answer)
+        if parsed.output and fits and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
             _write_answer(parsed.output, printer.answer)
     return _delivered(outlets, printer, code, deadline_s)
+
+
+def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str]) -> RunAtTerminal | None:
+    """The terminal of somebody who can be asked, or who reads the answer; None where nobody sits."""
+    asks = parsed.on_ask in (None, "wait") and sys.stdin.isatty() and sys.stderr.isatty()
+    renders = form == "text" and sys.stdout.isatty()
+    if not asks and not renders:
+        return None
+    from bridle.cli.run_at_terminal import RunAtTerminal  # most runs have none
+
+    return RunAtTerminal(parsed, env, asks=asks, renders=renders)
+
+
+def _streams(parsed: argparse.Namespace, form: Format) -> bool:
+    """Whether words are printed as they come: where somebody reads them, unless they are to fit a schema first."""
+    if parsed.stream is not None:
+        return parsed.stream
+    return form == "text" and parsed.output_schema is None and sys.stdout.isatty()
+
+
+def fail_as(failure: BridleError, form: Format) -> int:
+    """What becomes of a run that never was, in a form for programs; returns the exit code."""
+    printer = Printer(form=form, out=sys.stdout, write_line=tell, story=Story())
+    printer.fail(failure)
+    return printer.finish()
 
 
 def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float | None) -> int:
@@ -98,10 +137,12 @@ async def _run(
     content: tuple[InputBlock, ...],
     timeout_s: float | None,
     env: Mapping[str, str],
+    at_terminal: RunAtTerminal | None,
 ) -> None:
+    notice = tell if at_terminal is None else at_terminal.tell
     try:
-        async with running_engine(env, notice=tell) as engine:
-            await run_prompt(engine, printer, create, content, timeout_s=timeout_s)
+        async with running_engine(env, notice=notice) as engine:
+            await run_prompt(engine, printer, create, content, timeout_s=timeout_s, at_terminal=at_terminal)
     except BridleError as failure:
         printer.fail(failure)
 
@@ -113,9 +154,10 @@ async def run_prompt(
     content: tuple[InputBlock, ...],
     *,
     timeout_s: float | None = None,
+    at_terminal: RunAtTerminal | None = None,
 ) -> None:
     """One prompt on an engine; the first signal stops the turn, the second leaves at once."""
-    connection = engine.connect(name="print", answers=False)
+    connection = engine.connect(name="print", answers=at_terminal is not None and at_terminal.asks)
     printer.is_local = lambda provider: _is_local(engine, printer.session, provider)
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
@@ -126,10 +168,15 @@ async def run_prompt(
 
     def interrupt(code: int) -> None:
         if stopping:
+            if at_terminal is not None:
+                at_terminal.page.restore()
             os._exit(code)
         printer.interrupt(code)
-        tell("stopping… again to leave at once")
+        (tell if at_terminal is None else at_terminal.tell)("stopping… again to leave at once")
         stop()
+
+    if at_terminal is not None:
+        at_terminal.page.stop = lambda: interrupt(EXIT_INTERRUPTED)
 
     def time_is_up() -> None:
         printer.reach_deadline(timeout_s or 0)
@@ -209,8 +256,14 @@ def _schema(path: str) -> dict[str, Any]:
     return read_schema(path)
 
 
-def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
-    """The session these options ask for: a new one, or the one to go on with."""
+def session_wanted(
+    parsed: argparse.Namespace,
+    env: Mapping[str, str],
+    *,
+    output_schema: dict[str, Any] | None = None,
+    asks: bool = True,
+) -> CreateSession:
+    """The session these options ask for: a new one, or the one to go on with. `asks`: a person can be asked."""
     cwd = os.path.abspath(parsed.cwd)
     resume = _resumed(parsed, cwd, env)
     aliases = (parsed.session,) if parsed.session and resume is None else ()
@@ -232,11 +285,11 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "max_cost": parsed.max_cost,
             "effort": parsed.effort,
             "append_system": _own_words(parsed.append_system_prompt),
-            "on_orphan": _on_orphan(parsed),
+            "on_orphan": _on_orphan(parsed, asks=asks),
             "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
             "require_trust": parsed.require_trust,
             "allow_project_hooks": parsed.allow_project_hooks,
-            "on_ask": parsed.on_ask,
+            "on_ask": parsed.on_ask or "deny",
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
             "sets": parsed.set,
@@ -246,9 +299,10 @@ def session_wanted(parsed: argparse.Namespace, env: Mapping[str, str]) -> Create
             "allow_hosts": parsed.allow_host,
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": parsed.name or None,
-            "headless": parsed.verb == "run",
+            "headless": not asks,
             "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,
+            "output_schema": output_schema,
         },
     )
 
@@ -267,6 +321,10 @@ def _form(parsed: argparse.Namespace) -> Format:
     if parsed.stream and form != "text":
         raise UsageError(
             f"--stream prints words as they come, --{form} one object. Events as they come: --stream-json"
+        )
+    if parsed.stream and parsed.output_schema is not None:
+        raise UsageError(
+            "--stream prints words as they come, --output-schema only an answer that fits. Choose one"
         )
     return form
 
@@ -292,9 +350,9 @@ def _mode_of(parsed: argparse.Namespace) -> Mode | None:
     return "strict"
 
 
-def _on_orphan(parsed: argparse.Namespace) -> str:
-    """In a run nobody can be asked, unless it waits for somebody who attaches."""
-    nobody = parsed.verb == "run" and parsed.on_ask != "wait"
+def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> str:
+    """Where nobody can be asked, a run refuses to go on, unless it waits for somebody who attaches."""
+    nobody = not asks and parsed.on_ask != "wait"
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan
 
 
@@ -347,17 +405,20 @@ def _named_session(parsed: argparse.Namespace, cwd: str, store: SessionStore) ->
     return found if found is not None and found.expired_ms is None else None
 
 
-def _looked_up(printer: Printer, env: Mapping[str, str]) -> tuple[str | None, dict[str, list[str]]]:
+def _looked_up(
+    printer: Printer, env: Mapping[str, str], *, digest: bool
+) -> tuple[str | None, dict[str, list[str]]]:
     """The last link of the session's chain, which stands for everything in the log, and the files each call changed.
 
     Nothing where the log failed: nobody knows what of it is on the disk.
     """
     session = printer.session
-    if session is None or printer.log_failed:
+    if session is None or printer.log_failed or not (digest or printer.has_calls):
         return None, {}
     store = session_store(env)
     try:
-        return store.digest(session), _changed_files(store, session) if printer.has_calls else {}
+        last = store.digest(session) if digest else None
+        return last, _changed_files(store, session) if printer.has_calls else {}
     except BridleError:
         return None, {}
     finally:

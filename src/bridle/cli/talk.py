@@ -15,7 +15,9 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
+from bridle.app.project_trust import agreed_and_waiting
 from bridle.app.query_answers import is_local
+from bridle.app.session_features import instruction_files
 from bridle.app.settings import SessionSettings, session_options, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
@@ -25,14 +27,16 @@ from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
+from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
+from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.picker import Deed, Listed, Picker
-from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.start_info import StartInfo, StartLine, rules_line
 from bridle.clients.line.client import talk
-from bridle.clients.line.terminal import Terminal, look_of
+from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.settings_writer import set_value
@@ -41,6 +45,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.events import GrantAdded
 from bridle.protocol.queries import DescribeSession
+from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import AcceptedFolders, why_wide
 from bridle.sessions.store import SessionStore
 
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_BYTES = 1 << 20
 LEAVE_S = 2.0
+DEMO_STORY = f"{DEMO}:story"
 
 
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -63,16 +69,8 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(_talk(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
 
 
-def _as_given(env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment without the LC_CTYPE that Python sets for itself where the locale is C (PEP 538)."""
-    if sys.flags.utf8_mode and env.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-        return {name: value for name, value in env.items() if name != "LC_CTYPE"}
-    return env
-
-
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    env = {**env, "NO_COLOR": "1"} if parsed.no_color else env
-    terminal = Terminal(look=look_of(_as_given(env), terminal=True, plain=parsed.plain))
+    terminal = Terminal(look=terminal_look(parsed, env))
     if parsed.resume == "":
         chosen = await _picked(terminal, env)
         if chosen is None:
@@ -87,14 +85,15 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 return 0
             create = msgspec.structs.replace(create, config={**create.config, "wide_folder": folder})
         model_from = _model_from(parsed, env)
+        create = _with_story(create, parsed, env)
         if create.resume is None and create.model is None and not model_from:
-            model = await _first_model(engine, create, env)
+            model, chosen_by = await _first_model(engine, create, env)
             if model is None:
                 return 0
             if model == DEMO:
                 return await _demo(env)
             create = _with_model(create, model)
-            model_from = "chosen just now"
+            model_from = chosen_by
         await _tell_what_expires(engine.sessions, env)
         try:
             return await talk(
@@ -102,11 +101,33 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                 create,
                 terminal,
                 services=_services(folder, env),
-                start=StartInfo(version=__version__, branch=_branch(folder), model_from=model_from),
+                start=_start_info(create, folder, model_from, env),
                 first_prompt=" ".join(parsed.prompt) or None,
             )
         finally:
             await connection.close()
+
+
+def _start_info(create: CreateSession, folder: str, model_from: str, env: Mapping[str, str]) -> StartInfo:
+    """What this start says before the person may write."""
+    memory = StartMemory(folders(env).state, folder)
+    return StartInfo(
+        version=__version__,
+        branch=_branch(folder),
+        model_from=model_from,
+        lines=(_rules_line(create, folder, env),),
+        said=memory.said(),
+        keep=memory.keep,
+    )
+
+
+def _rules_line(create: CreateSession, folder: str, env: Mapping[str, str]) -> StartLine:
+    where = folders(env)
+    options = session_options(create)
+    settings = session_settings(options, where=where, cwd=folder, env=env)
+    approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=folder)
+    used, waiting = agreed_and_waiting(approvals, instruction_files(where, folder, settings))
+    return rules_line([file.shown for file in used], [file.shown for file in waiting])
 
 
 def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
@@ -147,22 +168,29 @@ def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
     return session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
 
 
-async def _first_model(engine: Engine, create: CreateSession, env: Mapping[str, str]) -> str | None:
+async def _first_model(
+    engine: Engine, create: CreateSession, env: Mapping[str, str]
+) -> tuple[str | None, str]:
+    """The model of somebody who named none, and who chose it. A key that is there goes straight in."""
     models = engine.known_for(_settings(create, env)).models
+    await models.look_for_stored()
+    keyed = models.default_of_keys()
+    if keyed is not None and not await models.local_servers():  # with both there is something to choose
+        return keyed, ""
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
         model = await choose_model(models, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
-        return None
+        return None, ""
     if model is not None and model != DEMO:
         models.choose(model)
         set_value(folders(env), "model", model)
         of = model.partition(":")[0]
         local = "Cost: none, it is local." if is_local(models, of) else "Change it with /model."
         say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
-    return model
+    return model, "chosen just now"
 
 
 def _say_line(line: str) -> None:
@@ -190,6 +218,12 @@ async def _demo(env: Mapping[str, str]) -> int:
     from bridle.cli.demo import run_demo
 
     return await run_demo(env)
+
+
+def _with_story(create: CreateSession, parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
+    """The demo model of a conversation plays a small story; that of a run says one thing."""
+    named = parsed.model or (_settings(create, env).model if create.resume is None else None)
+    return _with_model(create, DEMO_STORY) if named == DEMO else create
 
 
 def _with_model(create: CreateSession, model: str) -> CreateSession:

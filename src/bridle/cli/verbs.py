@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
 from bridle.cli.console import tell, unwritten
 from bridle.protocol.errors import BridleError, UsageError
+
+if TYPE_CHECKING:
+    from bridle.clients.print import Format
 
 
 def run_verb(arguments: list[str]) -> int:
@@ -17,8 +21,15 @@ def run_verb(arguments: list[str]) -> int:
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
         words = _without_habits(words)
-        _refuse_a_setting_behind_c(words)
-        parsed = parser(only=words[0]).parse_words(words)
+        try:
+            _refuse_a_setting_behind_c(words)
+            parsed = parser(only=words[0]).parse_words(words)
+        except UsageError as failure:
+            if (form := _form_asked(words)) is None:
+                raise
+            from bridle.cli.run import fail_as
+
+            return fail_as(failure, form)
         match parsed.verb:
             case "talk":
                 from bridle.cli.talk import talk_verb
@@ -140,6 +151,21 @@ def _refuse_a_setting_behind_c(words: Sequence[str]) -> None:
             raise UsageError(
                 f"-c goes on with the newest session. For a setting: --set {word}. As a prompt: -c -- {word}"
             )
+
+
+def _form_asked(words: Sequence[str]) -> Format | None:
+    """The form for programs that a run was asked for, in words of which others mean nothing; None for people."""
+    if words[0] != "run":
+        return None
+    options = words[: words.index("--")] if "--" in words else words
+    named = {
+        word.partition("=")[2] or after
+        for word, after in pairwise((*options, ""))
+        if word.startswith("--output-format")
+    }
+    if "--stream-json" in options or "stream-json" in named:
+        return "stream-json"
+    return "json" if "--json" in options or "json" in named else None
 
 
 def _quoted(arguments: Sequence[str]) -> str:

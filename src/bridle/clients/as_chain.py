@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.clients.dotted_events import DottedEvents, Fields, Told, usage_fields
+from bridle.clients.dotted_events import DottedEvents, Fields, Told, given_fields, usage_fields
 from bridle.protocol import events as e
 
 VERSION = 1
@@ -84,13 +84,13 @@ class ChainForm:
         if told.name == "turn.ended":
             return self._turn(told.fields)
         name = NAMES.get(told.name)
-        return None if name is None else {"type": name, **_given(told.fields)}
+        return None if name is None else {"type": name, **given_fields(told.fields)}
 
     def _turn(self, fields: Fields) -> Fields:
         usage = dict(self._used)
         self._used.clear()
         name = "turn.completed" if fields["stop"] in ("end_turn", "max_tokens") else "turn.failed"
-        return {"type": name, **_given(fields), "usage": usage}
+        return {"type": name, **given_fields(fields), "usage": usage}
 
     def _line(self, event: Fields, envelope: e.Envelope) -> dict[str, Any]:
         self._seq += 1
@@ -106,10 +106,6 @@ class ChainForm:
             "cwd": self._cwd,
             "event": event,
         }
-
-
-def _given(fields: Fields) -> Fields:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _uuid(session: str, seq: int) -> UUID:

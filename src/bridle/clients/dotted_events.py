@@ -93,11 +93,16 @@ class DottedEvents:
                 | e.BackgroundStarted()
                 | e.BackgroundEnded()
                 | e.UndoApplied()
+                | e.GitEnded()
                 | e.QuestionAsked()
                 | e.QuestionAnswered()
                 | e.TodosChanged()
                 | e.ModelChanged()
                 | e.ModeChanged()
+                | e.EffortChanged()
+                | e.InputChanged()
+                | e.AsideAsked()
+                | e.AsideAnswered()
                 | e.GrantAdded()
                 | e.GrantRevoked()
                 | e.MCPServerDown()
@@ -178,6 +183,11 @@ class DottedEvents:
         decided = {"decision": event.verdict, "decidedBy": event.decided_by, "rule": event.rule}
         said = {"answeredBy": event.answered_by, "reason": event.reason, "note": event.note}
         return Told(name, {**about, **decided, **said})
+
+
+def given_fields(fields: Fields) -> Fields:
+    """Those that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def usage_fields(usage: Usage) -> dict[str, int]:

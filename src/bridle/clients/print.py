@@ -1,6 +1,6 @@
 """One task, then exit: the answer on stdout, the story on stderr, or everything as JSON.
 
-Nobody sits here, so questions cannot be answered; the engine knows that from how this client attaches.
+Where nobody looks on, questions cannot be answered; the engine knows that from how this client attaches.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, Protocol, TextIO
 
 import msgspec
 
@@ -22,7 +22,7 @@ from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, exit_code_of, sentence
 from bridle.protocol.events import Envelope
-from bridle.protocol.messages import InputBlock
+from bridle.protocol.messages import InputBlock, TextBlock
 
 SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129
@@ -82,14 +82,30 @@ _ACTS = e.ToolCallRequested | e.ToolCallStarted | e.ToolResult
 """What counts for a run whoever did it: a child's changes are changes too. What it says is not the answer."""
 
 
+class Onlooker(Protocol):
+    """A person at a terminal who looks on, and may be asked. Raises: nothing but for `begin`, `BridleError`."""
+
+    async def begin(self, connection: Connection, session: str) -> None:
+        """From now on questions of the session may be put to them."""
+        ...
+
+    def take(self, envelope: Envelope) -> None: ...
+    def stream(self, text: str) -> None:
+        """More of the answer, which they read as it comes."""
+        ...
+
+    def end_text(self) -> None: ...
+    async def end(self) -> None: ...
+
+
 class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
     `write_line` gets one line per call, without a line end; `problem` the line that says why a run came to nothing,
     which is said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where
-    nothing is paid. `streams`: what the model says is printed as it comes, in place of the answer. Neither `out` nor
-    `write_line` may block; while `is_full` no more is read, unless the run is being stopped: then what nobody reads is
-    only in the log.
+    nothing is paid. `streams`: what the model says is printed as it comes, in place of the answer. `onlooker` is there
+    where a person is; with `renders` they get the answer, not `out`. Neither `out` nor `write_line` may block; while
+    `is_full` no more is read, unless the run is being stopped: then what nobody reads is only in the log.
     """
 
     def __init__(
@@ -103,6 +119,8 @@ class Printer:
         is_local: Callable[[str], bool] = lambda _provider: False,
         is_full: Callable[[], bool] = lambda: False,
         streams: bool = False,
+        onlooker: Onlooker | None = None,
+        renders: bool = False,
     ) -> None:
         self.is_local: Callable[[str], bool] = is_local
         self._form = form
@@ -117,16 +135,24 @@ class Printer:
         self._used = Tally()
         self._not_run = 0
         self._took_ms = 0.0
+        self._steps = 0
+        self._ended: e.TurnEnded | None = None
+        self._cost_said: list[str] = []
         self._mode = "default"
         self._sandbox = ""
         self._network = ""
         self._named = False
         self._schema: dict[str, Any] | None = None
+        self._misfit: str | None = None  # what is wrong with the answer, while it can be asked for again
+        self._asked_again = False
+        self._seen = 0
         self._deadline_s: float | None = None
         self._unwritten: OSError | None = None
         self._interrupted_code = EXIT_INTERRUPTED
         self._is_full = is_full
         self._streams = streams
+        self._onlooker = onlooker
+        self._reader = onlooker if renders else None
         self._line_open = False
         self.stopped: int | None = None
         """The exit code of what stopped the run, a deadline or a signal; None where nothing has."""
@@ -143,24 +169,45 @@ class Printer:
             created = await connection.send(create)
             self._result.session_id = self._result.thread_id = created.session
             since = (created.opened or 1) - 1 if create.resume else 0
-            sent = await connection.send(SendInput(session=created.session, content=content, mode="queue"))
-            code = await self._follow(connection, created.session, since, sent.event or 0)
-            self._result.exit_code = code
+            if self._onlooker is not None:
+                await self._onlooker.begin(connection, created.session)
+            self._result.exit_code = await self._turn(connection, content, since)
+            if self._misfit is not None and self.stopped is None:
+                await self._ask_again(connection, self._misfit)
         except BridleError as failure:
             self.fail(failure)
         except asyncio.CancelledError:
             self._result.exit_code = self._interrupted_code
+        finally:
+            if self._onlooker is not None:
+                await self._onlooker.end()
+
+    async def _turn(self, connection: Connection, content: tuple[InputBlock, ...], since: int) -> int:
+        """Sends words and follows what comes of them; returns the exit code."""
+        session = self._result.session_id or ""
+        sent = await connection.send(SendInput(session=session, content=content, mode="queue"))
+        return await self._follow(connection, session, since, sent.event or 0)
+
+    async def _ask_again(self, connection: Connection, problem: str) -> None:
+        """Once: a model that is told what is wrong with its answer mostly mends it."""
+        from bridle.clients.structured import asked_again
+
+        self._asked_again, self._misfit = True, None
+        self._result.error = self._result.reason = None
+        self._say(f"the answer does not fit the schema ({visible(problem, newlines=False)}); asked once more")
+        self._result.exit_code = await self._turn(
+            connection, (TextBlock(text=asked_again(problem)),), self._seen
+        )
 
     def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        from bridle.base.redact import error_marker, redact  # a key may have been typed where a name belongs
+        from bridle.clients.run_errors import error_fields
 
-        message = redact(failure.message, error_marker) + (
-            self._what_had_begun() if failure.reason == "StoreFailed" else ""
-        )
-        self._result.error = {"name": failure.reason, "message": message, **_coded(failure)}
+        error = error_fields(failure)
+        message = error["message"] + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
+        self._result.error = {**error, "message": message}
         self._result.reason = failure.reason
         self._result.success = False
         self._result.orphans = failure.data.get("orphans", [])
@@ -174,7 +221,9 @@ class Printer:
 
     @property
     def answer(self) -> str:
-        return self._result.final_response
+        """What the model said last; nothing where it had to fit a schema and does not."""
+        fits = self._schema is None or self._result.success
+        return self._result.final_response if fits else ""
 
     @property
     def log_failed(self) -> bool:
@@ -208,7 +257,10 @@ class Printer:
         own_turn = False
         async for envelope in connection.events(session, since=since):
             own = e.concerns(envelope)
+            self._seen = envelope.id or self._seen
             self._show(envelope, own=own)
+            if self._onlooker is not None:
+                self._onlooker.take(envelope)
             if self._unwritten is not None:
                 await self._give_up(connection, session)
                 return EXIT_READER_GONE
@@ -216,7 +268,7 @@ class Printer:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
                 case e.TurnTiming() as timing:
-                    self._took_ms = timing.work_ms
+                    self._took_ms += timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
                 case _:
@@ -311,13 +363,15 @@ class Printer:
     def _turn_ended(self, ended: e.TurnEnded) -> int:
         result = self._result
         result.final_response = "".join(self._text)
+        self._steps += ended.steps
         ended = self._judged(ended)
+        if self._misfit is not None:  # it is not the end yet
+            return exit_code_of(ended.reason)
         result.reason = ended.reason
         result.success = ended.stop == "end_turn"
         if not result.success:
             result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
-        say = self._say if result.success else self._say_problem
-        say(self._closing_line(ended))
+        self._ended, self._cost_said = ended, self._cost_words()
         if result.success:
             return 0
         return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
@@ -327,11 +381,13 @@ class Printer:
         if ended.stop == "cancelled" and self._deadline_s is not None:
             return _failed(ended, "DeadlineReached", timeout_s=f"{self._deadline_s:g}")
         if ended.stop == "end_turn" and self._schema is not None:
-            from bridle.clients.structured import mismatch
+            from bridle.clients.structured import checked
 
-            problem = mismatch(self._result.final_response, self._schema)
-            if problem is not None:
-                return _failed(ended, "SchemaMismatch", problem=problem)
+            answer = checked(self._result.final_response, self._schema)
+            if answer.problem is not None:
+                self._misfit = None if self._asked_again else answer.problem
+                return _failed(ended, "SchemaMismatch", problem=answer.problem)
+            self._result.final_response = answer.text
         return ended
 
     def _closing_line(self, ended: e.TurnEnded) -> str:
@@ -339,8 +395,8 @@ class Printer:
         changed = len(self._result.changed_files)
         facts = [
             f"{self._took_ms / 1000:.1f} s",
-            counted(ended.steps, "step"),
-            *self._cost_words(),
+            counted(self._steps, "step"),
+            *self._cost_said,
         ]
         if changed:
             facts.append(f"{counted(changed, 'file')} changed")
@@ -371,16 +427,18 @@ class Printer:
         result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
         result.log_digest = log_digest
         result.cost = _cost(self._used)
+        if self._ended is not None:
+            say = self._say if result.success else self._say_problem
+            say(self._closing_line(self._ended))
         if self._form == "json":
             self._write_json(result)
         elif self._form == "stream-json":
             last: dict[str, Any] = msgspec.to_builtins(result)
             last.pop("events")  # they were streamed already
             self._write_json({**last, "eventType": "run.result"})
-        elif self._streams:
-            self._end_line()
-        elif result.final_response:
-            self._write_words(result.final_response)
+        else:
+            if not self._streams and self.answer:
+                self._write_words(self.answer)
             self._end_line()
         return result.exit_code if self._unwritten is None else self.without_output(self._unwritten)
 
@@ -400,13 +458,19 @@ class Printer:
         self._write(json_line(value))
 
     def _write_words(self, text: str) -> None:
-        self._write(visible(text) if self._out.isatty() else text)
+        if self._reader is not None:
+            self._reader.stream(text)
+        else:
+            self._write(visible(text) if self._out.isatty() else text)
         self._line_open = bool(text) and not (self._streams and text.endswith("\n"))
 
     def _end_line(self) -> None:
         if self._line_open:
             self._line_open = False
-            self._write("\n")
+            if self._reader is not None:
+                self._reader.end_text()
+            else:
+                self._write("\n")
 
     def _write(self, text: str) -> None:
         if self._unwritten is not None:
@@ -418,18 +482,6 @@ class Printer:
             self._unwritten = problem
         except ValueError:  # closed on our side
             self._unwritten = BrokenPipeError()
-
-
-def _coded(failure: BridleError) -> dict[str, str]:
-    """What programs that start runs beside each other look for: which run has the session, and which wanted it."""
-    if failure.reason != "SessionBusy":
-        return {}
-    return {
-        "code": "SESSION_RUN_IN_PROGRESS",
-        "reason": "same_session_run_in_progress",
-        "run": str(failure.data.get("run", "")),
-        "other_run": str(failure.data.get("other_run", "")),
-    }
 
 
 def _said_at_the_end(envelope: Envelope) -> bool:

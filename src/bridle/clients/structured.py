@@ -1,15 +1,17 @@
-"""An answer that must fit a JSON Schema: asked for in words, checked when it comes."""
+"""An answer that must fit a JSON Schema: asked for in words, checked when it comes, asked for once more."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
 from bridle.base.files import read_limited
 from bridle.protocol.errors import UsageError
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES: Final = 256 * 1024
+_FENCED: Final = re.compile(r"^```[^\n`]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def read_schema(path: str) -> dict[str, Any]:
@@ -25,8 +27,11 @@ def read_schema(path: str) -> dict[str, Any]:
         raise UsageError(f"The schema {path} is not a JSON object ({problem})") from None
     try:
         validator_for(schema).check_schema(schema)
+        validator_for(schema)(schema).is_valid({})
     except SchemaError as problem:
         raise UsageError(f"The schema {path} is not a JSON Schema ({problem.message})") from None
+    except RecursionError:
+        raise UsageError(f"The schema {path} is nested too deeply. Make it flatter") from None
     return schema
 
 
@@ -36,24 +41,46 @@ def asked_for(schema: dict[str, Any]) -> str:
     return f"Answer with one JSON value that matches this JSON Schema, and with nothing else:\n{text}"
 
 
-def mismatch(answer: str, schema: dict[str, Any]) -> str | None:
-    """What is wrong with an answer; None when it fits."""
+def asked_again(problem: str) -> str:
+    """What the model is told of an answer that does not fit."""
+    return (
+        f"That answer does not fit the JSON Schema: {problem}. "
+        "Answer again with one JSON value that matches it, and with nothing else."
+    )
+
+
+class CheckedAnswer(msgspec.Struct, frozen=True):
+    """An answer held against a schema: the JSON in it, and what is wrong with that; None when it fits."""
+
+    text: str
+    problem: str | None = None
+
+
+def checked(answer: str, schema: dict[str, Any]) -> CheckedAnswer:
+    """The JSON of an answer, without fences and words around it, and whether it fits."""
     from jsonschema.validators import validator_for
 
-    try:
-        value = msgspec.json.decode(_unfenced(answer))
-    except ValueError as problem:
-        return f"it is not JSON ({problem})"
+    text, value, problem = _json_in(answer)
+    if problem is not None:
+        return CheckedAnswer(text, f"it is not JSON ({problem})")
     error = next(validator_for(schema)(schema).iter_errors(value), None)
     if error is None:
-        return None
+        return CheckedAnswer(text)
     where = "/".join(str(part) for part in error.absolute_path) or "the whole"
-    return f"{where}: {error.message[:200]}"
+    return CheckedAnswer(text, f"{where}: {error.message[:200]}")
 
 
-def _unfenced(answer: str) -> str:
-    """Models like to put JSON between fences; those are not part of it."""
+def _json_in(answer: str) -> tuple[str, Any, str | None]:
+    """Models like to put JSON between fences, with a word before: what stands there counts if the whole is no JSON."""
     text = answer.strip()
-    if text.startswith("```") and text.endswith("```"):
-        return text.partition("\n")[2].rpartition("```")[0]
-    return text
+    try:
+        return text, msgspec.json.decode(text), None
+    except ValueError as problem:
+        first = str(problem)
+    fenced = _FENCED.findall(text)
+    if len(fenced) == 1:
+        try:
+            return fenced[0].strip(), msgspec.json.decode(fenced[0].strip()), None
+        except ValueError as problem:
+            return fenced[0].strip(), None, str(problem)
+    return text, None, first

@@ -1,4 +1,4 @@
-"""Slash commands about the repository a session works in. They only look, and only people give them."""
+"""`/diff`: what changed in the repository a session works in. It only looks, and only people ask for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.messages import TextBlock
@@ -19,40 +19,41 @@ MAX_DIFF_BYTES = 32 * 1024
 MAX_NAMES = 20
 """How many file names stand in one list."""
 GIT_DOES: Mapping[str, str] = {
-    "diff": "what changed since the last commit, for you and the model: /diff git [path]"
+    "diff": "what changed since the last commit, for you and the model: /diff git [path]",
+    "branch": "make a branch and go to it: /branch NAME",
+    "commit": "commit what changed; the message is drafted, or yours: /commit [MESSAGE]",
+    "commit-push-pr": "the same, then push and open a pull request with gh",
+    "worktree": "a second working folder, with a branch of its own: /worktree NAME",
+    "stash": "put what changed aside; !git stash pop brings it back",
 }
-"""What each of them does, for the list of commands."""
+"""What each command about the repository does, for the list of commands."""
 
 
-def diff_command(
-    repository: Callable[[], Repository], *, cwd: str, shows: Callable[[str], bool]
-) -> SlashCommand:
+async def show_changes(
+    path: str, *, repository: Repository, cwd: str, shows: Callable[[str], bool]
+) -> SlashEvent:
     """`/diff [git] [path]`: `git diff HEAD`, shown and put into the conversation.
 
     A person's client has `/diff` alone for what a turn changed, so `git` may be said everywhere.
-
     `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
     """
+    from bridle.base.git_repository import GitFailed  # not before the first such command
 
-    async def run(path: str) -> SlashEvent:
-        from bridle.base.git_repository import GitFailed  # not before the first such command
-
-        try:
-            lead, _, rest = path.partition(" ")
-            text = await _changes(
-                repository(), _absolute(cwd, rest.strip() if lead == "git" else path), shows
-            )
-        except GitFailed as failure:
-            raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None
-        if not text:
-            return Notice(reason="NoChanges", message="Nothing has changed since the last commit.")
-        return ContextAdded(source="diff", content=(TextBlock(text=text),))
-
-    return SlashCommand(name="diff", does=GIT_DOES["diff"], run=run)
+    lead, _, rest = path.partition(" ")
+    try:
+        text = await changes_text(repository, _absolute(cwd, rest.strip() if lead == "git" else path), shows)
+    except GitFailed as failure:
+        raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None
+    if not text:
+        return Notice(reason="NoChanges", message="Nothing has changed since the last commit.")
+    return ContextAdded(source="diff", content=(TextBlock(text=text),))
 
 
-async def _changes(repository: Repository, below: str, shows: Callable[[str], bool]) -> str:
-    """What changed at or below the path `below`, or anywhere; empty where nothing did."""
+async def changes_text(
+    repository: Repository, below: str, shows: Callable[[str], bool], *, known_only: bool = False
+) -> str:
+    """What changed at or below the path `below`, or anywhere; empty where nothing did. `known_only`: in files that git
+    knows."""
     root = await repository.root()
 
     def is_meant(change: ChangedPath) -> bool:
@@ -74,7 +75,8 @@ async def _changes(repository: Repository, below: str, shows: Callable[[str], bo
         if diff.truncated:
             parts.append(f"There is more: this is the beginning, {MAX_DIFF_BYTES // 1024} KB.")
     parts += _listed("Changed, not shown because it may hold secrets", [c for c in known if c not in seen])
-    parts += _listed("New, not known to git", [change for change in changes if change.untracked])
+    new = [] if known_only else [change for change in changes if change.untracked]
+    parts += _listed("New, not known to git", new)
     return "\n\n".join(parts)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,6 +114,7 @@ async def harness(
     features: Sequence[Feature] = (),
     plugins: Sequence[Plugin] = (),
     waits_for_room: bool = False,
+    env: Mapping[str, str] | None = None,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
     """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
@@ -122,16 +123,16 @@ async def harness(
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
     `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features` and `plugins`, of
     which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
-    `waits_for_room`: on a full disk somebody is there to make room.
+    `waits_for_room`: on a full disk somebody is there to make room. `env` is more of the person's environment.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
         folder = folder or _made(scratch, "work")
         home = home or os.path.join(scratch, "home")
         person = _made(scratch, "person")
-        env = {"BRIDLE_HOME": home, "HOME": person}
+        own = {"BRIDLE_HOME": home, "HOME": person, **(env or {})}
         engine = Engine(
-            where=folders(env),
-            env=env,
+            where=folders(own),
+            env=own,
             clock=clock or SystemClock(),
             model=model,
             fetch=fetch,
@@ -146,7 +147,7 @@ async def harness(
             created = await connection.send(
                 CreateSession(
                     cwd=folder,
-                    env={"PATH": os.defpath, "HOME": person},
+                    env={"PATH": own.get("PATH", os.defpath), "HOME": person},
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     profile=profile,

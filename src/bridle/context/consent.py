@@ -16,14 +16,16 @@ from bridle.protocol.events import Notice
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
 
-HOW = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
+AT_A_DESK = "To use it: bridle trust ack"
+IN_CI = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"
+"""What to do about a file nobody agreed to: where a person could, and where none ever sits."""
 
 
 class Consent:
     """Decides which instruction files may be used in a session.
 
     `is_approved` and `approve` reach what the person approved before; `question` is what is asked; `ask` puts it and
-    gives None when nobody can answer; `notice` records what was left out.
+    gives None when nobody can answer; `notice` records what was left out, and `how` says what would let it in.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class Consent:
         ask: AskPerson,
         notice: Callable[[Notice], object],
         question: Callable[[InstructionFile], TrustQuestion],
+        how: str = AT_A_DESK,
     ) -> None:
+        self._how = how
         self._is_approved = is_approved
         self._approve = approve
         self._ask = ask
@@ -57,7 +61,7 @@ class Consent:
             self._approve(file.path, file.sha256)
             return True
         if answer is None:
-            self._leave_out(file, f"{file.shown} is not trusted here and was not used. {HOW}")
+            self._leave_out(file, f"{file.shown} is not trusted here and was not used. {self._how}")
         return False
 
     def _leave_out(self, file: InstructionFile, message: str) -> None:

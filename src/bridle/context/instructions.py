@@ -1,17 +1,20 @@
 """The system text, and the request layer that puts it, the tools and the model into force.
 
 Date and environment are fixed when a session starts, so the beginning of every request stays the same bytes and a
-provider's cache keeps hitting. A resumed session goes on with the text it had.
+provider's cache keeps hitting. A resumed session goes on with the text it had, but for what holds its commands now.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from bridle.engine.journal import redacted
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import Parameters, ToolSchema
+from bridle.protocol.messages import Effort, Parameters, ToolSchema
 
 HEADER = """\
 You are Bridle, a coding agent working in a person's folder through tools.
@@ -22,10 +25,18 @@ A result that reads [compacted] was left out to save room: call the tool again i
 When you are done, say briefly what you changed and what you checked."""
 
 
+_BORDER = "Commands run in: "
+
+
 def system_text(*, cwd: str, system: str, date: str, sandbox: str, more: str = "") -> str:
     """The header, the facts of this session's surroundings, and the texts a person has agreed to."""
-    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"Commands run in: {sandbox}")
+    facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"{_BORDER}{sandbox}")
     return "\n\n".join(filter(None, (HEADER, "\n".join(facts), more)))
+
+
+def with_sandbox(system: str, sandbox: str) -> str:
+    """The system text of an earlier run where this one's commands run in something else; all else stays as it was."""
+    return re.sub(f"^{_BORDER}.*$", lambda _old: f"{_BORDER}{sandbox}", system, count=1, flags=re.MULTILINE)
 
 
 def instructions(
@@ -33,10 +44,12 @@ def instructions(
     system: Callable[[], Awaitable[str]],
     tools: Callable[[], tuple[ToolSchema, ...]],
     parameters: Parameters | None = None,
+    corrected: Callable[[str], str] = lambda system: system,
 ) -> RequestLayer:
     """Appends `PrefixSet` when system text, tools, parameters or the chosen model differ from what is in force.
 
-    `system` is asked once, for a session that has no system text yet; it may wait for a person.
+    `system` is asked once, for a session that has no system text yet; it may wait for a person. `corrected` gives the
+    text of an earlier run as it is true now.
     """
     in_force: PrefixSet | None = None
 
@@ -46,17 +59,28 @@ def instructions(
         chosen = conversation.model
         assert chosen is not None, "a session is created with a model"
         current, visible = conversation.prefix, tools()
-        wanted = (chosen.provider, chosen.model, visible)
-        if in_force is None or (in_force.provider, in_force.model, in_force.tools) != wanted:
+        asked = _with_effort(parameters or Parameters(), conversation.effort)
+        wanted = (chosen.provider, chosen.model, visible, asked)
+        if in_force is None or wanted != (
+            in_force.provider,
+            in_force.model,
+            in_force.tools,
+            in_force.parameters,
+        ):
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
-                system=current.system if current is not None else await system(),
+                system=corrected(current.system) if current is not None else await system(),
                 tools=visible,
-                parameters=parameters or Parameters(),
+                parameters=asked,
             )
             if current is None or redacted(in_force) != current:
                 step.emit(in_force)
         return await proceed(step)
 
     return layer
+
+
+def _with_effort(parameters: Parameters, chosen: Effort | None) -> Parameters:
+    """The parameters with the effort somebody chose in the session, where they did."""
+    return parameters if chosen is None else msgspec.structs.replace(parameters, effort=chosen)

@@ -153,6 +153,11 @@ def _slash(client: Client, command: c.RunSlash, live: MeantSession) -> Refusal |
     return _not_a_person(f"/{command.name}") if _is_agent(client) and command.name in live.slash else None
 
 
+def _change_input(client: Client, _command: c.ChangeInput, _live: MeantSession) -> Refusal | None:
+    """What people have queued is theirs."""
+    return _not_a_person("Changing what is queued") if _is_agent(client) else None
+
+
 def _undo(client: Client, command: c.Undo, _live: MeantSession) -> Refusal | None:
     return _not_a_person("/redo" if command.redo else "/undo") if _is_agent(client) else None
 
@@ -232,6 +237,7 @@ FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
     "effort": _anything,
     "headless": _anything,
     "on_ask": _anything,
+    "output_schema": _anything,
     "require_trust": _anything,
     "title": _anything,
     "on_orphan": lambda value, _bounds: value != "mark-unknown",
@@ -250,6 +256,8 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "DetachSession": None,
     "EndSession": None,
     "SendInput": None,
+    "ChangeInput": _change_input,
+    "AskAside": None,
     "ShellRequest": _shell,
     "RunSlash": _slash,
     "CancelTurn": None,
@@ -258,6 +266,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "AnswerTrust": _answer_trust,
     "SetModel": None,
     "SetMode": _set_mode,
+    "SetEffort": None,
     "EnterPlanMode": None,
     "ExitPlanMode": _exit_plan_mode,
     "RevokeGrant": None,

@@ -36,9 +36,11 @@ from bridle.protocol.commands import (
     AnswerQuestion,
     AnswerTrust,
     AnyCommand,
+    AskAside,
     AttachSession,
     BranchSession,
     CancelTurn,
+    ChangeInput,
     CreateSession,
     DeleteSession,
     DetachSession,
@@ -50,13 +52,14 @@ from bridle.protocol.commands import (
     RevokeGrant,
     RunSlash,
     SendInput,
+    SetEffort,
     SetMode,
     SetModel,
     ShellRequest,
     Undo,
 )
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import Envelope, IdentityClass, ModelChanged
+from bridle.protocol.events import EffortChanged, Envelope, IdentityClass, ModelChanged
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
@@ -171,6 +174,12 @@ class Multiplexer:
                 await self._end(live)
             case SendInput():
                 number = session.accept(client, command.content, command.mode)
+            case ChangeInput():
+                number = session.change_input(client, command)
+            case AskAside():
+                if session.asides is None:
+                    raise CommandRefused("NotSupported", what="AskAside")
+                number = session.asides.ask(command.question, originator=client.id)
             case CancelTurn():
                 session.cancel(client)
             case AnswerPermission():
@@ -189,6 +198,9 @@ class Multiplexer:
                     raise CommandRefused("NotSupported", what="Undo")
             case SetMode():
                 number = session.set_mode(client, command.mode)
+            case SetEffort():
+                changed = EffortChanged(effort=command.effort)
+                number = session.journal.emit(changed, originator=client.id)
             case EnterPlanMode():
                 number = session.set_mode(client, "plan")
             case ExitPlanMode():

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from bridle.base.untrusted import wrap
+from bridle.protocol import inbox
 from bridle.protocol.events import (
     AnyEvent,
     ChildEnded,
@@ -22,8 +23,10 @@ from bridle.protocol.events import (
     Compacted,
     ContextAdded,
     CostIncremented,
+    EffortChanged,
     Envelope,
     InputAccepted,
+    InputChanged,
     Mode,
     ModeChanged,
     ModelChanged,
@@ -43,7 +46,16 @@ from bridle.protocol.events import (
     TurnStarted,
     concerns,
 )
-from bridle.protocol.messages import AnyBlock, InputBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from bridle.protocol.inbox import PendingInput
+from bridle.protocol.messages import (
+    AnyBlock,
+    Effort,
+    InputBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,14 +67,6 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAIN = Invocation()
-
-
-class PendingInput(msgspec.Struct, frozen=True, kw_only=True):
-    """Input that was accepted and not yet given to the model."""
-
-    id: int
-    event: InputAccepted
-    originator: str
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +115,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
 NOTHING_WEIGHED = Counted(0, 0)
 """What `sizes` has estimated so far; it costs what is new, and is made again where it is lost."""
 
-FOLD_VERSION = 5
+FOLD_VERSION = 6
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -138,6 +142,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     todos: tuple[Todo, ...] = ()
     known_files: dict[str, str] = {}
     named_remotes: bool = False
+    effort: Effort | None = None
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -175,6 +180,8 @@ class Conversation:
         self.mode_before_plan: Mode = "default"
         self.model: ModelChanged | None = None
         self._chosen: ModelChanged | None = None
+        self.effort: Effort | None = None
+        self._chosen_effort: Effort | None = None
         self.spent_usd = 0.0
         self.counted: Counted | None = None
         self.weighed = NOTHING_WEIGHED
@@ -225,6 +232,7 @@ class Conversation:
                 todos=self.todos,
                 known_files=self.known_files,
                 named_remotes=self.named_remotes,
+                effort=self.effort,
             )
         )
 
@@ -256,6 +264,7 @@ class Conversation:
         conversation.todos = folded.todos
         conversation.known_files = folded.known_files
         conversation.named_remotes = folded.named_remotes
+        conversation.effort = conversation._chosen_effort = folded.effort
         conversation._marks = folded.marks
         return conversation
 
@@ -321,8 +330,17 @@ class Conversation:
         if not self.turn_is_open or event.holds != "from_next_turn":
             self.model = event
 
+    def _effort_changed(self, event: EffortChanged, _envelope: Envelope) -> None:
+        """A turn keeps the effort it began with: another one would spoil what its provider has cached."""
+        self._chosen_effort = event.effort
+        if not self.turn_is_open:
+            self.effort = event.effort
+
     def _input_accepted(self, event: InputAccepted, envelope: Envelope) -> None:
-        self.inputs[self.last_id] = PendingInput(id=self.last_id, event=event, originator=envelope.originator)
+        inbox.put(self.inputs, PendingInput(id=self.last_id, event=event, originator=envelope.originator))
+
+    def _input_changed(self, event: InputChanged, _envelope: Envelope) -> None:
+        inbox.change(self.inputs, event)
 
     def _turn_started(self, event: TurnStarted, _envelope: Envelope) -> None:
         self.turn += 1
@@ -340,6 +358,7 @@ class Conversation:
         self._text.clear()
         self.turn_is_open = False
         self.model = self._chosen
+        self.effort = self._chosen_effort
 
     def _prefix_set(self, event: PrefixSet, _envelope: Envelope) -> None:
         self.prefix = event
@@ -457,7 +476,9 @@ class Conversation:
         ChildEnded: _child_ended,
         ModeChanged: _mode_changed,
         ModelChanged: _model_changed,
+        EffortChanged: _effort_changed,
         InputAccepted: _input_accepted,
+        InputChanged: _input_changed,
         TurnStarted: _turn_started,
         TurnEnded: _turn_ended,
         PrefixSet: _prefix_set,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.engine.deadline import finish
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
@@ -22,6 +23,7 @@ from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import Degraded, Envelope, Notice
 
 if TYPE_CHECKING:
+    from bridle.base.clock import Clock
     from bridle.engine.services import Service, ToolSource
     from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Tool
@@ -65,6 +67,8 @@ RUN_SLOTS = (
 """The tool layers behind the gates, which calls of a run pass together, outermost first."""
 OPEN_SLOTS = frozenset({"context", "before_checks"})
 """The slots for others: each holds any number of layers, in the order of the features. The rest hold one of ours."""
+HEARD_S = 1.0
+"""A listener that takes longer over an event held everybody up, and hears no more."""
 
 WorkspaceRule: TypeAlias = Literal["always", "after ack", "never"]
 
@@ -105,7 +109,10 @@ class FeatureQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventListener(msgspec.Struct, frozen=True, kw_only=True):
-    """Hears of events of these kinds when they are recorded. It returns at once; one that fails hears no more."""
+    """Hears of events of these kinds when they are recorded.
+
+    It returns at once: everything waits for it. One that fails, or took longer than `HEARD_S`, hears no more.
+    """
 
     kinds: frozenset[str]
     hear: Callable[[Envelope], object]
@@ -115,7 +122,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
     `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
-    `at_end` is awaited when the session ends, behind those of the features before it.
+    `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
 
     name: str
@@ -162,18 +169,12 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
                 data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
                 yield Notice(reason="FeatureFailed", message=sentence("FeatureFailed", data), data=data)
 
-    async def end(self, emit: Callable[[Degraded], object]) -> None:
-        """Lets each feature end what it began. One that fails is told of by `emit`, and the others end all the same."""
+    async def end(self, emit: Callable[[Degraded], object], clock: Clock) -> None:
+        """Lets each feature end what it began. One that fails, or does not come to an end, is told of by `emit`; the
+        others end all the same."""
         for feature in self.features:
-            if feature.at_end is None:
-                continue
-            try:
-                await feature.at_end()
-            except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session ends all the same
-                data = {"feature": feature.name, "problem": f"{type(fault).__name__}: {fault}"}
-                told = sentence("FeatureFailed", data)
-                with suppress(StoreError):  # whoever ends the session finds out by itself
-                    emit(Degraded(what=feature.name, reason="FeatureFailed", message=told))
+            if feature.at_end is not None:
+                await finish(feature.name, feature.at_end, clock, emit)
 
 
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
@@ -225,9 +226,10 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
 
 
 def watch_with(
-    features: Iterable[Feature], emit: Callable[[Degraded], object]
+    features: Iterable[Feature], emit: Callable[[Degraded], object], clock: Clock
 ) -> tuple[frozenset[str], Callable[[Envelope], None]]:
-    """The kinds that listeners hear of, and what hears them all. One that fails is told of by `emit` and let go."""
+    """The kinds that listeners hear of, and what hears them all. One that fails, or holds everybody up, is told of by
+    `emit` and let go."""
     listening = [(feature.name, one) for feature in features for one in feature.listeners]
 
     def hear(envelope: Envelope) -> None:
@@ -235,11 +237,16 @@ def watch_with(
             name, listener = entry
             if envelope.kind not in listener.kinds:
                 continue
+            problem, began_s = "", clock.monotonic()
             try:
                 listener.hear(envelope)
             except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: who only listens ends nothing
+                problem = f"{type(fault).__name__}: {fault}"
+            if not problem and (took_s := clock.monotonic() - began_s) > HEARD_S:
+                problem = f"it took {took_s:.1f} s over an event, while everything waited"
+            if problem:
                 listening.remove(entry)
-                data = {"feature": name, "problem": f"{type(fault).__name__}: {fault}"}
+                data = {"feature": name, "problem": problem}
                 lost = Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data))
                 with suppress(StoreError):  # whoever follows the session is told of that
                     emit(lost)
@@ -301,7 +308,11 @@ def _check_slots(
 
 
 def _in_order(placed: Sequence[tuple[str, str, Any]], slots: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(layer for slot in slots for _, at, layer in placed if at == slot)
+    held: dict[str, list[Any]] = {slot: [] for slot in slots}
+    for _, slot, layer in placed:
+        if slot in held:
+            held[slot].append(layer)
+    return tuple(layer for layers in held.values() for layer in layers)
 
 
 def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
@@ -355,11 +366,10 @@ def _input_only(feature: str, make: Callable[[], ToolLayer]) -> Callable[[], Too
                     if not one.done():
                         one.cancel()
                         await asyncio.wait((one,))
-            if any(
-                not one.cancelled() and one.exception() is None and output is one.result() for one in running
-            ):
+            got = [one.result() for one in running if not one.cancelled() and one.exception() is None]
+            if any(output is one for one in got):
                 return output
-            return cut_short(checked(output))
+            return cut_short(checked(output, seen_by=got[0] if got else None))
 
         return around
 

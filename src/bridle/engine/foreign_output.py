@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from bridle.engine.known_files import SEEN
 from bridle.engine.steps import Reply, Step
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.events import ContextAdded, CustomEvent, Degraded, DurableEvent, Notice, ToolResult
+
+if TYPE_CHECKING:
+    from bridle.engine.journal import Journal
+    from bridle.protocol.events import Mode, ModelChanged
+    from bridle.protocol.messages import Message
 
 MAX_CHARACTERS = 64 * 1024
 """So long may the text be that a layer puts in the place of a result, which is cut already."""
@@ -21,15 +28,43 @@ EVENTS = (ContextAdded, CustomEvent, Degraded, Notice)
 """The events that others emit. What was decided, asked, paid or done is for the engine to say."""
 
 
-class ForeignStep(Step, frozen=True, kw_only=True):
-    """A step as a layer from outside sees it."""
+class JournalView:
+    """Of a session's journal, what a layer from outside may use: what is so, to read, and events that are for others.
 
-    def emit(self, event: DurableEvent) -> None:
-        self.journal.emit(checked_event(event))
+    It writes nothing by itself, ends nothing, and gives away no object that a session works with.
+    """
+
+    __slots__ = ("_emit", "_fold", "session")
+
+    def __init__(self, journal: Journal) -> None:
+        self.session = journal.session
+        self._fold = lambda: journal.conversation
+        self._emit = journal.emit
+
+    @property
+    def turn(self) -> int:
+        return self._fold().turn
+
+    @property
+    def mode(self) -> Mode:
+        return self._fold().mode
+
+    @property
+    def model(self) -> ModelChanged | None:
+        return self._fold().model
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return deepcopy(tuple(self._fold().messages))
+
+    def emit(self, event: DurableEvent) -> int:
+        return self._emit(checked_event(event))
 
 
 def foreign_step(step: Step) -> Step:
-    return ForeignStep(number=step.number, journal=step.journal, attempt=step.attempt)
+    """A step as a layer from outside sees it: its journal is a `JournalView`."""
+    return Step(number=step.number, journal=cast("Journal", JournalView(step.journal)), attempt=step.attempt)
 
 
 def checked_event(event: object) -> DurableEvent:
@@ -54,24 +89,30 @@ def run_foreign(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput
             context.emit(checked_event(event))
 
         try:
-            return checked(await tool.run(args, msgspec.structs.replace(context, emit=emit)))
+            return checked(await tool.run(args, msgspec.structs.replace(context, emit=emit)), seen_by=None)
         except SystemExit as left:
             raise RuntimeError(f"it wants to end the program ({left})") from None
 
     return run
 
 
-def checked(output: object) -> ToolOutput:
+def checked(output: object, *, seen_by: ToolOutput | None) -> ToolOutput:
     """The output, of which every field is what its type says.
+
+    Which files the model knows is for our own tools to say: `seen_by` is the result of one, where this stands in its
+    place. Whatever else says so is not believed: a file nobody read could be overwritten by it.
 
     Raises an `Exception` that says what is wrong where it is none: a row that cannot be written fails a turn, and one
     that cannot be read again a session.
     """
     if not isinstance(output, ToolOutput):
         raise TypeError(f"a ToolOutput is wanted, not {type(output).__name__}")
-    if len(msgspec.json.encode(output.metadata)) > MAX_BYTES:
+    metadata = {key: value for key, value in output.metadata.items() if key != SEEN}
+    if len(msgspec.json.encode(metadata)) > MAX_BYTES:
         raise ValueError(f"the metadata is longer than {MAX_BYTES} bytes")
-    fields = msgspec.structs.asdict(output)
+    if seen_by is not None and SEEN in seen_by.metadata:
+        metadata[SEEN] = seen_by.metadata[SEEN]
+    fields = msgspec.structs.asdict(output) | {"metadata": metadata}
     kept = msgspec.json.decode(encode_payload(ToolResult(call_id="", tool="", **fields)), type=ToolResult)
     return ToolOutput(**{name: getattr(kept, name) for name in fields})
 

@@ -336,29 +336,36 @@ class Journal:
         )
 
 
+def masked(text: str, in_use: Iterable[str] = ()) -> str:
+    """A text without secrets: no known shape, and no key in use whatever it looks like."""
+    for secret in in_use:
+        text = text.replace(secret, stored_marker("key"))
+    return redact(text)
+
+
 def redacted(event: E, in_use: Iterable[str] = ()) -> E:
     """The event with every secret in its texts replaced. The shape stays; only strings change.
 
     In a question about what may run or be obeyed nothing is masked that could run: the person reads all of it.
     """
-    asks = isinstance(event, PermissionRequested) or _asks_for_trust(event)
-    mask = redact_values if asks else redact
+    asks = isinstance(event, PermissionRequested) or _asks_what_may_run(event)
 
     def clean(text: str) -> str:
-        for secret in in_use:
-            if not asks or is_plain_value(secret):
-                text = text.replace(secret, stored_marker("key"))
-        return mask(text)
+        if not asks:
+            return masked(text, in_use)
+        for secret in filter(is_plain_value, in_use):
+            text = text.replace(secret, stored_marker("key"))
+        return redact_values(text)
 
     return msgspec.convert(_changed(msgspec.to_builtins(event), clean), type(event))
 
 
-def _asks_for_trust(event: AnyEvent) -> bool:
+def _asks_what_may_run(event: AnyEvent) -> bool:
     if not isinstance(event, QuestionAsked):
         return False
-    from bridle.protocol.questions import TrustQuestion
+    from bridle.protocol.questions import GitQuestion, TrustQuestion
 
-    return isinstance(event.question, TrustQuestion)
+    return isinstance(event.question, GitQuestion | TrustQuestion)
 
 
 def _changed(value: Any, clean: Callable[[str], str]) -> Any:

@@ -111,9 +111,13 @@ class Questions:
             for question in self._open.values():
                 self._start_clock(question)
 
+    def can_be_answered(self) -> bool:
+        """Whether a question would reach a person, now or later."""
+        return self._someone_is_here() or self._can_be_reached()
+
     async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
         """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
-        if not self._someone_is_here() and not self._can_be_reached():
+        if not self.can_be_answered():
             return PermissionAnswer(answer="deny", reason="NoApprover")
         request = msgspec.structs.replace(request, digest=_digest(request))
         nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout", waited_s=self._timeout_s)
@@ -126,7 +130,7 @@ class Questions:
 
     async def ask_whom(self, question_id: str, question: AnyQuestion) -> GivenAnswer | None:
         """The same, with who answered."""
-        if not self._someone_is_here() and not self._can_be_reached():
+        if not self.can_be_answered():
             return None
         if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
             question_id = f"{question_id}@{self.journal.invocation.id}"

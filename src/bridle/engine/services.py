@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
@@ -16,6 +15,7 @@ from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.supervision import ProcessState, Supervisor
 from bridle.base.visible import visible
+from bridle.engine.deadline import finish
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.engine.tools import Tool, ToolOrigin
 from bridle.protocol.errors import BridleError, sentence
@@ -43,7 +43,7 @@ class Service(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Nothing of it runs any more. Safe to call twice, and before it has started."""
+        """Nothing of it runs any more. Safe to call twice, and before it has started. It has `ENDING_S`."""
         ...
 
     def health(self) -> Health: ...
@@ -77,9 +77,12 @@ class ToolSource(Protocol):
 class Services:
     """The services of one session. A fault in one is said and ends nothing else."""
 
-    def __init__(self, services: Sequence[Service], emit: Callable[[DurableEvent], object]) -> None:
+    def __init__(
+        self, services: Sequence[Service], emit: Callable[[DurableEvent], object], clock: Clock
+    ) -> None:
         self._services = tuple(services)
         self._emit = emit
+        self._clock = clock
         self._starting: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
@@ -91,10 +94,7 @@ class Services:
 
     async def close(self) -> None:
         """Stops them all. Safe to call twice."""
-        for task in self._starting:
-            task.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
-        await asyncio.gather(*map(_stop, self._services))
+        await asyncio.gather(*map(self._stop, self._services, self._starting or [None] * len(self._services)))
 
     async def _start(self, service: Service) -> None:
         try:
@@ -104,11 +104,16 @@ class Services:
             message = sentence("ServiceFailed", {"service": service.name, "problem": problem})
             self._emit(Degraded(what=service.name, reason="ServiceFailed", message=message))
 
+    async def _stop(self, service: Service, starting: asyncio.Task[None] | None) -> None:
+        """The others stop all the same."""
 
-async def _stop(service: Service) -> None:
-    """The others stop all the same."""
-    with suppress(Exception, SystemExit):
-        await service.stop()
+        async def stop() -> None:
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait((starting,))
+            await service.stop()
+
+        await finish(service.name, stop, self._clock, self._emit)
 
 
 class UnusableService:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
+from bridle.engine.aside import AnswerAside, Asides
 from bridle.engine.bus import Bus
-from bridle.engine.conversation import PendingInput
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
-from bridle.protocol.commands import ShellRequest
+from bridle.protocol.commands import ChangeInput, ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
@@ -30,6 +30,7 @@ from bridle.protocol.events import (
     Envelope,
     GrantRevoked,
     InputAccepted,
+    InputChanged,
     InputMode,
     Mode,
     ModeChanged,
@@ -39,6 +40,7 @@ from bridle.protocol.events import (
     TurnStarted,
     TurnTiming,
 )
+from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ class Session:
         lifecycle: Lifecycle,
         revoke_grant: Callable[[str], bool],
         slash: Sequence[SlashCommand] = (),
+        aside: AnswerAside | None = None,
         services: Services | None = None,
     ) -> None:
         self.journal = turns.journal
@@ -87,6 +90,7 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
+        self.asides = Asides(self.journal, aside) if aside is not None else None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -141,9 +145,26 @@ class Session:
         number = self.journal.emit(
             InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
         )
+        self._start_if_idle()
+        return number
+
+    def change_input(self, client: Client, command: ChangeInput) -> int:
+        """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
+        if command.input not in self.journal.conversation.inputs:
+            raise CommandRefused("NotWaiting")
+        if command.change == "edit" and not command.content:
+            raise CommandRefused("NothingAsked")
+        content = command.content if command.change == "edit" else ()
+        number = self.journal.emit(
+            InputChanged(input=command.input, change=command.change, content=content), originator=client.id
+        )
+        if command.change in ("release", "first"):
+            self._start_if_idle()
+        return number
+
+    def _start_if_idle(self) -> None:
         if not self.busy:
             self._runner = asyncio.create_task(self._run())
-        return number
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
@@ -189,8 +210,10 @@ class Session:
         return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
 
     def cancel(self, client: Client) -> None:
-        """Stops the running turn and everything below it."""
+        """Stops the running turn and everything below it; without one, the open question beside the conversation."""
         if not self.busy:
+            if self.asides is not None and self.asides.cancel():
+                return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
         if self._turn is not None:
@@ -206,6 +229,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
+        if self.asides is not None:
+            await self.asides.end()
         if self.services is not None:
             await self.services.close()
         await self._lifecycle.at_end()
@@ -269,7 +294,7 @@ class Session:
     def _next_input(self) -> PendingInput | None:
         if self._ending:
             return None
-        return next(iter(self.journal.conversation.inputs.values()), None)
+        return next_input(self.journal.conversation.inputs)
 
     async def _run_one(self, pending: PendingInput) -> None:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""

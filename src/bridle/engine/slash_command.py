@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridle.protocol.events import Compacted, ContextAdded, Notice, UndoApplied
+from bridle.protocol.events import Compacted, ContextAdded, GitEnded, Notice, UndoApplied
 
-SlashEvent: TypeAlias = ContextAdded | Compacted | UndoApplied | Notice
+SlashEvent: TypeAlias = ContextAdded | Compacted | UndoApplied | GitEnded | Notice
 """What a command comes to: something for the conversation, which people see too, or something for people only."""
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.ids import Ids
-from bridle.engine.conversation import PendingInput
 from bridle.engine.dispatch import BY_PERSON, Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
@@ -20,6 +19,7 @@ from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.turn import Ending, run_turn
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import ContextAdded, Error, IdentityClass, RequestedCall, ToolResult
+from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class TurnRunner:
     def _hear(self) -> None:
         """Gives the model what people said while tools ran."""
         for pending in list(self.journal.conversation.inputs.values()):
-            if pending.event.mode == "steer":
+            if pending.event.mode == "steer" and not pending.held:
                 self.journal.emit(
                     ContextAdded(source="steer", content=pending.event.content, input=pending.id),
                     originator=pending.originator,

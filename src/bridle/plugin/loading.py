@@ -157,7 +157,7 @@ def _loaded(where: str, name: str, offers: Sequence[EntryPoint], known: Sequence
     offer = offers[0]
     if _comes_from_working_folder(offer):
         problem = "its code would come from the working folder, which is no place for packages"
-        raise bad_plugin(where, name, f"{problem}. Start bridle, not python -m bridle")
+        raise bad_plugin(where, name, f"{problem}. Start Python with -P")
     try:
         given = offer.load()
         plugin = cast("Plugin", given() if isinstance(given, type) else given)

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from bridle.protocol import late
-from bridle.protocol.events import InputMode, Mode
-from bridle.protocol.messages import InputBlock
+from bridle.protocol.events import InputChange, InputMode, Mode
+from bridle.protocol.messages import Effort, InputBlock
 
 PermissionChoice: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
 
@@ -55,6 +55,22 @@ class SendInput(Command, frozen=True):
     session: str
     content: tuple[InputBlock, ...]
     mode: InputMode = "reject"
+
+
+class ChangeInput(Command, frozen=True):
+    """Changes an input that waits for its turn, by the event that accepted it. `content` is for an `edit`."""
+
+    session: str
+    input: int
+    change: InputChange
+    content: tuple[InputBlock, ...] = ()
+
+
+class AskAside(Command, frozen=True):
+    """A question to the model beside the conversation, which stays as it is. A turn may run meanwhile."""
+
+    session: str
+    question: str
 
 
 class ShellRequest(Command, frozen=True):
@@ -110,6 +126,13 @@ class SetModel(Command, frozen=True):
 class SetMode(Command, frozen=True):
     session: str
     mode: Mode
+
+
+class SetEffort(Command, frozen=True):
+    """How much the model thinks, from the next turn on."""
+
+    session: str
+    effort: Effort
 
 
 class EnterPlanMode(Command, frozen=True):
@@ -172,6 +195,8 @@ AnyCommand: TypeAlias = (
     | DetachSession
     | EndSession
     | SendInput
+    | ChangeInput
+    | AskAside
     | ShellRequest
     | RunSlash
     | CancelTurn
@@ -180,6 +205,7 @@ AnyCommand: TypeAlias = (
     | AnswerTrust
     | SetModel
     | SetMode
+    | SetEffort
     | EnterPlanMode
     | ExitPlanMode
     | RevokeGrant

@@ -189,6 +189,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "GrantsUnreadable": Sentence(
         "The saved permissions in {path} cannot be read ({problem}), so none of them holds."
     ),
+    "NotWaiting": Sentence("That message does not wait any more. See what does: /queue", 2),
+    "NothingAsked": Sentence("There are no words in it, so nothing was sent.", 2),
+    "AsideOpen": Sentence("The last question beside the work has no answer yet. Ask again when it has.", 2),
+    "AsideStopped": Sentence("The question beside the work was stopped; nothing else changed."),
     "UnknownGrant": Sentence('There is no saved permission "{grant}" here. List them: bridle permissions', 2),
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
@@ -225,6 +229,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
+    "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
@@ -254,7 +259,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "OutputUnreadable": Sentence("What that call printed cannot be read any more ({problem})."),
     "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
-    "StepLimit": Sentence("{steps} steps done and still working. Stopped. Raise --max-steps to go on."),
+    "StepLimit": Sentence("{steps:step} done and still working. Stopped. Raise --max-steps to go on."),
     "LoopDetected": Sentence(
         "The same call gave the same result {times} times. Stopped. Tell me what to try instead, or /retry."
     ),
@@ -269,7 +274,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "OutputUnwritable": Sentence(
         "The output cannot be written ({problem}). It is in the session: {session}."
     ),
-    "SchemaMismatch": Sentence("The answer does not fit the schema: {problem}."),
+    "SchemaMismatch": Sentence(
+        "The answer does not fit the schema: {problem}. All that was said: bridle sessions show"
+    ),
     "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
     # Models
@@ -287,7 +294,21 @@ SENTENCES: Mapping[str, Sentence] = {
         "{title} serves this model with a {served}-token context. Bridle's first request needs about {needs}.\n"
         "Raise it ({how}) or expect early summaries."
     ),
-    "UnknownProvider": Sentence('There is no provider "{provider}". Known: {known}.', 2),
+    "ToolsUnseen": Sentence(
+        "{model} counted {heard} tokens of about {sent} that were sent: it does not see the tools, or its context "
+        "is cut.\nIt can then talk and do nothing. Choose another model: /model"
+    ),
+    "AmbiguousModel": Sentence(
+        '"{model}" is a model of {providers}. Write provider:model, such as {first}:{model}.', 2
+    ),
+    "ModelNotSetUp": Sentence(
+        '"{model}" is a model of {providers}, which is not set up. Connect it: bridle login {first}   '
+        "Or write provider:model.",
+        2,
+    ),
+    "UnknownProvider": Sentence(
+        'There is no provider "{provider}". Known: {known}. What each has: bridle models', 2
+    ),
     "BadScript": Sentence("{path}, line {line}: {problem}.", 2),
     "ScriptEnded": Sentence("The script {path} has no answer left for this request."),
     "RateLimited": Sentence(
@@ -326,6 +347,39 @@ SENTENCES: Mapping[str, Sentence] = {
         "Nothing partial was kept.",
         5,
     ),
+    # Git, as the person
+    "GitUnusable": Sentence("{problem}.", 2),
+    "NothingToCommit": Sentence("Nothing to commit: no file that git knows has changed.{hint}", 1),
+    "NothingToStash": Sentence("Nothing to stash: no file that git knows has changed."),
+    "UnmergedFiles": Sentence(
+        "A merge left conflicts in {files}. Resolve them, say so with !git add FILE, then {command} again.", 1
+    ),
+    "NoBranch": Sentence("No branch is checked out, so there is nothing to push. Make one: /branch NAME", 2),
+    "OnDefaultBranch": Sentence(
+        "{branch} is the branch a pull request would go to. Make another one first: /branch NAME", 2
+    ),
+    "NoRemote": Sentence(
+        "This repository knows no remote to push to, so nothing was done. Add one: !git remote add origin URL",
+        2,
+    ),
+    "NoGh": Sentence(
+        "gh, the program that opens pull requests, is not installed, so nothing was done. /commit works without it.",
+        2,
+    ),
+    "BadBranchName": Sentence("{shown} cannot name a branch: {problem}. {usage}", 2),
+    "BranchExists": Sentence("There is a branch {branch} already. Go to it: !git switch {branch}", 2),
+    "FolderExists": Sentence("{path} is there already, so no worktree was made. Choose another name.", 2),
+    "NoWords": Sentence("/{name} takes no words. {hint}", 2),
+    "NoMessage": Sentence("Without a message nothing is committed.", 1),
+    "NotDone": Sentence("Nothing was done."),
+    "NotDrafted": Sentence("No message could be drafted: {problem}", 1),
+    "ChangedMeanwhile": Sentence(
+        "Files changed while you looked, so nothing was committed. Again: /{name}", 1
+    ),
+    "GitFailed": Sentence("{command} failed (exit {code}).{done}", 1),
+    "GitStopped": Sentence("{command} was stopped.{done}"),
+    "GitDrafting": Sentence("Drafting a message from the diff…"),
+    "GitRunning": Sentence("Running {command}"),
     # Credentials
     "CredentialsLocked": Sentence("The stored keys in {path} are locked: {problem}.", 4),
     "CredentialsWrongKey": Sentence(
@@ -367,7 +421,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "No space left: changes and commands are paused, reading works. They continue when there is room."
     ),
     "RoomAgain": Sentence("There is room again; changes and commands go on."),
-    "NothingStored": Sentence("There is nothing stored here yet.", 2),
+    "NothingStored": Sentence(
+        "There is nothing stored here yet. It begins with the first session: bridle run PROMPT", 2
+    ),
     "StoreOnNetwork": Sentence(
         "{path} is on a network filesystem ({kind}), where a log is not safe. Use a local folder: BRIDLE_HOME=DIR",
         2,
@@ -420,7 +476,9 @@ SENTENCES: Mapping[str, Sentence] = {
         3,
     ),
     "TrustUnwritable": Sentence("{path} cannot be written: {problem}. Nothing was trusted.", 2),
-    "BadLockfile": Sentence("{path} cannot be used as a lock file: {problem}.", 2),
+    "BadLockfile": Sentence(
+        "{path} cannot be used as a lock file: {problem}. Make one: bridle trust ack --emit-lockfile", 2
+    ),
     "TrustFileUnsafe": Sentence("{path} is not obeyed: {problem}", 3),
     "WideFolder": Sentence(
         "{path} is no folder to work in by accident: {problem}. Go into a project's folder, or mean it: -C {path}",
@@ -509,5 +567,18 @@ def exit_code_of(reason: str | None) -> int:
 
 
 class _Shown(dict[str, Any]):
-    def __missing__(self, key: str) -> str:
-        return f"<{key}>"
+    def __getitem__(self, key: str) -> _Value:
+        return _Value(self.get(key, f"<{key}>"))
+
+
+class _Value(str):
+    """A value in a sentence. `{steps:step}` is so many of a thing: `1 step`, `2 steps`."""
+
+    __slots__ = ()
+
+    def __format__(self, noun: str) -> str:
+        if not noun:
+            return self
+        from bridle.base.phrases import counted
+
+        return counted(int(self), noun) if self.isdecimal() else f"{self[:]} {noun}s"

@@ -14,6 +14,7 @@ import msgspec
 from bridle.base.command_class import CommandClass
 from bridle.protocol import late
 from bridle.protocol.messages import (
+    Effort,
     InputBlock,
     Parameters,
     StopReason,
@@ -25,6 +26,7 @@ from bridle.protocol.messages import (
 
 IdentityClass: TypeAlias = Literal["human", "agent"]
 InputMode: TypeAlias = Literal["reject", "queue", "steer"]
+InputChange: TypeAlias = Literal["edit", "hold", "release", "first", "drop"]
 Mode: TypeAlias = Literal["strict", "default", "safe", "auto", "yolo", "plan"]
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
@@ -68,6 +70,17 @@ class InputAccepted(Event, frozen=True):
     content: tuple[InputBlock, ...]
     mode: InputMode = "queue"
     identity: IdentityClass = "human"
+
+
+class InputChanged(Event, frozen=True):
+    """Somebody changed an input that waits: other words, held or let go again, before all others, or gone.
+
+    `content` is what it says from here on, after an `edit`.
+    """
+
+    input: int
+    change: InputChange
+    content: tuple[InputBlock, ...] = ()
 
 
 class TurnStarted(Event, frozen=True):
@@ -379,6 +392,27 @@ class UndoApplied(Event, frozen=True):
     action: int = 0
 
 
+class GitRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that was run as the person; `output` is the end of what it said. Without `exit_code` it did not end."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None = None
+    output: str = ""
+
+
+class GitEnded(Event, frozen=True):
+    """What came of a git command that a person gave, `name` without its slash.
+
+    `runs` are the commands that were run, in order. `reason` and its sentence say why nothing, or not all, was done.
+    """
+
+    name: str
+    runs: tuple[GitRun, ...] = ()
+    reason: str | None = None
+    message: str = ""
+    data: dict[str, Any] = {}
+
+
 # People and policy
 
 
@@ -415,6 +449,27 @@ class ModelChanged(Event, frozen=True):
 
 class ModeChanged(Event, frozen=True):
     mode: Mode
+
+
+class EffortChanged(Event, frozen=True):
+    """How much the model thinks, from the next turn on."""
+
+    effort: Effort
+
+
+class AsideAsked(Event, frozen=True):
+    """A question beside the conversation: neither it nor its answer is ever part of a later request."""
+
+    question: str
+
+
+class AsideAnswered(Event, frozen=True):
+    """What the model said to the question of event `asked`, or why it said nothing."""
+
+    asked: int
+    answer: str = ""
+    reason: str | None = None
+    message: str | None = None
 
 
 class GrantAdded(Event, frozen=True):
@@ -548,6 +603,7 @@ class UnknownEvent(Event, frozen=True):
 DurableEvent: TypeAlias = (
     SessionCreated
     | InputAccepted
+    | InputChanged
     | TurnStarted
     | PrefixSet
     | ContextAdded
@@ -566,10 +622,14 @@ DurableEvent: TypeAlias = (
     | TodosChanged
     | ModelChanged
     | ModeChanged
+    | EffortChanged
+    | AsideAsked
+    | AsideAnswered
     | GrantAdded
     | GrantRevoked
     | Compacted
     | UndoApplied
+    | GitEnded
     | ChildStarted
     | ChildEnded
     | BackgroundStarted
@@ -613,6 +673,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 OfOneInvocation: TypeAlias = (
     InputAccepted
+    | InputChanged
     | TurnStarted
     | TurnEnded
     | TurnTiming

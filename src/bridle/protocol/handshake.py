@@ -31,11 +31,14 @@ AWAITED_EVENTS: Mapping[str, str] = {
 }
 """Kinds of events that can be read and never come before a capability is there."""
 FEATURES: Mapping[str, tuple[str, ...]] = {
+    "asides": ("AskAside", "AsideAsked", "AsideAnswered"),
     "background_commands": ("BackgroundStarted", "BackgroundEnded"),
     "branching": ("Branched",),
     "compaction": ("Compacted",),
     "cost": ("CostIncremented",),
+    "changeable_queue": ("ChangeInput", "InputChanged"),
     "editor_buffers": ("ClientRequest",),
+    "effort": ("SetEffort", "EffortChanged"),
     "grants": ("GrantAdded", "GrantRevoked", "RevokeGrant"),
     "hooks": ("HookError", "HookTimeout"),
     "mcp": ("MCPServerDown",),

@@ -78,10 +78,17 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: dict[str, Any]
 
 
+Effort: TypeAlias = Literal["off", "low", "medium", "high", "max"]
+"""How much a model thinks."""
+
+
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request asks of the model. `answer_schema` is the JSON Schema that an answer without calls is to fit."""
+
     max_tokens: int | None = None
     temperature: float | None = None
-    effort: Literal["off", "low", "medium", "high", "max"] | None = None
+    effort: Effort | None = None
+    answer_schema: dict[str, Any] | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -135,12 +135,14 @@ class ModelList(QueryAnswer, frozen=True):
 class ListModels(Query[ModelList], frozen=True):
     """What is known of these models, or of all that are known of a provider. Nobody is asked over the network.
 
-    By the settings of an open `session`, or by the person's own.
+    `usable`: also every model that can be asked now, by a key at hand or on this machine; servers of this machine are
+    looked for, and stand first. By the settings of an open `session`, or by the person's own.
     """
 
     session: str | None = None
     names: tuple[str, ...] = ()
     provider: str | None = None
+    usable: bool = False
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

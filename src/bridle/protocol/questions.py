@@ -14,6 +14,7 @@ from bridle.base.line_diff import DiffLine
 
 TrustKind: TypeAlias = Literal["instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin"]
 UndoDeed: TypeAlias = Literal["created", "changed", "deleted"]
+GitDeed: TypeAlias = Literal["branch", "commit", "publish", "worktree", "stash"]
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -237,6 +238,51 @@ class ConflictAnswer(Answer, frozen=True, tag="conflict"):
     choice: Literal["skip", "overwrite", "stop"]
 
 
+# Git, as the person
+
+
+class GitFile(_Data, frozen=True):
+    """A file that goes into a commit."""
+
+    path: str
+    did: Literal["added", "changed", "deleted", "renamed"]
+
+
+class GitHook(_Data, frozen=True):
+    """A program of the repository that git runs on the way. `changed`: it is not as it was committed."""
+
+    path: str
+    changed: bool = False
+
+
+class GitQuestion(Question, frozen=True, tag="git"):
+    """Whether these commands are run, in this order, in this folder: by the person, outside the sandbox.
+
+    `message` is the commit's, as it will be; `no_draft` says why the model wrote none. `branch` is the one checked out,
+    empty where none is. `new_files` are left out of the commit: git does not know them.
+    """
+
+    deed: GitDeed
+    cwd: str
+    commands: tuple[tuple[str, ...], ...]
+    branch: str = ""
+    message: str = ""
+    no_draft: str = ""
+    files: tuple[GitFile, ...] = ()
+    more_files: int = 0
+    new_files: tuple[str, ...] = ()
+    more_new_files: int = 0
+    hooks: tuple[GitHook, ...] = ()
+    merges: bool = False
+
+
+class GitAnswer(Answer, frozen=True, tag="git"):
+    """`edit` gives another message, which is asked about again; `draft` has the model write another one, by `text`."""
+
+    choice: Literal["go", "edit", "draft", "keep"]
+    text: str = ""
+
+
 # After a crash
 
 
@@ -271,6 +317,7 @@ AnyQuestion: TypeAlias = (
     | StepLimitQuestion
     | UndoQuestion
     | ConflictQuestion
+    | GitQuestion
     | OrphanQuestion
 )
 AnyAnswer: TypeAlias = (
@@ -281,6 +328,7 @@ AnyAnswer: TypeAlias = (
     | StepLimitAnswer
     | UndoAnswer
     | ConflictAnswer
+    | GitAnswer
     | OrphanAnswer
 )
 

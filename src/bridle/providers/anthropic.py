@@ -28,6 +28,7 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
+from bridle.providers.answer_schema import is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -125,6 +126,10 @@ def _limits(prefix: PrefixSet, quirks: Quirks) -> dict[str, Any]:
         if thinks:
             fields["thinking"] = {"type": "adaptive", "display": "summarized"}
         fields["output_config"] = {"effort": quirks.effort_words.get(effort) or _EFFORTS[effort]}
+    schema = sent_schema(prefix, quirks)
+    if schema is not None and is_closed(schema, optional=True):  # any other would be refused
+        format_ = {"type": "json_schema", "schema": schema}
+        fields["output_config"] = {**fields.get("output_config", {}), "format": format_}
     # A model that thinks takes no temperature.
     if parameters.temperature is not None and not quirks.omit_temperature and not thinks:
         fields["temperature"] = parameters.temperature

@@ -1,7 +1,8 @@
 """The request layer that looks before a request is sent: can this model do what is asked of it?
 
 A model that reads no images, or uses no tools, would answer with a vendor's riddle. A server on this machine that
-serves a small context would forget the beginning in silence. Both are said before.
+serves a small context would forget the beginning in silence. Both are said before. One that leaves the tools out of
+what it gives the model is found out by what it counted.
 """
 
 from __future__ import annotations
@@ -49,19 +50,52 @@ def check_capabilities(
         prefix = conversation.prefix
         assert prefix is not None, "an outer layer sets the prefix"
         model = (prefix.provider, prefix.model)
-        again = False
+        again, unseen = False, None
         if model not in looked:
             looked.add(model)
             served = await look(*model)
             again = served is not None and served.info.context_tokens is None
             _warn(step, served)
+            unseen = None if served is None or not prefix.tools else _SentRequest.of(conversation, prefix)
         _check(conversation, prefix, facts_of(*model), leaves_images_out)
         reply = await proceed(step)
+        if unseen is not None:
+            unseen.compare(step, prefix)
         if again:
             _warn(step, await look(*model))
         return reply
 
     return layer
+
+
+class _SentRequest(msgspec.Struct, frozen=True):
+    """About how many tokens a request had, of them in tools, and how many messages there were."""
+
+    tokens: int
+    tools: int
+    messages: int
+
+    @classmethod
+    def of(cls, conversation: Conversation, prefix: PrefixSet) -> _SentRequest:
+        from bridle.engine.sizes import messages_tokens, prefix_tokens
+
+        bare = msgspec.structs.replace(prefix, tools=())
+        whole = prefix_tokens(prefix)
+        tokens = whole + messages_tokens(conversation.messages)
+        return cls(tokens, whole - prefix_tokens(bare), len(conversation.messages))
+
+    def compare(self, step: Step, prefix: PrefixSet) -> None:
+        """Says so where the server counted so little that most of the tools cannot have been among it."""
+        from bridle.engine.sizes import MOST_DENSE, messages_tokens
+
+        conversation = step.journal.conversation
+        if (counted := conversation.counted) is None or counted.messages <= self.messages:
+            return
+        heard = counted.tokens - messages_tokens(conversation.messages[self.messages :])
+        if heard * MOST_DENSE < self.tokens or heard > self.tokens - self.tools // 2:
+            return  # it has not counted at all, or the tools are in it
+        data = {"model": prefix.model, "heard": f"{heard:,}", "sent": f"{round(self.tokens, -2):,}"}
+        step.emit(Degraded(what="tools", reason="ToolsUnseen", message=sentence("ToolsUnseen", data)))
 
 
 def _check(

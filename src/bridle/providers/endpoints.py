@@ -35,8 +35,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `effort_words` is how the vendor spells our efforts; without an entry, a chat endpoint is sent none. `calls_in_text`
     reads tool calls that a model writes into its text. `cache_system` marks the system text of a chat for the vendor's
     cache, `omit_cache_hints` leaves every hint out. `budget_models` are patterns of the Anthropic models that are told
-    how many tokens to think for; all others choose themselves and are told an effort. `images` says what becomes of
-    images where no model of the endpoint reads any.
+    how many tokens to think for; all others choose themselves and are told an effort. `schemaless_models` are patterns
+    of the models that are not sent the schema of an answer, because they, or they beside tools, refuse it or call no
+    tool any more. `images` says what becomes of images where no model of the endpoint reads any.
     """
 
     omit_tool_choice: bool = False
@@ -50,6 +51,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     calls_in_text: bool = False
     cache_system: bool = False
     budget_models: tuple[str, ...] = ("*",)
+    schemaless_models: tuple[str, ...] = ("*",)
     images: Literal["send", "refuse", "leave_out"] = "send"
 
 

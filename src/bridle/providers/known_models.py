@@ -7,16 +7,17 @@ day.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.protocol.errors import BridleError, ProviderError
-from bridle.protocol.events import PrefixSet
+from bridle.protocol.errors import BridleError, CommandRefused, ProviderError
+from bridle.protocol.events import ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
 from bridle.providers.model_directory import DEMO, Models
 
@@ -97,6 +98,62 @@ class KnownModels:
             and all(price <= half / 2 for price, half in zip(prices, now, strict=True))
         ]
         return f"{provider}:{max(fitting)[1]}" if fitting else None
+
+    def choose(self, name: str, *, by_agent: bool = False) -> ModelChanged:
+        """`Models.choose` for a name that may lack its provider."""
+        return self.models.choose(self.full_name(name), by_agent=by_agent)
+
+    def full_name(self, name: str) -> str:
+        """`provider:model` for a bare name that one provider has which is set up; any other name as it is.
+
+        Raises `CommandRefused` where several have it, or one that is not set up.
+        """
+        if name in ("", DEMO) or ":" in name or name in self.models.names():
+            return name
+        if "/" in name and name.partition("/")[0] in self.models.names():
+            return name
+        ready = self._having(name, self._set_up())
+        if len(ready) == 1:
+            return f"{ready[0]}:{name}"
+        if ready:
+            raise CommandRefused("AmbiguousModel", model=name, providers=", ".join(ready), first=ready[0])
+        if others := self._having(name, self.models.names()):
+            raise CommandRefused("ModelNotSetUp", model=name, providers=", ".join(others), first=others[0])
+        return name
+
+    def _having(self, name: str, providers: Iterable[str]) -> list[str]:
+        """Those of the providers that have a model of this name, as far as anybody knows without asking."""
+        return [
+            provider
+            for provider in providers
+            if provider != DEMO
+            and any(info.name == name for info in self.catalogue.models(self._endpoint(provider)))
+        ]
+
+    def _set_up(self) -> list[str]:
+        """The providers that somebody has configured, or whose key is at hand, or that run on this machine."""
+        names = dict.fromkeys(self.models.configured)
+        with contextlib.suppress(BridleError):
+            names |= dict.fromkeys(endpoint.name for endpoint in self.models.with_keys())
+        names |= dict.fromkeys(name for name in self.models.names() if self._endpoint(name).local)
+        return list(names)
+
+    async def usable(self) -> list[tuple[Endpoint, ModelInfo]]:
+        """Every model that can be asked now: those of servers on this machine, which are looked for, first."""
+        found = [
+            (server.endpoint, info)
+            for server in await self.models.local_servers()
+            for info in server.models
+            if info.can_chat
+        ]
+        with contextlib.suppress(BridleError):
+            await self.models.look_for_stored()
+        seen = {endpoint.name for endpoint, _ in found}
+        for name in self._set_up():
+            endpoint = self._endpoint(name)
+            if name not in seen and not endpoint.local and endpoint.base_url:
+                found += [(endpoint, info) for info in self.catalogue.models(endpoint) if info.can_chat]
+        return found
 
     async def listing(self, provider: str, *, refresh: bool = False) -> Listed:
         """What a provider lists: asked for once a day, or now with `refresh`. Never a paid call.

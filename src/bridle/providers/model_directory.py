@@ -216,6 +216,11 @@ class Models:
 
         return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
 
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """The providers that settings say something of."""
+        return tuple(self._sections)
+
     def with_keys(self) -> list[Endpoint]:
         """The endpoints whose key is at hand. Raises `CredentialError` where stored ones cannot be seen."""
         from bridle.providers.presets import with_keys
@@ -252,6 +257,16 @@ class Models:
                 endpoints.append(self.endpoint(name))
         local = [endpoint for endpoint in endpoints if endpoint.local]
         return await find_local_servers(self.connections, presets=local)
+
+    def default_of_keys(self) -> str | None:
+        """`provider:model` for somebody who has a key and named no model; None where a key does not say which.
+
+        Only who shows the choice before anything is sent goes by it. Raises `CredentialError` as `with_keys` does.
+        """
+        from bridle.providers.presets import USUAL_MODELS
+
+        keyed = {endpoint.name for endpoint in self.with_keys()}
+        return next((f"{name}:{model}" for name, model in USUAL_MODELS.items() if name in keyed), None)
 
     async def default(self) -> ModelChanged:
         """The model nobody named: of a server on this machine. A key alone does not say which model it is for."""

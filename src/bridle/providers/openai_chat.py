@@ -27,6 +27,7 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
+from bridle.providers.answer_schema import NAME, is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -106,6 +107,9 @@ def _settings(prefix: PrefixSet, quirks: Quirks, *, streaming: bool) -> list[tup
         fields.append((quirks.max_tokens_field.encode(), parameters.max_tokens))
     if word := quirks.effort_words.get(parameters.effort or ""):
         fields.append((b"reasoning_effort", word))
+    if (schema := sent_schema(prefix, quirks)) is not None:
+        form = {"name": NAME, "schema": schema, "strict": is_closed(schema, optional=False)}
+        fields.append((b"response_format", {"type": "json_schema", "json_schema": form}))
     return fields
 
 

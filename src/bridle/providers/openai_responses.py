@@ -28,6 +28,7 @@ from bridle.protocol.messages import (
     Usage,
     YieldBlock,
 )
+from bridle.providers.answer_schema import NAME, is_closed, sent_schema
 from bridle.providers.answers import (
     CUT,
     EMPTY,
@@ -114,6 +115,9 @@ def _settings(prefix: PrefixSet, quirks: Quirks) -> dict[str, Any]:
             # A model that does not reason refuses these two.
             fields["reasoning"]["summary"] = "auto"
             fields["include"] = ["reasoning.encrypted_content"]
+    if (schema := sent_schema(prefix, quirks)) is not None:
+        strict = is_closed(schema, optional=False)
+        fields["text"] = {"format": {"type": "json_schema", "name": NAME, "schema": schema, "strict": strict}}
     if not quirks.omit_cache_hints:
         fields["prompt_cache_key"] = _cache_key(prefix)
     return fields

@@ -23,13 +23,21 @@ _BUDGET_MODELS: Final = (
 )
 """Models from before the vendor let them choose how long they think; every later one chooses itself."""
 
+_SCHEMALESS_MODELS: Final = ("gpt-3*", "gpt-4", "gpt-4-*", "chatgpt-*", "o1-mini*", "o1-preview*")
+"""Models from before the vendor held answers to a schema."""
+_SCHEMALESS_CLAUDES: Final = ("claude-[123]*", "claude-*-4-0", "claude-*-4-20*", "claude-*-4-0-*")
+
 PRESETS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         name="openai",
         title="OpenAI",
         base_url="https://api.openai.com/v1",
         key_env="OPENAI_API_KEY",
-        quirks=Quirks(max_tokens_field="max_completion_tokens", effort_words={**_EFFORT, "off": "minimal"}),
+        quirks=Quirks(
+            max_tokens_field="max_completion_tokens",
+            effort_words={**_EFFORT, "off": "minimal"},
+            schemaless_models=_SCHEMALESS_MODELS,
+        ),
     ),
     Endpoint(
         name="anthropic",
@@ -38,7 +46,7 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         base_url="https://api.anthropic.com",
         key_env="ANTHROPIC_API_KEY",
         auth=X_API_KEY,
-        quirks=Quirks(budget_models=_BUDGET_MODELS),
+        quirks=Quirks(budget_models=_BUDGET_MODELS, schemaless_models=_SCHEMALESS_CLAUDES),
     ),
     Endpoint(
         name="gemini",
@@ -85,7 +93,11 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         base_url="",
         key_env="AZURE_OPENAI_API_KEY",
         auth=API_KEY,
-        quirks=Quirks(max_tokens_field="max_completion_tokens", effort_words={**_EFFORT, "off": "minimal"}),
+        quirks=Quirks(
+            max_tokens_field="max_completion_tokens",
+            effort_words={**_EFFORT, "off": "minimal"},
+            schemaless_models=_SCHEMALESS_MODELS,
+        ),
     ),
     Endpoint(
         name="ollama",
@@ -126,6 +138,17 @@ PRESETS: Final[tuple[Endpoint, ...]] = (
         context_hint="vllm serve MODEL --max-model-len 32768",
     ),
 )
+
+
+USUAL_MODELS: Final[Mapping[str, str]] = {
+    "anthropic": "claude-sonnet-4-5",
+    "openai": "gpt-5.2",
+    "gemini": "gemini-2.5-pro",
+    "zai": "glm-4.6",
+    "groq": "openai/gpt-oss-120b",
+    "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+}
+"""What a person starts with who has a key and chose nothing; of several keys the first here."""
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

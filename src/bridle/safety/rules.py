@@ -72,7 +72,7 @@ def parse_rule(text: str, verdict: Verdict, *, tier: RuleTier = "flags", origin:
     """
     name, bracket, rest = text.strip().partition("(")
     name = name.strip()
-    if not name or (bracket and not (rest.endswith(")") and rest[:-1])):
+    if not name or ")" in name or (bracket and not (rest.endswith(")") and rest[:-1])):
         raise UsageError(f'"{text}" is not a rule. Write a tool, or a tool and a pattern: bash(npm test*)')
     if not bracket:
         return Rule(name, verdict, tier=tier, origin=origin)

@@ -17,7 +17,7 @@ UNENCLOSED = ("env-only", "off")
 
 def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Repository:
     """The repository around `cwd`. Nothing it makes git run has the network or can write."""
-    from bridle.base.git import clean_environment, git_program  # not before the first such command
+    from bridle.base.git import clean_environment, program_on  # not before the first such command
     from bridle.base.git_repository import Repository
 
     async def start(
@@ -44,7 +44,7 @@ def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Reposito
             on_error=on_error,
         )
 
-    return Repository(start, cwd=cwd, program=git_program(env.get("PATH", ""), outside=cwd) or "git")
+    return Repository(start, cwd=cwd, program=program_on(env.get("PATH", ""), "git", outside=cwd) or "git")
 
 
 def ignored_by_git(spawn: Spawn, *, root: str, env: Mapping[str, str]) -> Callable[[str], Awaitable[bool]]:

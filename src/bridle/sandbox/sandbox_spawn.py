@@ -43,7 +43,8 @@ _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve
 """What a command that succeeded nevertheless may have met on the way."""
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
-_TRIES = 3
+_PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
+"""Between the tries to start one: the masks of other commands in the same folder come and go meanwhile."""
 SETTLE_S = 5.0
 """How long a session waits to hear what will hold its commands."""
 
@@ -217,7 +218,7 @@ class SandboxSpawn:
         ):  # nor is there a process namespace that ends with us
             self._processes.keep(group.counting, group.take)
         limits = CommandLimits(policy.max_file_mib, group.take)
-        for tries_left in reversed(range(_TRIES)):
+        for pause_s in (*_PAUSES_S, None):
             border = _Border(
                 adapter,
                 lambda: self._looked(confinement_of(policy, place, cwd)),
@@ -248,7 +249,8 @@ class SandboxSpawn:
                     limits=limits,
                 )
             except HeldBack as held_back:
-                if tries_left:
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
                     continue
                 started = held_back.process
                 if held_back.said.startswith(_BUBBLEWRAP_SAYS):
@@ -258,7 +260,8 @@ class SandboxSpawn:
             except (OSError, CannotConfine) as refused:
                 if launch is not None and launch.gate is None:
                     raise  # who knows whether it ran
-                if tries_left:
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
                     continue
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"

@@ -276,12 +276,12 @@ async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
         await client.reads("queued   two")
         await client.reads("now      three")
         client.wants(RunCommand("queue"))
-        assert client.performed[-2:] == [SayWords("two", "  "), SayWords("three", "  ")]
+        assert client.performed[-3:-1] == [SayWords("-  two", "   "), SayWords("-  three", "   ")]
         modes = [await client.shows(e.InputAccepted) for _ in range(2)]
         assert [e.text_of(accepted.content) for accepted in modes] == ["two", "three"]
         client.wants(StopTurn())
         assert (await client.shows(e.TurnEnded)).stop == "cancelled"
-        await client.reads("› two")
+        await client.reads("› three")
 
 
 async def test_stopping_where_nothing_runs_sends_nothing() -> None:

@@ -184,6 +184,7 @@ async def test_resizing_while_an_answer_streams_doubles_no_line(widths: tuple[in
             e.StepEnded(step=1, stop="end_turn", text_sha256=""), e.TurnEnded(stop="end_turn", steps=1)
         )
         await person.sees("1 step")
+        await settled(person)
         text = person.glass.text
     answer = "".join(text.partition("› go")[2].split())
     assert answer.startswith("".join(words[: share * (len(widths) + 1)]).replace(" ", ""))

@@ -8,7 +8,7 @@ from bridle.clients.interaction.controller import MARK
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash, SendInput
 from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock, Usage
@@ -326,8 +326,9 @@ async def test_a_question_answered_elsewhere_goes_away() -> None:
         )
         scene.tell(decided)
         await person.sees("Answered elsewhere.")
-        await person.types("y\r", then="queued   y")
+        await person.types("y\r", then='"y" was not sent')
     assert not commands(scene, AnswerPermission)
+    assert not commands(scene, SendInput)
 
 
 @pytest.mark.parametrize("columns", [44, 100])
@@ -374,11 +375,16 @@ async def test_commands_that_are_ours(columns: int) -> None:
         for typed, then in [
             ("/help", "(also /exit)"),
             ("/keys", "As text"),
-            ("/model", "/model provider:model"),
-            ("/mode", "plan)"),
+            ("/model", "Connect one: /login"),
+            ("/effort", "Change it: /effort NAME"),
+            ("/mode", "Change it: /mode NAME"),
+            ("/btw", "join the"),
+            ("/login", "In a shell: bridle login"),
+            ("/trust", "In a shell: bridle trust list"),
+            ("/hooks", "In a shell: bridle hooks list"),
             ("/queue", "Nothing is queued."),
             ("/cost", "Nothing used yet."),
-            ("/permissions", "bridle permissions"),
+            ("/permissions", "Nothing is allowed beyond"),
             ("/jobs", "No command runs in"),
             ("/context", "Nothing has been sent to a model"),
             ("/sessions", "There are no sessions to list."),

@@ -11,8 +11,10 @@ from bridle.clients.interaction.story import describe_call
 from bridle.protocol import events as e
 
 _KEPT_CHARACTERS: Final = 4096
+_GIT: Final = "git"
+"""Where a command that a git command runs stands among the calls."""
 
-Phase: TypeAlias = Literal["working", "thinking", "writing", "summarising", "running"]
+Phase: TypeAlias = Literal["working", "thinking", "writing", "summarising", "drafting", "running"]
 
 
 class RunningCall(msgspec.Struct):
@@ -29,6 +31,9 @@ class Activity:
     def __init__(self) -> None:
         self.calls: dict[str, RunningCall] = {}
         self.summarising = False
+        self.drafting = False
+        self.git_runs = False
+        """From its first sign of life to its end, a git command of the person's."""
         self.asked = 0
         self._answering = False
         self._text: list[str] = []
@@ -51,6 +56,8 @@ class Activity:
             return "running"
         if self.summarising:
             return "summarising"
+        if self.drafting:
+            return "drafting"
         if not self._answering:
             return "working"
         return "writing" if self._text else "thinking"
@@ -97,8 +104,17 @@ class Activity:
                 self.calls.pop(call, None)
             case e.Notice(reason="Compacting"):
                 self.summarising = True
-            case e.Compacted() | e.Cancelled() | e.Notice(reason="EngineFault"):
+            case e.Notice(reason="GitDrafting"):
+                self.git_runs = self.drafting = True
+            case e.Notice(reason="GitRunning", data={"command": str(command)}):
+                self.git_runs, self.drafting = True, False
+                self.calls[_GIT] = RunningCall(command)
+            case e.QuestionAsked():
+                self.drafting = False
+                return 0
+            case e.Compacted() | e.Cancelled() | e.GitEnded() | e.Notice(reason="EngineFault"):
                 self.summarising = False
+                self._end_git()
             case _:
                 return 0
         return 0 if self._answering else self._end_thought(envelope.ts_ms)
@@ -107,6 +123,11 @@ class Activity:
         """Nothing is under way any more."""
         self.calls.clear()
         self.summarising = self._answering = False
+        self._end_git()
+
+    def _end_git(self) -> None:
+        self.git_runs = self.drafting = False
+        self.calls.pop(_GIT, None)
 
     def _end_thought(self, ts_ms: int) -> float:
         since_ms, self._thought_since_ms = self._thought_since_ms, None

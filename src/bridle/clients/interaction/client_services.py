@@ -28,9 +28,9 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     `home` is the person's own folder. `history` are the prompts of earlier sessions, oldest first; `save_prompt` keeps
     one more. `is_file` answers for a path relative to the session's folder; `paths` are the files and folders a mention
     may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
-    it. `page` shows them a text in their own pager. `save` writes a new file at a path a person named and returns where
-    it is. `promote` makes a remembered yes a rule of the person's own settings and returns the file it stands in. What
-    does something may raise `BridleError`.
+    it. `page` shows them a text in their own pager; `run_verb` lets a verb of the program have their terminal. `save`
+    writes a new file at a path a person named and returns where it is. `promote` makes a remembered yes a rule of the
+    person's own settings and returns the file it stands in. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -41,5 +41,6 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     paths: Callable[[], Sequence[str]] = _no_paths
     edit: Callable[[str], Awaitable[str | None]] | None = None
     page: Callable[[str], Awaitable[None]] | None = None
+    run_verb: Callable[[Sequence[str]], Awaitable[None]] | None = None
     save: Callable[[str, str], str] | None = None
     promote: Callable[[GrantAdded], str] | None = None

@@ -86,7 +86,7 @@ def typed(text: str, *, steer: bool = False) -> Send:
 
 
 WishName: TypeAlias = Literal[
-    "interrupt", "leave", "suspend", "redraw", "edit", "complete", "mode", "thinking"
+    "interrupt", "escape", "leave", "suspend", "redraw", "edit", "complete", "mode", "thinking"
 ]
 
 
@@ -175,6 +175,8 @@ def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
             return (state, Wish("leave")) if state.empty else (_deleted(state), None)
         case Press(name="ctrl-c"):
             return state, Wish("interrupt")
+        case Press(name="esc"):
+            return state, Wish("escape")
         case Press(name="ctrl-z"):
             return state, Wish("suspend")
         case Press(name="ctrl-l"):

@@ -17,6 +17,7 @@ from bridle.clients.interaction.composer import Send
 from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
+    EditMessage,
     Effect,
     Leave,
     RememberPrompt,
@@ -24,17 +25,41 @@ from bridle.clients.interaction.effects import (
     SessionReady,
     ShowEvent,
     ThoughtOver,
+    TurnOver,
     Waiting,
     WaitOver,
 )
 from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.intents import ChooseSession, Intent, NextMode, RunCommand, StopTurn
-from bridle.clients.interaction.parse import Shell, Slash, Words, missing_files, parse
+from bridle.clients.interaction.intents import (
+    ChooseRow,
+    ChooseSession,
+    Intent,
+    NextMode,
+    RunCommand,
+    StopTurn,
+)
+from bridle.clients.interaction.parse import (
+    Shell,
+    Slash,
+    Words,
+    interactive_program,
+    missing_files,
+    parse,
+)
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
 from bridle.clients.interaction.question_queue import QuestionQueue
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnyCommand, CancelTurn, RunSlash, SendInput, SetMode, ShellRequest
+from bridle.protocol.commands import (
+    AnyCommand,
+    CancelTurn,
+    RevokeGrant,
+    RunSlash,
+    SendInput,
+    SetMode,
+    SetModel,
+    ShellRequest,
+)
 from bridle.protocol.errors import BridleError, sentence
 
 COUNTED_MS: Final = 1000
@@ -45,10 +70,6 @@ THOUGHT_MS: Final = 1000
 """A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
 """What stands before a person's own words."""
-
-
-def _no_file(_path: str) -> bool:
-    return False
 
 
 class Controller:
@@ -66,7 +87,7 @@ class Controller:
         opened_at: int = 0,
         folder: str = "",
         info: EngineInfo | None = None,
-        is_file: Callable[[str], bool] = _no_file,
+        is_file: Callable[[str], bool] = slash_table.no_file,
     ) -> None:
         self.view = view
         self.session = session
@@ -135,9 +156,19 @@ class Controller:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
+                return (ShowEvent(envelope), *self._questions.forget_all(), *self._after_turn())
+            case e.GitEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all())
             case _:
                 return (ShowEvent(envelope),)
+
+    def _after_turn(self) -> Sequence[Effect]:
+        """What is to be said and done when a turn has ended and no other follows by itself."""
+        if self.view.running:
+            return ()
+        held = self.view.held
+        waits = (SayWords(f"{counted(held, 'message')} held back. /queue shows what waits."),) if held else ()
+        return (*waits, TurnOver(self.view.turn_ms / 1000, self.view.title))
 
     def _question(self, asked: e.PermissionRequested | e.QuestionAsked) -> Question:
         if isinstance(asked, e.QuestionAsked):
@@ -159,18 +190,30 @@ class Controller:
         match intent:
             case Send():
                 return self._submit(intent)
-            case Decided(stop=stop):
-                return (*self._questions.decided(intent), *(self.handle(StopTurn()) if stop else ()))
+            case Decided():
+                return self._decided(intent)
             case StopTurn():
-                return (CancelTurn(session=self.session),) if self.view.running else ()
+                return (CancelTurn(session=self.session),) if self.view.under_way else ()
             case NextMode():
                 return (SetMode(session=self.session, mode=slash_table.next_mode(self.view.mode)),)
             case RunCommand(name=name, arguments=arguments):
                 return self._slash(name, arguments)
             case ChooseSession(id=session):
                 return (slash_table.Do("resume", session),)
+            case ChooseRow(purpose="model", id=model):
+                return (SetModel(session=self.session, model=model),)
+            case ChooseRow(id=grant):  # a grant
+                return (RevokeGrant(session=self.session, grant_id=grant),)
             case _:
                 assert_never(intent)
+
+    def _decided(self, decided: Decided) -> Sequence[Effect]:
+        if decided.question.about is not None:
+            from bridle.clients.interaction.git_form import text_to_edit
+
+            if (text := text_to_edit(decided)) is not None:
+                return (EditMessage(decided.question, text),)
+        return (*self._questions.decided(decided), *(self.handle(StopTurn()) if decided.stop else ()))
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""
@@ -183,6 +226,8 @@ class Controller:
     def _submit(self, send: Send) -> Sequence[Effect]:
         typed = parse(send.text, self._is_file)
         shown: Effect = Echo(send.shown)
+        if self.view.running and isinstance(typed, Words) and _is_answer_key(send.text):
+            return (shown, SayWords(self._held_back(send.text.strip()), "  "))
         if self.view.running and isinstance(typed, Words):
             shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
         match typed:
@@ -192,6 +237,9 @@ class Controller:
                 command = SendInput(session=self.session, content=content, mode=mode)
                 missing = (SayWords(words, "  ") for words in missing_files(send.text, self._is_file))
                 return (shown, *missing, RememberPrompt(send), command)
+            case Shell(command=command) if program := interactive_program(command):
+                needs = f"{program} needs a terminal of its own, which a command here does not get."
+                return (shown, SayWords(f"{needs} Ctrl-Z leads to your shell, and fg back.", "  "))
             case Shell(command=command, share=share):
                 return (shown, ShellRequest(session=self.session, command=command, share=share))
             case Slash(name=name, arguments=arguments):
@@ -199,8 +247,16 @@ class Controller:
             case None:
                 return (shown,)
 
+    def _held_back(self, key: str) -> str:
+        """What is said of a lone letter during a turn: it was meant for a question, and would be paid for."""
+        waits = " A question is waiting: Tab to answer." if self._questions.is_asking else ""
+        sent = f'"{visible(key)}" was not sent: alone it looks like an answer.'
+        return f"{sent}{waits} As a message: put a blank before it."
+
     def _slash(self, name: str, arguments: str) -> Sequence[Effect]:
-        now = slash_table.SlashContext(session=self.session, view=self.view, info=self._info)
+        now = slash_table.SlashContext(
+            session=self.session, view=self.view, info=self._info, is_file=self._is_file
+        )
         match slash_table.carry_out(name, arguments, now):
             case slash_table.Do(what="quit"):
                 return (Leave(),)
@@ -229,3 +285,8 @@ class Controller:
             if refusal.reason in ("UnknownSlash", "NotSupported"):
                 message += slash_table.nearest_words(command.name, self._info)
         return (SayWords(visible(message), "  "),)
+
+
+def _is_answer_key(text: str) -> bool:
+    """Whether this could be meant for a question: one letter, digit or question mark, and nothing before it."""
+    return len(text.rstrip()) == 1 and (text[0].isalnum() or text[0] == "?")

@@ -6,9 +6,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from bridle.clients.interaction.choice_list import ChoiceList
 from bridle.clients.interaction.composer import Send
 from bridle.clients.interaction.picker import Listed
 from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.slash_table import Do
 from bridle.protocol.commands import AnyCommand
 from bridle.protocol.display_values import EditedFile
@@ -62,6 +64,14 @@ class PutQuestion(msgspec.Struct, frozen=True):
     position: str = ""
 
 
+class EditMessage(msgspec.Struct, frozen=True):
+    """A text of the question in front of the person, for their editor. What they make of it is a `Decided` with it as
+    its words; where they make nothing of it, the question comes again."""
+
+    question: Question
+    text: str
+
+
 class CloseQuestion(msgspec.Struct, frozen=True):
     """The question in front of the person is open no longer; `why` says so where they did not answer it."""
 
@@ -100,6 +110,30 @@ class PickSession(msgspec.Struct, frozen=True):
     sessions: tuple[Listed, ...] | None = None
 
 
+class PickRow(msgspec.Struct, frozen=True):
+    """A list to choose one thing from, or none where words have said why. None: the list is on its way.
+
+    Where nobody can choose, it is there to be read.
+    """
+
+    choices: ChoiceList | None = None
+    ready: bool = True
+
+
+class LendTerminal(msgspec.Struct, frozen=True):
+    """A verb of the program is to have the terminal until it ends; `after` is said then."""
+
+    words: tuple[str, ...]
+    after: str = ""
+
+
+class TurnOver(msgspec.Struct, frozen=True):
+    """A turn has ended after so many seconds: whoever waited elsewhere may want to know."""
+
+    seconds: float
+    title: str
+
+
 class OpenText(msgspec.Struct, frozen=True):
     """A text to read by itself, as a program printed it: none of it may be obeyed."""
 
@@ -134,12 +168,17 @@ ClientEffect: TypeAlias = (
     | EnterSession
     | SessionReady
     | PutQuestion
+    | EditMessage
     | CloseQuestion
     | Waiting
     | WaitOver
     | ThoughtOver
     | ShowSessions
     | PickSession
+    | PickRow
+    | WriteDraft
+    | LendTerminal
+    | TurnOver
     | OpenText
     | OpenDiff
     | CopyText

@@ -13,10 +13,12 @@ from bridle.clients.interaction.question_card import Row
 from bridle.clients.interaction.slash_table import grant_words
 from bridle.clients.interaction.start_info import StartLine, mode_line
 from bridle.clients.interaction.tally import cost_words
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.view import SessionView, input_words
 from bridle.protocol import events as e
 
 _INDENT: Final = " " * 9
+
+_QUEUE_WORDS: Final = {"hold": "held", "release": "queued", "first": "next"}
 
 
 def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[SayWords | Row | StartLine]:
@@ -34,6 +36,12 @@ def event_rows(event: e.AnyEvent, view: SessionView) -> Sequence[SayWords | Row 
             return (StartLine("model", f"{event.provider}:{event.model}", from_when),)
         case e.ModeChanged(mode=mode):
             return (mode_line(mode),)
+        case e.EffortChanged(effort=effort):
+            return (StartLine("effort", effort, "from the next turn on" if view.in_turn else ""),)
+        case e.InputChanged(change="hold" | "release" | "first" as change, input=number):
+            said = view.inputs.get(number)
+            words = " ".join(input_words(said.event.content).split()) if said is not None else ""
+            return (SayWords(f"{_QUEUE_WORDS[change]:<8} {words}", _INDENT),)
         case e.ContextAdded(source="diff", content=content):
             return (
                 *diff_rows(e.text_of(content)),

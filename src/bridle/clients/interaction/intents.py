@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.choice_list import ListPurpose
 from bridle.clients.interaction.composer import Send
 
 
@@ -34,4 +35,11 @@ class ChooseSession(msgspec.Struct, frozen=True):
     id: str
 
 
-Intent: TypeAlias = Send | Decided | StopTurn | NextMode | RunCommand | ChooseSession
+class ChooseRow(msgspec.Struct, frozen=True):
+    """Something picked from a list that was for this purpose."""
+
+    purpose: ListPurpose
+    id: str
+
+
+Intent: TypeAlias = Send | Decided | StopTurn | NextMode | RunCommand | ChooseSession | ChooseRow

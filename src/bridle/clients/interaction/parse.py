@@ -25,6 +25,16 @@ Exists: TypeAlias = Callable[[str], bool]
 """Whether a path, relative to the session's folder, names a file."""
 
 
+_SCREENS: Final = """
+vi vim nvim view vimdiff nano pico joe micro helix hx kak ed less more most man info top htop btop atop mc ranger nnn
+lazygit tig gitui watch telnet ftp sftp passwd visudo dialog whiptail
+"""
+"""Programs that can only be used at a terminal."""
+_SHELLS: Final = "ssh psql mysql sqlite3 gdb lldb crontab fzf emacs screen tmux"
+"""Programs for which that holds unless something is written behind their name."""
+_LEADS: Final = "sudo doas env nice nohup time command exec"
+
+
 class Words(msgspec.Struct, frozen=True):
     """Input for the model."""
 
@@ -63,6 +73,18 @@ def parse(text: str, exists: Exists) -> Typed:
     if slash := _SLASH.fullmatch(text.rstrip()):
         return Slash(slash[1], (slash[2] or "").strip())
     return _words(text, exists)
+
+
+def interactive_program(command: str) -> str | None:
+    """The program of a simple command that can only be used at a terminal; None where none is known to be."""
+    words = command.split()
+    while words and (words[0] in _LEADS.split() or re.fullmatch(r"[A-Za-z_]\w*=\S*", words[0])):
+        words.pop(0)
+    if not words or any(sign in command for sign in "|<>;&\n"):
+        return None
+    program = words[0].rpartition("/")[2]
+    alone = len(words) == 1 and program in _SHELLS.split()
+    return program if alone or program in _SCREENS.split() else None
 
 
 def missing_files(text: str, exists: Exists) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from bridle.base.lookalikes import mark_lookalikes
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.budget_form import budget_answer, budget_question
 from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.git_form import git_answer, git_question
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
@@ -23,6 +25,7 @@ from bridle.protocol.questions import (
     AnyQuestion,
     BudgetQuestion,
     ConflictQuestion,
+    GitQuestion,
     OpenQuestion,
     OrphanQuestion,
     PlanAnswer,
@@ -47,7 +50,7 @@ def asked_question(asked: QuestionAsked) -> Question:
         case PlanQuestion(plan=plan):
             return _in_words(name, question, f"Carry out this plan?\n{plan}", (_GO_AHEAD, "keep planning"))
         case StepLimitQuestion(steps=steps, more=more):
-            words = f"{steps} steps done and still working. Go on for {more} more?"
+            words = f"{counted(steps, 'step')} done and still working. Go on for {more} more?"
             return _in_words(name, question, words, (_GO_ON, "stop here"))
         case TrustQuestion():
             return trust_question(name, question)
@@ -57,6 +60,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return undo_question(name, question)
         case ConflictQuestion():
             return conflict_question(name, question)
+        case GitQuestion():
+            return git_question(name, question)
         case OrphanQuestion():
             return orphan_question(name, question)
         case _:
@@ -81,6 +86,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return undo_answer(decided.answer)
         case ConflictQuestion():
             return conflict_answer(decided.answer)
+        case GitQuestion():
+            return git_answer(about, decided)
         case OrphanQuestion():
             return orphan_answer(decided)
         case _:

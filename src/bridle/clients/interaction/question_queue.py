@@ -17,6 +17,11 @@ class QuestionQueue:
         self._asked: str | None = None
         self._nobody = False
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question is in front of the person."""
+        return self._asked is not None
+
     def note(self, question: Question) -> None:
         """A question of the past: it is asked by `ask_first` if it is open then."""
         self._open.append(question)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bridle.base.visible import visible
+from bridle.clients.interaction.choice_list import ChoiceList
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.controller import Controller
 from bridle.clients.interaction.effects import (
@@ -20,6 +21,8 @@ from bridle.clients.interaction.effects import (
     Effect,
     EnterSession,
     Leave,
+    LendTerminal,
+    PickRow,
     PickSession,
     SayWords,
 )
@@ -34,11 +37,13 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import (
     Accepted,
     AnyCommand,
+    AskAside,
     Command,
     CreateSession,
     EndSession,
     RunSlash,
     SendInput,
+    SetEffort,
     SetMode,
     SetModel,
     ShellRequest,
@@ -231,12 +236,20 @@ class SessionDriver:
             case "resume":
                 self._client_performs(PickSession())
                 self._start(self._list_to_pick())
+            case "model":
+                self._start_list(lambda: self._actions.models_to_pick(self.controller.session, self.view))
+            case "permissions":
+                self._start_list(lambda: self._actions.grants_to_pick(self.controller.session, self.view))
+            case "verb":
+                self._lend(tuple(words.split()))
             case _:
                 self._outbox.put(lambda: self._actions.run(what, words, self.controller.session, self.view))
 
     def _readdressed(self, command: AnyCommand) -> AnyCommand:
         """What was said behind a `/clear` is meant for the new session."""
-        if isinstance(command, SendInput | ShellRequest | RunSlash | SetModel | SetMode):
+        if isinstance(
+            command, SendInput | ShellRequest | RunSlash | SetModel | SetMode | SetEffort | AskAside
+        ):
             return msgspec.structs.replace(command, session=self.controller.session)
         return command
 
@@ -270,6 +283,31 @@ class SessionDriver:
             )
         await self._open(created)
         await self._connection.send(EndSession(session=old))
+
+    def _lend(self, words: tuple[str, ...]) -> None:
+        """A verb of the program at this terminal, where it has one."""
+        after = (
+            "What is trusted now counts for sessions that begin from here on."
+            if words[1:2] == ("ack",)
+            else ""
+        )
+        self._client_performs(LendTerminal(words, after))
+
+    def _start_list(self, made: Callable[[], Awaitable[ChoiceList | None]]) -> None:
+        """A list that has to be asked for; keys typed until it is there are for the list."""
+
+        async def work() -> None:
+            choices = None
+            try:
+                choices = await made()
+            except BridleError as refusal:
+                self._perform(self.controller.refused(refusal))
+            finally:
+                self._client_performs(PickRow(choices))
+                self._settle()
+
+        self._client_performs(PickRow(ready=False))
+        self._start(work())
 
     async def _list_to_pick(self) -> None:
         sessions = ()

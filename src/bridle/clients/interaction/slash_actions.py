@@ -8,6 +8,7 @@ import msgspec
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
+from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.picker import Listed, listed
@@ -17,8 +18,17 @@ from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.protocol.events import Envelope, ToolResult
-from bridle.protocol.queries import DescribeSession, ListChanges, ListSessions, ReadOutput, SessionInfo
+from bridle.protocol.events import Envelope, GrantAdded, ToolResult
+from bridle.protocol.queries import (
+    DescribeSession,
+    GrantEntry,
+    ListChanges,
+    ListGrants,
+    ListModels,
+    ListSessions,
+    ReadOutput,
+    SessionInfo,
+)
 
 
 class SlashActions:
@@ -53,7 +63,7 @@ class SlashActions:
                 await self._pin(session, pinned=words != "off")
             case "branch":
                 await self._branch(session, words)
-            case "quit" | "clear" | "resume" | "copy":
+            case "quit" | "clear" | "resume" | "copy" | "model" | "permissions" | "verb":
                 raise AssertionError(f"{what} is no action on this session")
 
     async def describe(self, session: str) -> SessionInfo:
@@ -78,6 +88,44 @@ class SlashActions:
                 folder = visible(one.folder, newlines=False)
                 return f"That session belongs to {folder}. In a shell: bridle -C {folder} -r {session}"
         return ""
+
+    async def models_to_pick(self, session: str, view: SessionView) -> ChoiceList | None:
+        """Every model that can be asked now, those of this machine first; None where words say that there is none."""
+        from bridle.clients.interaction.model_rows import model_list
+
+        found = (await self._connection.ask(ListModels(session=session, usable=True))).models
+        if not found:
+            self._say(f"model    {visible(view.model)}    No other is known here. Connect one: /login")
+            return None
+        return model_list(found, view.model)
+
+    async def grants_to_pick(self, session: str, view: SessionView) -> ChoiceList | None:
+        """What is allowed without asking, to revoke it; None where words say that nothing is."""
+        known = {
+            entry.grant_id: entry
+            for entry in (await self._connection.ask(ListGrants(session=session))).grants
+        }
+        numbered = {grant_id: number for number, grant_id in enumerate(view.grants, 1)}
+        rows = [
+            ChoiceRow(
+                one,
+                f"{numbered[one]:<2} {grant_words(view.grants[one])}"
+                if one in numbered
+                else f"   {_entry_words(known[one])}",
+            )
+            for one in sorted(known, key=lambda one: numbered.get(one, len(numbered) + 1))
+        ]
+        if not rows:
+            nothing = f"Nothing is allowed beyond mode {view.mode} in this session."
+            self._say(f"{nothing} Rules of your settings: bridle permissions")
+            return None
+        return ChoiceList(
+            purpose="grant",
+            title=f"Allowed without asking, beside mode {view.mode}",
+            rows=tuple(rows),
+            enter="Enter revokes",
+            below="A rule for good: /permissions promote NUMBER   Rules of your settings: bridle permissions",
+        )
 
     def _say(self, text: str) -> None:
         self._perform(SayWords(text))
@@ -204,3 +252,13 @@ class SlashActions:
 
 def _marked(one: Listed) -> Listed:
     return msgspec.structs.replace(one, mark="this one")
+
+
+def _entry_words(entry: GrantEntry) -> str:
+    """A remembered yes of an earlier session, in the words of one that was given here."""
+    life = "session" if entry.expires_ms is None else "saved"
+    return grant_words(
+        GrantAdded(
+            grant_id=entry.grant_id, tool=entry.tool, pattern=entry.pattern, life=life, match=entry.match
+        )
+    )

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
+from bridle.clients.interaction.queue_commands import WriteDraft, queue_command
+from bridle.clients.interaction.start_info import MODE_WORDS
 from bridle.clients.interaction.tally import money_words, token_words
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.interaction.word_completion import closest
-from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.commands import (
+    AnyCommand,
+    AskAside,
+    CancelTurn,
+    RevokeGrant,
+    RunSlash,
+    SetEffort,
+    SetMode,
+    SetModel,
+)
 from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
-from bridle.protocol.messages import Usage
+from bridle.protocol.messages import Effort, Usage
 
 Local: TypeAlias = Literal[
     "help",
@@ -25,9 +38,14 @@ Local: TypeAlias = Literal[
     "sessions",
     "rename",
     "model",
+    "effort",
     "mode",
     "plan",
     "permissions",
+    "login",
+    "trust",
+    "hooks",
+    "btw",
     "queue",
     "todos",
     "output",
@@ -55,8 +73,12 @@ Deed: TypeAlias = Literal[
     "promote",
     "output",
     "diff",
+    "model",
+    "permissions",
+    "verb",
 ]
 
+EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
 """The modes Shift-Tab goes through; it never leads into `yolo`."""
@@ -69,15 +91,20 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("resume", ("resume",), "another session, picked from the list or by its id"),
     ("sessions", ("sessions",), "the sessions of this folder; this one: /sessions pin [off], branch [TURN]"),
     ("rename", ("rename",), "give this session a title: /rename words"),
-    ("model", ("model",), "show the model, or change it: /model provider:model"),
-    ("mode", ("mode",), f"show the mode, or change it: {' '.join(MODES)}"),
+    ("model", ("model",), "pick a model from a list, or name it: /model provider:model"),
+    ("effort", ("effort",), f"how much the model thinks: {' '.join(EFFORTS)}"),
+    ("mode", ("mode",), f"what each mode does, or another one: {' '.join(MODES)}"),
     ("plan", ("plan",), "reading only, until another mode is chosen"),
     (
         "permissions",
         ("permissions",),
-        "what is allowed without asking; /permissions revoke or promote NUMBER",
+        "what is allowed without asking, to revoke it; /permissions promote NUMBER",
     ),
-    ("queue", ("queue",), "what waits for the running turn"),
+    ("login", ("login",), "connect a provider with a key or an account: /login [PROVIDER]"),
+    ("trust", ("trust",), "what of this project is trusted; /trust ack asks about what is not"),
+    ("hooks", ("hooks",), "the programs that hear of what happens here"),
+    ("btw", ("btw",), "ask the model something beside the work: /btw words"),
+    ("queue", ("queue",), "what waits for the running turn; edit, hold, release, first or drop NUMBER"),
     ("todos", ("todos",), "the plan of the model, as a checklist"),
     (
         "output",
@@ -98,22 +125,29 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
 _NAME_COLUMNS: Final = 14
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
-    "Ctrl-S     say it now, during a turn",
+    "Ctrl-S     say it now, during a turn: before what is queued",
     "Ctrl-J     new line, also Alt-Enter or a backslash before Enter",
     "Tab        complete /names and @paths; answer a waiting question",
     "Shift-Tab  next mode: default, auto, plan",
     "Up, Down   earlier prompts",
     "Ctrl-R     search earlier prompts",
     "Ctrl-G     write in your editor, also Ctrl-X Ctrl-E",
+    "Ctrl-V     an image from the clipboard; a pasted or dropped path to one works too",
     "Ctrl-O     what the model thought last",
     "Ctrl-L     draw the line again",
     "Ctrl-Z     suspend; fg comes back",
+    "Esc        stop the turn, after Esc again to stop",
     "Ctrl-C     stop the turn; twice within 2 s leaves",
     "Ctrl-D     leave",
     "@path      show the model a file",
     "!command   run a command yourself; !!command also shows it to the model",
     "As text    begin with a blank, or with //",
 )
+
+
+def no_file(_path: str) -> bool:
+    """Where nobody can look."""
+    return False
 
 
 class Lines(msgspec.Struct, frozen=True):
@@ -136,9 +170,10 @@ class SlashContext(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     view: SessionView
     info: EngineInfo
+    is_file: Callable[[str], bool] = no_file
 
 
-SlashOutcome: TypeAlias = Lines | Do | AnyCommand
+SlashOutcome: TypeAlias = Lines | Do | WriteDraft | AnyCommand
 
 
 def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
@@ -172,8 +207,21 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return SetMode(session=session, mode="plan")
         case "permissions":
             return _permissions(arguments, view, session)
+        case "effort":
+            return _effort(arguments, view, session)
+        case "login":
+            return Do("verb", f"login {arguments}".strip())
+        case "trust":
+            return _trust(arguments)
+        case "hooks":
+            return Do("verb", "hooks list")
+        case "btw":
+            if not arguments:
+                return Lines(("What? /btw words   Neither they nor the answer join the conversation.",))
+            return AskAside(session=session, question=arguments)
         case "queue":
-            return Lines(tuple(view.queued) or ("Nothing is queued.",))
+            outcome = queue_command(arguments, view, session, now.is_file)
+            return Lines(outcome, " " * 3) if isinstance(outcome, tuple) else outcome
         case "todos":
             return Lines(_todos(view), " " * 4)
         case "thinking":
@@ -221,7 +269,7 @@ def busy_words(what: str, view: SessionView) -> str:
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
     """`/permissions:revoke 2` is `/permissions revoke 2`."""
     lead, colon, verb = name.partition(":")
-    spaced = colon and lead in ("permissions", "sessions")
+    spaced = colon and lead in ("permissions", "sessions", "queue", "trust")
     return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
 
 
@@ -230,9 +278,25 @@ def _command(name: str) -> Local | None:
 
 
 def _model(wanted: str, now: SlashContext) -> SlashOutcome:
-    if wanted:
-        return SetModel(session=now.session, model=wanted)
-    return Lines((f"model    {visible(now.view.model)}    Change it: /model provider:model",))
+    return SetModel(session=now.session, model=wanted) if wanted else Do("model")
+
+
+def _effort(name: str, view: SessionView, session: str) -> SlashOutcome:
+    for effort in EFFORTS:
+        if name == effort:
+            return SetEffort(session=session, effort=effort)
+    if name:
+        shown = visible(name, newlines=False)
+        return Lines((f'"{shown}" is not an effort ({", ".join(EFFORTS)}).',))
+    now = view.effort or "what the model does by itself"
+    return Lines((f"effort   {now}    Change it: /effort NAME ({' '.join(EFFORTS)})",))
+
+
+def _trust(arguments: str) -> SlashOutcome:
+    verb, _, path = arguments.partition(" ")
+    if verb in ("", "list", "ack", "diff"):
+        return Do("verb", f"trust {verb or 'list'} {path}".strip())
+    return Lines(("What about it? /trust list, ack [FILE], diff FILE   Taking it back: bridle trust revoke",))
 
 
 def _mode(name: str, view: SessionView, session: str) -> SlashOutcome:
@@ -241,7 +305,8 @@ def _mode(name: str, view: SessionView, session: str) -> SlashOutcome:
             return SetMode(session=session, mode=mode)
     if name:
         return Lines((f'"{visible(name, newlines=False)}" is not a mode ({", ".join(MODES)}).',))
-    return Lines((f"mode     {view.mode}    Change it: /mode NAME ({' '.join(MODES)})",))
+    rows = [f"{'>' if mode == view.mode else ' '} {mode:<8} {MODE_WORDS[mode]}" for mode in MODES]
+    return Lines((*rows, "Change it: /mode NAME, or Shift-Tab for default, auto, plan"), " " * 11)
 
 
 def _sessions(arguments: str, now: SlashContext) -> SlashOutcome:
@@ -277,11 +342,9 @@ def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcom
             return Lines(("Which one? /permissions lists them with their numbers.",))
         chosen = grants[at - 1].grant_id
         return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
-    lines = [f"mode     {view.mode}"]
-    lines += [f"{index:<8} {grant_words(grant)}" for index, grant in enumerate(grants, 1)]
-    if not grants:
-        lines.append("Nothing is allowed beyond the mode in this session.")
-    return Lines((*lines, "Rules of your settings: bridle permissions"), " " * 9)
+    if verb:
+        return Lines(("What about them? /permissions, /permissions revoke NUMBER, promote NUMBER",))
+    return Do("permissions")
 
 
 def grant_words(grant: GrantAdded) -> str:
@@ -312,6 +375,7 @@ def _status(now: SlashContext) -> tuple[str, ...]:
     view = now.view
     state = "a turn is running" if view.in_turn else "a command runs" if view.running else "idle"
     lines = [f"model    {visible(view.model)}", f"mode     {view.mode}", f"now      {state}", *_cost(now)]
+    lines += [f"held     {counted(view.held, 'message')}: /queue"] if view.held else []
     return (*lines, *(f"! {visible(event.message)}" for event in view.degraded.values()))
 
 

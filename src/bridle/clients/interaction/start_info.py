@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,11 +30,18 @@ _NAMED_HOSTS: Final = 3
 
 
 class StartLine(msgspec.Struct, frozen=True):
-    """One line at the start: a name, its value, and where it comes from or what it means."""
+    """One line at the start: a name, its value, and where it comes from or what it means. `weak`: not all that it
+    could be, which is said every time.
+    """
 
     name: str
     value: str
     detail: str = ""
+    weak: bool = False
+
+    @property
+    def words(self) -> str:
+        return " ".join(filter(None, (self.value, self.detail)))
 
 
 def sandbox_line(created: SessionCreated | None) -> StartLine | None:
@@ -43,7 +51,8 @@ def sandbox_line(created: SessionCreated | None) -> StartLine | None:
     reach = (
         f", and reach {_reach(created)}" if created.network != "inherit" and created.confined != "off" else ""
     )
-    return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach)
+    weak = created.confined == "off"
+    return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach, weak)
 
 
 def _reach(created: SessionCreated) -> str:
@@ -55,17 +64,23 @@ def _reach(created: SessionCreated) -> str:
     return "only " + ", ".join(named) + (f" and {more} more" if more else "")
 
 
+def _kept_nowhere(_said: Mapping[str, str]) -> None:
+    """Where every start is the first."""
+
+
 class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever starts a client knows of this start and no engine does.
 
     `branch` is the git branch of the folder, `model_from` says where the choice of model came from, `lines` are further
-    start lines.
+    start lines. `said` is what the last start here said of each, and `keep` keeps what this one says.
     """
 
     version: str = ""
     branch: str = ""
     model_from: str = ""
     lines: tuple[StartLine, ...] = ()
+    said: Mapping[str, str] = {}
+    keep: Callable[[Mapping[str, str]], None] = _kept_nowhere
 
 
 def start_title(start: StartInfo, folder: str) -> str:
@@ -83,5 +98,23 @@ def start_lines(
     return [*filter(None, chosen), *start.lines]
 
 
+def new_lines(start: StartInfo, lines: Sequence[StartLine]) -> list[StartLine]:
+    """Of all lines those to say now, and what is said is kept: the model always, others where they are new or weak."""
+    start.keep({line.name: line.words for line in lines})
+    return [
+        line for line in lines if line.name == "model" or line.weak or start.said.get(line.name) != line.words
+    ]
+
+
+def rules_line(used: Sequence[str], waiting: Sequence[str]) -> StartLine:
+    """Which instruction files the model is told of, and which lie there without anybody's word on them."""
+    loaded = ", ".join(visible(shown, newlines=False) for shown in used) or "none loaded"
+    found = ", ".join(visible(shown, newlines=False) for shown in waiting)
+    detail = (
+        f"{found} found, not trusted yet" if found else "" if used else "no AGENTS.md here; /init writes one"
+    )
+    return StartLine("rules", loaded, detail, weak=bool(waiting))
+
+
 def mode_line(mode: Mode) -> StartLine:
-    return StartLine("mode", mode, MODE_WORDS[mode])
+    return StartLine("mode", mode, MODE_WORDS[mode], weak=mode in ("auto", "yolo"))

@@ -33,11 +33,11 @@ class StatusLine:
 
     def words(self, view: SessionView, columns: int) -> str:
         """The line, at most `columns` wide; zero means endless. Empty while nothing is under way."""
-        if not view.running:
+        if not view.under_way:
             self._about = None
             return ""
         activity = view.activity
-        phase, what, facts = activity.phase, "", list[str]()
+        phase, what, facts = activity.phase if view.running else "asking beside the work", "", list[str]()
         about: tuple[object, ...] = (phase, activity.asked)
         if phase == "running":
             name, call = next(iter(activity.calls.items()))
@@ -54,6 +54,7 @@ class StatusLine:
             self._about, self._since_s = about, self._clock.monotonic()
         time = span_words(self._clock.monotonic() - self._since_s)
         queued = [f"{len(view.queued)} queued"] if view.in_turn and view.queued else []
+        queued += [f"{view.held} held"] if view.held else []
         return _fitted(phase, what, time, facts, (*queued, _STOPS), columns)
 
 

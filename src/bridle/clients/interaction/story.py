@@ -135,8 +135,22 @@ class Story:
                 return [f"{'stopped' if event.outcome == 'cancelled' else 'ended':<8} {what}"]
             case e.UndoApplied():
                 return self._undone(event)
+            case e.GitEnded():
+                from bridle.clients.interaction.git_form import git_lines
+
+                return list(git_lines(event))
             case e.TodosChanged():
                 return self._planned(event)
+            case e.InputChanged(change="edit", content=content):
+                return [f"edited   {_short(e.text_of(content))}"]
+            case e.InputChanged(change="drop"):
+                return ["dropped  a queued message"]
+            case e.InputChanged():
+                return []
+            case e.AsideAsked(question=question):
+                return [f"btw      {_short(question)}"]
+            case e.AsideAnswered(answer=answer, message=message):
+                return [f"         {line}" for line in visible(answer or message or "").splitlines()]
             case e.Cancelled():
                 return ["stopped"]
             case e.StreamGap():
@@ -160,6 +174,7 @@ class Story:
                 | e.QuestionAnswered()
                 | e.ModelChanged()
                 | e.ModeChanged()
+                | e.EffortChanged()
                 | e.GrantAdded()
                 | e.GrantRevoked()
                 | e.ChildStarted()

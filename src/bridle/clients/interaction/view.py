@@ -10,7 +10,9 @@ from bridle.clients.interaction.context_parts import Contents
 from bridle.clients.interaction.story import changed_paths
 from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
+from bridle.protocol import inbox
 from bridle.protocol.commands import AnyCommand, SendInput
+from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 _TITLE_CHARACTERS: Final = 60
@@ -21,12 +23,15 @@ class SessionView:
 
     `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to; `used_in_turn`,
     `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
-    model thought, right after the event that ended its thought; 0 after any other.
+    model thought, right after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in
+    their order; `asides` are questions beside the conversation that have no answer yet. `effort` is how much the model
+    thinks, "" where nobody said.
     """
 
     def __init__(self, client: str) -> None:
         self.client = client
-        self._waiting: dict[int, str] = {}
+        self.inputs: dict[int, PendingInput] = {}
+        self._asleep = False
         self._queued: set[int] = set()
         self._begun = ""
         self._in_turn = False
@@ -51,6 +56,8 @@ class SessionView:
         self.activity = Activity()
         self.todos: tuple[e.Todo, ...] = ()
         self.thought_ms = 0.0
+        self.effort = ""
+        self.asides: set[int] = set()
 
     @property
     def answer(self) -> str:
@@ -63,8 +70,15 @@ class SessionView:
         return (
             self._in_turn
             or self.activity.summarising
-            or bool(self._waiting or self._sending or self._typed_calls)
+            or self.activity.git_runs
+            or bool(self._sending or self._typed_calls)
+            or (not self._asleep and next_input(self.inputs) is not None)
         )
+
+    @property
+    def under_way(self) -> bool:
+        """Whether anything is going on, also beside the conversation."""
+        return self.running or bool(self.asides)
 
     @property
     def in_turn(self) -> bool:
@@ -73,7 +87,18 @@ class SessionView:
     @property
     def queued(self) -> list[str]:
         """What waits for the running turn, also what is still on its way there."""
-        return [*self._waiting.values(), *(words for words, _ in self._sending)]
+        waiting = [input_words(one.event.content) for one in self.inputs.values() if not one.held]
+        return [*waiting, *self.sending_words]
+
+    @property
+    def sending_words(self) -> list[str]:
+        """What is still on its way into the inbox."""
+        return [words for words, _ in self._sending]
+
+    @property
+    def held(self) -> int:
+        """How many messages wait until they are let go."""
+        return sum(one.held for one in self.inputs.values())
 
     def sending(self, words: str) -> None:
         """Input of ours is on its way. If a turn runs, the person was told that it waits, however that ends."""
@@ -133,12 +158,25 @@ class SessionView:
                 self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
                 self.degraded[degraded.what] = degraded
-            case e.InputAccepted(content=content):
-                self._accepted(envelope, content)
+            case e.InputAccepted() as accepted:
+                self._accepted(envelope, accepted)
+            case e.AsideAsked() if envelope.id is not None:
+                self.asides.add(envelope.id)
+            case e.AsideAnswered(asked=asked):
+                self.asides.discard(asked)
+            case e.EffortChanged(effort=effort):
+                self.effort = effort
+            case e.PrefixSet(parameters=parameters) if not self.effort:
+                self.effort = parameters.effort or ""
+            case e.InputChanged() as changed:
+                inbox.change(self.inputs, changed)
+                self._asleep = self._asleep and changed.change not in ("release", "first")
             case e.ContextAdded(input=number) if number is not None:
-                self._waiting.pop(number, None)
+                self.inputs.pop(number, None)
             case e.TurnStarted(input=number):
-                self._begun = self._waiting.pop(number, "")
+                begun = self.inputs.pop(number, None)
+                self._begun = "" if begun is None else input_words(begun.event.content)
+                self._asleep = False
                 self._in_turn = True
                 self.turns += 1
                 self.used_in_turn = Tally()
@@ -167,23 +205,27 @@ class SessionView:
     def _begin_run(self) -> None:
         """The session is opened again: what lived only as long as the program that had it before is gone."""
         self._typed_calls.clear()
+        self.asides.clear()
+        self._asleep = True  # what a crash left in the inbox runs with the next input
         self.activity.stop()
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 
-    def _accepted(self, envelope: e.Envelope, content: tuple[InputBlock, ...]) -> None:
-        words = _words(content)
-        self.title = self.title or _title(words)
-        waits = self._in_turn or bool(self._waiting)
+    def _accepted(self, envelope: e.Envelope, accepted: e.InputAccepted) -> None:
+        self.title = self.title or _title(input_words(accepted.content))
+        waits = self._in_turn or next_input(self.inputs) is not None
         if envelope.originator == self.client and self._sending:
             waits = self._sending.pop(0)[1]
+        self._asleep = False
         if envelope.id is not None:
             if waits:
                 self._queued.add(envelope.id)
-            self._waiting[envelope.id] = words
+            pending = PendingInput(id=envelope.id, event=accepted, originator=envelope.originator)
+            inbox.put(self.inputs, pending)
 
 
-def _words(content: tuple[InputBlock, ...]) -> str:
+def input_words(content: tuple[InputBlock, ...]) -> str:
+    """What was said, as one would write it again."""
     parts = [
         block.text if isinstance(block, TextBlock) else f"@{block.path}"
         for block in content

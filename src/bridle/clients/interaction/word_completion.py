@@ -114,13 +114,14 @@ def _put(composer: Composer, start: int, lead: str, typed: str, options: tuple[s
         return Completed(composer)
     if len(options) == 1:
         return Completed(replaced(composer, start, composer.at, _written(lead, options[0])))
-    common = _common_beginning(options)
+    common = common_beginning(options)
     if len(common) > len(typed) and common.startswith(typed):
         composer = replaced(composer, start, composer.at, lead + _quoted(common))
     return Completed(composer, tuple(lead + option for option in options))
 
 
-def _common_beginning(options: Sequence[str]) -> str:
+def common_beginning(options: Sequence[str]) -> str:
+    """What all of them begin with."""
     first, last = min(options), max(options)
     same = next((at for at, letter in enumerate(first) if last[at] != letter), len(first))
     return first[:same]

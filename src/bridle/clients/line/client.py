@@ -6,11 +6,11 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import assert_never
+from typing import Final, assert_never
 
-import msgspec
-
-from bridle.clients.interaction.card import Hint, Show
+from bridle.base.visible import visible
+from bridle.clients.interaction.card import Decided, Hint, Show
+from bridle.clients.interaction.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import composer_with, typed
 from bridle.clients.interaction.effects import (
@@ -18,9 +18,12 @@ from bridle.clients.interaction.effects import (
     CloseQuestion,
     CopyText,
     Echo,
+    EditMessage,
     EnterSession,
+    LendTerminal,
     OpenDiff,
     OpenText,
+    PickRow,
     PickSession,
     PutQuestion,
     RememberPrompt,
@@ -29,6 +32,7 @@ from bridle.clients.interaction.effects import (
     ShowEvent,
     ShowSessions,
     ThoughtOver,
+    TurnOver,
     Waiting,
     WaitOver,
 )
@@ -36,17 +40,22 @@ from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.output_excerpt import last_lines
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.session_driver import SessionDriver
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.interaction.status_line import StatusLine, span_words
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
+from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, CreateSession
 from bridle.protocol.connection import Connection
+
+LONG_TURN_S: Final = 20.0
+"""Whoever waits longer than this for an answer has likely gone to look at something else."""
 
 
 async def talk(
@@ -108,7 +117,7 @@ class LineClient:
             clock=self._clock,
             interactive=terminal.interactive,
             say=self._screen.say,
-            active=lambda: self._driver.view.running,
+            active=lambda: self._driver.view.under_way,
             status=self._status_rows,
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
@@ -151,6 +160,8 @@ class LineClient:
                 self._services.save_prompt(send.text)
             case PutQuestion(question=question, position=position):
                 self._ask(question, position)
+            case EditMessage(question=question, text=text):
+                self._edit_message(question, text)
             case CloseQuestion(why=why):
                 self._router.close()
                 if why:
@@ -170,6 +181,16 @@ class LineClient:
                     self._screen.say(line)
             case PickSession(sessions=sessions):
                 self._pick(sessions)
+            case PickRow(choices=choices, ready=ready):
+                self._pick_row(choices, ready=ready)
+            case WriteDraft(text=text):
+                self._keyboard.write_draft(text)
+            case LendTerminal(words=words, after=after):
+                if not self._keyboard.run_verb(words, after):
+                    self._screen.say(f"In a shell: bridle {visible(' '.join(words), newlines=False)}")
+            case TurnOver(seconds=seconds, title=title):
+                if seconds >= LONG_TURN_S:
+                    self._terminal.notify(f"Bridle is done: {title}")
             case OpenText(text=text):
                 self._open(text)
             case OpenDiff():
@@ -216,19 +237,23 @@ class LineClient:
     def _ask(self, question: Question, position: str) -> None:
         """Draws a question. What was typed until now is taken first: it was not meant for it."""
         self._keyboard.take_waiting()
-        reader = self._terminal.look.reader
-        if reader:
-            question = msgspec.structs.replace(question, title=f"Question: {question.title}")
-        shown = self._router.ask(
-            question,
-            now_s=self._clock.monotonic(),
-            columns=0 if reader else self._terminal.columns,
-            rows=0 if reader else self._terminal.rows,
-            position=position,
-        )
-        self._screen.blank()
-        self._screen.rows(shown.rows)
-        self._terminal.notify(f"Bridle needs you: {question.title}")
+        now_s = self._clock.monotonic()
+        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+
+    def _edit_message(self, question: Question, text: str) -> None:
+        """What the person makes of it answers the question; where they make nothing of it, it is asked again."""
+
+        def edited(changed: str | None) -> None:
+            if changed is None or not changed.strip():
+                self._ask(question, "")
+            else:
+                self._driver.handle(Decided(question=question, answer="pattern", words=changed))
+
+        if not self._keyboard.edit_text(text, edited):
+            self._screen.say(
+                "No editor can be opened here. Write the message behind the command: /commit MESSAGE"
+            )
+            self._ask(question, "")
 
     def _show_more(self, more: Show | Hint) -> None:
         if isinstance(more, Show):
@@ -255,6 +280,15 @@ class LineClient:
             self._screen.say("Which one? /resume ID")
             sessions = ()
         self._keyboard.pick(sessions)
+
+    def _pick_row(self, choices: ChoiceList | None, *, ready: bool) -> None:
+        if choices is not None and (not self._terminal.interactive or self._terminal.look.reader):
+            for line in plain_rows(choices, columns=self._terminal.columns):
+                self._screen.say(line)
+            if choices.below:
+                self._screen.say(choices.below)
+            choices = None
+        self._keyboard.pick_row(choices, ready=ready)
 
     def _status_rows(self) -> list[str]:
         """The last lines of a command that runs, and what is under way."""

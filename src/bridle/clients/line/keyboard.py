@@ -12,9 +12,11 @@ from bridle.base.visible import visible
 from bridle.clients.interaction import picker as picking
 from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show
+from bridle.clients.interaction.choice_list import ChoiceList, Chosen, list_lines, press_in_list
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
-from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, StopTurn
+from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.intents import ChooseRow, ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.keys import Key, Press, Text
 from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
@@ -28,6 +30,8 @@ from bridle.clients.line.terminal import Terminal
 LEAVE_S: Final = HINT_S
 """A second Ctrl-C within this time leaves."""
 
+_ESCAPE: Final = "Esc again to stop"
+_STOPS: Final = "Stopping…"
 _AGAIN: Final = "Ctrl-C again to leave"
 _STOPPING: Final = "Stopping… Ctrl-C again within 2 s to leave"
 _CLEARED: Final = "Draft cleared, Up brings it back. Ctrl-C again within 2 s to leave"
@@ -66,6 +70,8 @@ class Keyboard:
         self._begun = False
         self._held = False
         self._picker: Picker | None = None
+        self._choices: ChoiceList | None = None
+        self._escaped_s = float("-inf")
         self._interrupted_s = float("-inf")
         self._offered = False  # choices of Tab stand above the prompt
         self.leaving = False  # when the turn ends
@@ -97,7 +103,7 @@ class Keyboard:
             self._driver.leave(0)
             return
         self._interrupted_s = now_s
-        if self._driver.view.running:
+        if self._driver.view.under_way:
             if stops:
                 self._driver.handle(StopTurn())
             self._footer.hint(_STOPPING)
@@ -106,6 +112,30 @@ class Keyboard:
             self._footer.hint(_CLEARED)
         else:
             self._footer.hint(_AGAIN)
+
+    def _escape(self) -> None:
+        """Esc: once says what a second one does, the second within two seconds stops what runs. The draft stays."""
+        if not self._driver.view.under_way:
+            return
+        now_s = self._clock.monotonic()
+        if now_s - self._escaped_s <= LEAVE_S:
+            self._escaped_s = float("-inf")
+            self._driver.handle(StopTurn())
+            self._footer.hint(_STOPS)
+        else:
+            self._escaped_s = now_s
+            self._footer.hint(_ESCAPE)
+
+    def pick_row(self, choices: ChoiceList | None, *, ready: bool) -> None:
+        """Opens a list to choose from. What is typed until it is there is for the list."""
+        self._held = not ready
+        self._choices = choices
+        if ready:
+            self.take([])
+
+    def write_draft(self, text: str) -> None:
+        """A text to go on with; what was being written comes back with Up."""
+        self._router.composer = rewritten(cleared(self._router.composer), text)
 
     def pick(self, sessions: tuple[Listed, ...] | None) -> None:
         """Opens the list of sessions. What is typed until it is there is for the list."""
@@ -116,14 +146,19 @@ class Keyboard:
             self.take([])
 
     def picker_prompt(self) -> Prompt | None:
+        columns, rows = self._terminal.columns, self._terminal.rows
+        if self._choices is not None:
+            lines = list_lines(self._choices, columns=max(columns - 1, 0), rows=rows)
+            typed = self._choices.filter
+            return Prompt(lead=MARK, cells=tuple(typed), at=len(typed), hints=tuple(lines))
         if self._picker is None:
             return None
-        return picker_prompt(self._picker, columns=self._terminal.columns, rows=self._terminal.rows)
+        return picker_prompt(self._picker, columns=columns, rows=rows)
 
     def _handle_keys(self) -> None:
         while self._keys and not self._held and not self._driver.leaving:
             key = self._keys.popleft()
-            if self._leaving_asked(key) or self._picked(key):
+            if self._leaving_asked(key) or self._picked(key) or self._chose_row(key):
                 continue
             self._forget_options()
             card = self._router.card
@@ -165,6 +200,8 @@ class Keyboard:
                 self._driver.handle(NextMode())
             case "thinking":
                 self._driver.handle(RunCommand("thinking"))
+            case "escape":
+                self._escape()
 
     def _leave_politely(self) -> None:
         """Ctrl-D: leaves at once where nothing runs."""
@@ -214,20 +251,32 @@ class Keyboard:
 
     def _edit(self) -> None:
         """Ctrl-G: the draft goes through the person's own editor."""
-        edit = self._services.edit
-        if edit is None or not self._terminal.interactive:
-            self._footer.hint("No editor can be opened here.")
-            return
 
-        async def work() -> None:
-            text = text_of(self._router.composer.cells)
-            with self._lend():
-                changed = await edit(text)
+        def edited(changed: str | None) -> None:
             if changed is not None:
                 self._router.composer = rewritten(self._router.composer, changed)
-            self._resized()
+
+        if not self.edit_text(text_of(self._router.composer.cells), edited):
+            self._footer.hint("No editor can be opened here.")
+
+    def edit_text(self, text: str, edited: Callable[[str | None], None]) -> bool:
+        """Lets the person change a text in their own editor; `edited` gets it, None where they did not. False where no
+        editor can be opened."""
+        edit = self._services.edit
+        if edit is None or not self._terminal.interactive:
+            return False
+
+        async def work() -> None:
+            changed: str | None = None
+            try:
+                with self._lend():
+                    changed = await edit(text)
+            finally:
+                self._resized()
+                edited(changed)
 
         self._driver.do_in_order(work)
+        return True
 
     def open_in_pager(self, text: str) -> bool:
         """Shows a text in the person's own pager; False where none can be opened."""
@@ -243,6 +292,22 @@ class Keyboard:
         self._driver.do_in_order(work)
         return True
 
+    def run_verb(self, words: tuple[str, ...], after: str) -> bool:
+        """Lets a verb of the program have the terminal; False where that cannot be."""
+        run = self._services.run_verb
+        if run is None or not self._terminal.interactive:
+            return False
+
+        async def work() -> None:
+            with self._lend():
+                await run(words)
+            self._resized()
+            if after:
+                self._show(Hint(after))
+
+        self._driver.do_in_order(work)
+        return True
+
     @contextmanager
     def _lend(self) -> Generator[None]:
         """Another program has the terminal meanwhile."""
@@ -254,6 +319,22 @@ class Keyboard:
         finally:
             self.lent = False
             self._router.come_back(self._clock.monotonic())
+
+    def _chose_row(self, key: Key) -> bool:
+        """A key while a list is open to choose from; True if it was for the list."""
+        if self._choices is None:
+            return False
+        if key == Press("ctrl-c"):
+            self._choices = None
+            self.interrupt()
+            return True
+        purpose = self._choices.purpose
+        self._choices, choice = press_in_list(self._choices, key)
+        if choice is not None:
+            self._choices = None
+        if isinstance(choice, Chosen):
+            self._driver.handle(ChooseRow(purpose, choice.id))
+        return True
 
     def _picked(self, key: Key) -> bool:
         """A key while the list of sessions is open; True if it was for the list."""

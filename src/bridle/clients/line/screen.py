@@ -19,7 +19,7 @@ from bridle.clients.interaction.event_rows import changed_words, event_rows, tur
 from bridle.clients.interaction.output_excerpt import coloured_parts, output_lines
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
-from bridle.clients.interaction.start_info import StartInfo, StartLine, start_lines, start_title
+from bridle.clients.interaction.start_info import StartInfo, StartLine, new_lines, start_lines, start_title
 from bridle.clients.interaction.story import Story, changed_paths, edited_files
 from bridle.clients.interaction.syntax_colours import TokenStyle
 from bridle.clients.interaction.view import SessionView
@@ -121,7 +121,8 @@ class Screen:
         view = self._view
         self.say(start_title(start, folder), style="title")
         keys = self._info.key_words(view.model.partition(":")[0])
-        for line in start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys):
+        lines = start_lines(start, model=view.model, mode=view.mode, created=view.created, keys=keys)
+        for line in new_lines(start, lines):
             self.choice(line)
         for event in view.degraded.values():
             self.degraded(event)
@@ -153,10 +154,10 @@ class Screen:
             return
         match event:
             case e.TextDelta(text=text):
-                self._stream(text)
+                self.stream(text)
                 return
             case e.StepEnded():
-                self._end_text()
+                self.end_text()
             case e.StepFailed():
                 self._failed(event)
                 return
@@ -184,7 +185,7 @@ class Screen:
         """A call that is over: of an edit what it changed, of a command a little of what it printed."""
         typed = self._story.whole(result)
         if typed:
-            self._end_text()
+            self.end_text()
             self.output(typed)
         self._tell(envelope)
         if files := edited_files(result):
@@ -238,7 +239,7 @@ class Screen:
 
     def _tell(self, envelope: e.Envelope) -> None:
         for line in self._story.told(envelope):
-            self._end_text()
+            self.end_text()
             self.say(line, indent=_INDENT)
 
     def waiting(self, failed: e.StepFailed, left_s: float) -> str:
@@ -250,8 +251,8 @@ class Screen:
         answer."""
         if self._look.reader:
             self.say("The last answer:")
-            self._stream(self._view.answer)
-            self._end_text()
+            self.stream(self._view.answer)
+            self.end_text()
             return
         with self._page.holding() as held:
             self._past(envelopes)
@@ -277,12 +278,12 @@ class Screen:
                     self.own(MARK, f"!{visible(command)}")
                     self._tell(envelope)
                 case e.TurnEnded() if at != last:
-                    self._end_text()
+                    self.end_text()
                 case e.Degraded() | e.ModelChanged() | e.ModeChanged() | e.GrantAdded() | e.GrantRevoked():
                     pass
                 case _:
                     self.show(envelope)
-        self._end_text()
+        self.end_text()
 
     def own(self, lead: str, text: str) -> None:
         """The person's own words."""
@@ -298,7 +299,8 @@ class Screen:
     def _folder(self) -> str:
         return self._view.created.cwd if self._view.created is not None else ""
 
-    def _stream(self, text: str) -> None:
+    def stream(self, text: str) -> None:
+        """More of what the model says."""
         self._partial = True
         if not self._look.codes:
             self._stream_plain(text)
@@ -316,7 +318,8 @@ class Screen:
             self._page.stream(Ink(visible(self._sentence[: ends[-1]])))
             self._sentence = self._sentence[ends[-1] :]
 
-    def _end_text(self) -> None:
+    def end_text(self) -> None:
+        """What the model said is complete: something else follows."""
         if not self._partial:
             return
         self._partial = False
@@ -329,7 +332,7 @@ class Screen:
 
     def _failed(self, event: e.StepFailed) -> None:
         kept = " Nothing partial was kept." if self._partial else ""
-        self._end_text()
+        self.end_text()
         for line in self._story.lines(event):
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
@@ -362,13 +365,13 @@ class Screen:
     def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
         """The checklist, where it is another than the last."""
         if self._story.told(envelope):
-            self._end_text()
+            self.end_text()
             self.say(plan_title(todos))
             for row in plan_rows(todos, spoken=self._look.reader):
                 self.say(f"  {row.text}", style=row.style, indent="    ")
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
-        self._end_text()
+        self.end_text()
         if event.message and event.message not in self._said:
             self.say(visible(event.message))
         if words := changed_words(len(self._view.changed)):

@@ -114,7 +114,7 @@ def _notify(env: Mapping[str, str]) -> Notify:
 
 
 class Terminal:
-    """A pair of descriptors a person sits at, or a pipe in their place."""
+    """A pair of descriptors a person sits at, or a pipe in their place. `put` writes in place of the descriptor."""
 
     def __init__(
         self,
@@ -123,6 +123,7 @@ class Terminal:
         output_fd: int = 1,
         look: Look,
         stop: Callable[[], None] | None = None,
+        put: Callable[[bytes], object] | None = None,
     ) -> None:
         self.look = look
         self.interactive = os.isatty(input_fd)
@@ -130,6 +131,7 @@ class Terminal:
         self._output_fd = output_fd
         self._decoder = KeyDecoder() if self.interactive else LineDecoder()
         self._found: list[Any] | None = None
+        self._put = put
         self._stop = stop or _stop_this_job
         self._gone = False
         self._ended = False
@@ -167,11 +169,17 @@ class Terminal:
         data = memoryview(text.encode("utf-8", "replace"))
         while data and not self._gone:
             try:
-                data = data[os.write(self._output_fd, data) :]
+                data = data[self._written(data) :]
             except BlockingIOError:
                 select.select((), (self._output_fd,), ())
             except OSError:
                 self._gone = True
+
+    def _written(self, data: memoryview) -> int:
+        if self._put is None:
+            return os.write(self._output_fd, data)
+        self._put(bytes(data))
+        return len(data)
 
     def notify(self, text: str) -> None:
         """Rings, and says why where the terminal can."""

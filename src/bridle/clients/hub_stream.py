@@ -1,0 +1,200 @@
+"""A run as a hub of agents reads it: the `agent.stream` envelopes of version 2, and approval requests. Pure.
+
+    {"schema_version": 2, "sdk_contract_version": "bridle-sdk.v1", "source": "bridle", "id": "…", "task_id": "…",
+     "edge_run_id": "…", "session_id": "sess_…", "agent_instance_id": "…", "event_seq": 7,
+     "event_type": "run.agent.tool_call", "source_event_type": "ToolCallRequested", "payload": {…}, "created_at": "…"}
+
+Every run ends with exactly one `run.agent.result`, whether it went well, failed, or could not begin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+
+from bridle.base.clock import iso_ms
+from bridle.clients.dotted_events import DottedEvents, Fields, Told, given_fields, usage_fields
+from bridle.protocol import events as e
+from bridle.protocol.messages import Usage
+
+CONTRACT = "bridle-sdk.v1"
+SCHEMA_VERSION = 2
+APPROVAL_VERSION = 1
+SOURCE = "bridle"
+EVENT_TYPES = {
+    "model.text.delta": "run.agent.text_delta",
+    "model.text": "run.agent.text_block",
+    "tool.requested": "run.agent.tool_call",
+    "permission.requested": "run.agent.permission_requested",
+    "permission.granted": "run.agent.permission_decided",
+    "permission.denied": "run.agent.permission_decided",
+    "tool.completed": "run.agent.tool_result",
+    "tool.failed": "run.agent.tool_result",
+}
+"""What is told of a run, and how a hub calls it."""
+RESULT = "run.agent.result"
+
+
+class HubTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hub calls this work; each of its envelopes says so."""
+
+    task_id: str = ""
+    edge_run_id: str = ""
+    agent_instance_id: str = ""
+
+
+class HubEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened in a run. `event_seq` counts from 1 without gaps."""
+
+    schema_version: int = SCHEMA_VERSION
+    sdk_contract_version: str = CONTRACT
+    source: str = SOURCE
+    id: str
+    task_id: str
+    edge_run_id: str
+    session_id: str | None
+    agent_instance_id: str
+    event_seq: int
+    event_type: str
+    source_event_type: str
+    payload: Fields
+    created_at: str
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A question that waits for a yes or a no. A call that asks again gets `#2`, `#3` behind its id."""
+
+    schema_version: int = APPROVAL_VERSION
+    request_id: str
+    call_id: str
+    tool_name: str
+    tool_risk: str
+    reason: str
+    input: Fields
+    decision_channel: Literal["hub"] = "hub"
+
+
+class HubResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a run came to. `error` says why it came to nothing, with `code` where another run has the session."""
+
+    success: bool
+    final_response: str = ""
+    error: dict[str, str] | None = None
+    steps: int = 0
+    usage: dict[str, int] = {}
+    cost_usd: float | None = None
+
+
+class HubStream:
+    """Takes the events of one run in order; gives the envelopes that a hub reads."""
+
+    def __init__(self, task: HubTask) -> None:
+        self._task = task
+        self._dotted = DottedEvents()
+        self._asked: Counter[str] = Counter()
+        self._requests: dict[str, ApprovalRequest] = {}
+        self._digests: dict[str, str] = {}
+        self._seq = 0
+        self._answer = ""
+        self._used: Counter[str] = Counter(usage_fields(Usage()))
+        self._usd: float | None = 0.0
+
+    @property
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The approvals that wait, oldest first."""
+        return tuple(self._requests.values())
+
+    def digest_of(self, request: ApprovalRequest) -> str:
+        """What an answer says it is about: one to a question that has changed is refused."""
+        return self._digests.get(request.request_id, "")
+
+    def of(self, envelope: e.Envelope) -> Iterator[HubEnvelope]:
+        if isinstance(envelope.event, e.CostIncremented):
+            self._count(envelope.event)
+        if not e.concerns(envelope):  # a child's conversation is not this run's
+            return
+        if isinstance(envelope.event, e.StepStarted):
+            self._answer = ""
+        for told in self._dotted.of(envelope):
+            if told.name == "model.text":
+                self._answer = str(told.fields["text"])
+            if (kind := EVENT_TYPES.get(told.name)) is not None:
+                payload = self._payload(told, envelope.event)
+                yield self._envelope(
+                    kind, envelope.kind, payload, session=envelope.session, at_ms=envelope.ts_ms
+                )
+
+    def result(
+        self,
+        *,
+        session: str | None,
+        at_ms: int,
+        ended: e.TurnEnded | None = None,
+        error: dict[str, str] | None = None,
+    ) -> HubEnvelope:
+        """The last one. `ended` is how the turn ended, `error` why there was none."""
+        if ended is not None and ended.stop != "end_turn" and error is None:
+            error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
+        result = HubResult(
+            success=error is None,
+            final_response=self._answer,
+            error=error,
+            steps=0 if ended is None else ended.steps,
+            usage=dict(self._used),
+            cost_usd=self._usd,
+        )
+        source = "" if ended is None else "TurnEnded"
+        return self._envelope(RESULT, source, msgspec.to_builtins(result), session=session, at_ms=at_ms)
+
+    def _count(self, cost: e.CostIncremented) -> None:
+        self._used.update(usage_fields(cost.usage))
+        self._usd = None if self._usd is None or cost.usd is None else self._usd + cost.usd
+
+    def _payload(self, told: Told, event: e.AnyEvent) -> Fields:
+        match event:
+            case e.PermissionRequested():
+                return msgspec.to_builtins(self._request(event))
+            case e.PermissionDecided(call_id=call_id):
+                request = self._requests.pop(call_id, None)
+                asked = None if request is None else request.request_id
+                return {"requestId": asked, **given_fields(told.fields)}
+            case _:
+                return given_fields(told.fields)
+
+    def _request(self, asked: e.PermissionRequested) -> ApprovalRequest:
+        self._asked[asked.call_id] += 1
+        times = self._asked[asked.call_id]
+        request = ApprovalRequest(
+            request_id=asked.call_id if times == 1 else f"{asked.call_id}#{times}",
+            call_id=asked.call_id,
+            tool_name=asked.tool,
+            tool_risk=asked.risk,
+            reason=asked.because or asked.why,
+            input=asked.input,
+        )
+        self._requests[asked.call_id] = request
+        self._digests[request.request_id] = asked.digest
+        return request
+
+    def _envelope(
+        self, kind: str, source_kind: str, payload: Fields, *, session: str | None, at_ms: int
+    ) -> HubEnvelope:
+        self._seq += 1
+        task = self._task
+        run = task.edge_run_id or session or ""
+        return HubEnvelope(
+            id=str(uuid5(NAMESPACE_URL, f"bridle:hub:{task.task_id}/{run}/{self._seq}")),
+            task_id=task.task_id,
+            edge_run_id=task.edge_run_id,
+            session_id=session,
+            agent_instance_id=task.agent_instance_id,
+            event_seq=self._seq,
+            event_type=kind,
+            source_event_type=source_kind,
+            payload=payload,
+            created_at=iso_ms(at_ms),
+        )

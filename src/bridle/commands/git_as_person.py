@@ -1,0 +1,446 @@
+"""Git commands that write: `/branch`, `/commit`, `/commit-push-pr`, `/worktree` and `/stash`.
+
+They are the person's own: run outside the sandbox with the person's environment, hooks and signature, never by a model
+or an agent. What is run is put together here and nowhere else; it is shown, whole, and run only after a yes. Looking
+goes through `Repository`, which runs nothing of the repository's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import msgspec
+
+from bridle.base.clock import iso_ms
+from bridle.base.git import branch_name_problem
+from bridle.base.processes import CannotStart
+from bridle.base.visible import visible
+from bridle.commands.commit_message import drafted_message, message_of
+from bridle.commands.git_commands import changes_text
+from bridle.engine.slash_command import SlashEvent
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import ContextAdded, DurableEvent, GitEnded, GitRun, Notice
+from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
+
+if TYPE_CHECKING:
+    from bridle.base.git_repository import Repository
+    from bridle.base.git_status import ChangedPath, GitStatus
+
+Argv = tuple[str, ...]
+
+MAX_FILES: Final = 20
+"""How many files are named in a question."""
+MAX_OUTPUT_BYTES: Final = 8_000
+SUBJECTS: Final = 8
+"""So many earlier commits show the model how messages look here."""
+_HOOKS: Final = {
+    "checkout": ("post-checkout",),
+    "worktree": ("post-checkout",),
+    "commit": ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    "push": ("pre-push",),
+}
+"""What git runs on the way of its subcommands."""
+_DEFAULT_BRANCHES: Final = ("main", "master")
+"""Where a repository does not know which branch its remote begins with."""
+_COMMIT: Final[Argv] = ("git", "commit", "--all", "--cleanup=whitespace", "--file=-")
+_OPEN_PULL_REQUEST: Final[Argv] = ("gh", "pr", "create", "--fill")
+
+
+class ProgramEnd(NamedTuple):
+    """How a command ended: its exit code, and the end of what it said."""
+
+    exit_code: int
+    output: bytes
+
+
+class DraftMessage(NamedTuple):
+    """What a message is to be drafted from. `wish` is what is to be different from the `earlier` one."""
+
+    changes: str
+    subjects: Sequence[str]
+    earlier: str = ""
+    wish: str = ""
+
+
+class GitNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the commands need from outside.
+
+    `run` runs a command as the person, in a folder, with a text on its input; it raises `CannotStart`. `finds` says
+    whether a program is there. `ask` gives None when nobody can answer. `draft` asks the model and raises
+    `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an absolute path may be seen.
+    `somebody_answers`: whether a question would reach a person.
+    `agreed`: a person said yes to everything when they started the run, in which nobody is asked.
+    """
+
+    repository: Callable[[], Repository]
+    run: Callable[[Argv, str, str], Awaitable[ProgramEnd]]
+    finds: Callable[[str], bool]
+    ask: Callable[[GitQuestion], Awaitable[GitAnswer | None]]
+    somebody_answers: Callable[[], bool]
+    draft: Callable[[DraftMessage], Awaitable[str]]
+    mask: Callable[[str], str]
+    shows: Callable[[str], bool]
+    emit: Callable[[DurableEvent], object]
+    committed: Callable[[], Awaitable[None]]
+    now_ms: Callable[[], int]
+    home: str
+    agreed: bool = False
+    dry_run: bool = False
+
+
+async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
+    """Carries out `/name arguments`. It comes to a `GitEnded`, whatever happens."""
+    from bridle.base.git_repository import GitFailed  # not before the first such command
+
+    work = _Work(name, needs)
+    try:
+        await _RUNS[name](work, arguments.strip())
+    except GitFailed as failure:
+        problem = f"{failure.problem[0].upper()}{failure.problem[1:]}"
+        return work.ended(BridleError("GitUnusable", problem=problem))
+    except BridleError as failure:
+        return work.ended(failure)
+    except asyncio.CancelledError:
+        if work.runs:  # what was done is on record, also for who stopped it
+            needs.emit(work.ended(BridleError("GitStopped", command=work.last, done=work.done())))
+        raise
+    return work.ended(None)
+
+
+class _Work:
+    """One command on its way: what was run so far, and what is known of it."""
+
+    def __init__(self, name: str, needs: GitNeeds) -> None:
+        self.name = name
+        self.needs = needs
+        self.repository = needs.repository()
+        self.runs: list[GitRun] = []
+        self.data: dict[str, str] = {}
+
+    @property
+    def last(self) -> str:
+        return shlex.join(self.runs[-1].argv)
+
+    def done(self) -> str:
+        """What was done before something failed, as a sentence behind that."""
+        good = [shlex.join(run.argv) for run in self.runs if run.exit_code == 0]
+        return f" Done before: {', '.join(good)}. Go on from there: /{self.name}" if good else ""
+
+    def ended(self, failure: BridleError | None) -> GitEnded:
+        if failure is None:
+            return GitEnded(name=self.name, runs=tuple(self.runs), data=dict(self.data))
+        data = {**self.data, **{name: str(value) for name, value in failure.data.items()}}
+        return GitEnded(
+            name=self.name,
+            runs=tuple(self.runs),
+            reason=failure.reason,
+            message=failure.message,
+            data=data,
+        )
+
+    async def agree(self, question: GitQuestion) -> GitAnswer:
+        """The person's answer to what would be run; raises where there is none, and where nothing may run."""
+        commands = " && ".join(map(shlex.join, question.commands))
+        if self.needs.dry_run:
+            self.data["draft"] = question.message
+            raise BridleError("DryRun", tool=commands)
+        if self.needs.agreed:
+            return GitAnswer(choice="go")
+        answer = await self.needs.ask(question)
+        if answer is None:
+            raise self._nobody()
+        if answer.choice == "keep":
+            raise BridleError("NotDone")
+        return answer
+
+    def refuse_unasked(self) -> None:
+        """Raises where nobody could say yes: before a model is paid for a message that nobody will see."""
+        needs = self.needs
+        if not (needs.agreed or needs.dry_run or needs.somebody_answers()):
+            raise self._nobody()
+
+    def _nobody(self) -> BridleError:
+        hint = f"Say yes when you start it: bridle run -y '/{self.name}'"
+        return BridleError("NoApprover", tool=f"/{self.name}", hint=hint)
+
+    async def run(self, argv: Argv, cwd: str, text: str = "", *, good_when: str = "") -> str:
+        """Runs one command as the person and gives what it said. Raises with `GitFailed` where it failed, unless it
+        said what is as good as a success."""
+        needs, shown = self.needs, shlex.join(argv)
+        running = {"command": shown}
+        needs.emit(Notice(reason="GitRunning", message=sentence("GitRunning", running), data=running))
+        await needs.committed()  # that it begins is on disk before it does
+        self.runs.append(GitRun(argv=argv))
+        try:
+            ended = await needs.run(argv, cwd, text)
+        except CannotStart as problem:
+            del self.runs[-1]
+            raise BridleError(
+                "GitUnusable",
+                problem=f"{argv[0]} cannot be started ({problem.reason}).{self.done()}".rstrip("."),
+            ) from None
+        output = needs.mask(ended.output.decode("utf-8", "replace"))
+        self.runs[-1] = GitRun(argv=argv, exit_code=ended.exit_code, output=output)
+        if ended.exit_code and not (good_when and good_when in output):
+            said = f"I ran {shown} myself, and it failed (exit {ended.exit_code}):\n{output}"
+            needs.emit(ContextAdded(source="git", content=(TextBlock(text=said.rstrip()),)))
+            raise BridleError("GitFailed", command=shown, code=ended.exit_code, done=self.done())
+        return output
+
+    def tell_model(self, text: str) -> None:
+        self.needs.emit(ContextAdded(source="git", content=(TextBlock(text=text),)))
+
+    async def hooks(self, *subcommands: str) -> tuple[GitHook, ...]:
+        """The programs of the repository that git would run on the way."""
+        folder = await self.repository.hooks_folder(self.needs.home)
+        root = await self.repository.root()
+        found = _found_hooks(folder, [name for one in subcommands for name in _HOOKS[one]])
+        changes = (await self.repository.status(untracked="all")).changes if found else ()
+        return _shown_hooks(found, root, frozenset(change.path for change in changes))
+
+
+# Branches, worktrees and what is put aside
+
+
+async def _branch(work: _Work, name: str) -> None:
+    root = await work.repository.root()
+    await _refuse_name(work, name, "/branch NAME")
+    command = ("git", "checkout", "-b", name, "--")
+    await work.agree(
+        GitQuestion(deed="branch", cwd=root, commands=(command,), hooks=await work.hooks("checkout"))
+    )
+    await work.run(command, root)
+    work.data["branch"] = name
+    work.tell_model(f"I made the branch {name} and checked it out.")
+
+
+async def _worktree(work: _Work, name: str) -> None:
+    root = await work.repository.root()
+    await _refuse_name(work, name, "/worktree NAME")
+    path = os.path.join("..", f"{os.path.basename(root)}-{name.replace('/', '-')}")
+    if _is_there(root, path):
+        raise BridleError("FolderExists", path=visible(path, newlines=False))
+    command = ("git", "worktree", "add", "-b", name, "--", path)
+    await work.agree(
+        GitQuestion(deed="worktree", cwd=root, commands=(command,), hooks=await work.hooks("worktree"))
+    )
+    await work.run(command, root)
+    work.data |= {"branch": name, "path": path}
+
+
+async def _stash(work: _Work, words: str) -> None:
+    root = await work.repository.root()
+    if words:
+        raise BridleError("NoWords", name="stash", hint="To bring it back: !git stash pop")
+    if not _known(await work.repository.status()):
+        raise BridleError("NothingToStash")
+    said = f"bridle: {iso_ms(work.needs.now_ms())[:19].replace('T', ' ')}"
+    command = ("git", "stash", "push", f"--message={said}")
+    await work.agree(GitQuestion(deed="stash", cwd=root, commands=(command,)))
+    await work.run(command, root)
+    work.data["stash"] = said
+    work.tell_model(
+        "I put all changes of files that git knows aside with git stash: those files are as committed."
+    )
+
+
+async def _refuse_name(work: _Work, name: str, usage: str) -> None:
+    if problem := branch_name_problem(name):
+        shown = f'"{visible(name, newlines=False)}"' if name else "Nothing"
+        raise BridleError("BadBranchName", shown=shown, problem=problem, usage=usage)
+    if await work.repository.commit(f"refs/heads/{name}") is not None:
+        raise BridleError("BranchExists", branch=name)
+
+
+# Commits
+
+
+async def _commit(work: _Work, words: str) -> None:
+    await _commit_and(work, words, ())
+
+
+async def _publish(work: _Work, words: str) -> None:
+    remote = await _where_to_push(work)
+    push = ("git", "push", "--set-upstream", "--", remote, "HEAD")
+    await _commit_and(work, words, (push, _OPEN_PULL_REQUEST))
+
+
+async def _where_to_push(work: _Work) -> str:
+    """The remote; raises where a pull request cannot come of it."""
+    repository = work.repository
+    await repository.root()
+    remotes = await repository.remotes()
+    remote = "origin" if "origin" in remotes else next(iter(remotes)) if len(remotes) == 1 else ""
+    if not remote or remote.startswith("-"):
+        raise BridleError("NoRemote")
+    if not work.needs.finds("gh"):
+        raise BridleError("NoGh")
+    branch = await repository.branch()
+    if branch is None:
+        raise BridleError("NoBranch")
+    default = await repository.default_branch(remote)
+    if branch == default or (default is None and branch in _DEFAULT_BRANCHES):
+        raise BridleError("OnDefaultBranch", branch=branch)
+    return remote
+
+
+class _Changes(NamedTuple):
+    """What a commit would take with it."""
+
+    status: GitStatus
+    diff: str
+
+
+async def _commit_and(work: _Work, words: str, then: tuple[Argv, ...]) -> None:
+    """Commits what changed, then runs the rest; only the rest where nothing changed and there is some."""
+    root = await work.repository.root()
+    changes = await _changes(work.repository)
+    _refuse_conflicts(work, changes.status)
+    work.refuse_unasked()
+    if not _known(changes.status):
+        new = "" if not changes.status.changes else " New files are added first: !git add FILE"
+        if not then:
+            raise BridleError("NothingToCommit", hint=new)
+        question = await _question(work, root, changes, then)
+        await work.agree(question)
+    else:
+        message = await _agreed_message(work, words, await _question(work, root, changes, (_COMMIT, *then)))
+        if await _changes(work.repository) != changes:
+            raise BridleError("ChangedMeanwhile", name=work.name)
+        await _run_commit(work, root, message)
+    for command in then:
+        if command is _OPEN_PULL_REQUEST:
+            await _open_pull_request(work, root)
+        else:
+            await work.run(command, root)
+
+
+async def _changes(repository: Repository) -> _Changes:
+    return _Changes(await repository.status(), (await repository.diff()).text)
+
+
+def _known(status: GitStatus) -> list[ChangedPath]:
+    return [change for change in status.changes if not change.untracked]
+
+
+def _refuse_conflicts(work: _Work, status: GitStatus) -> None:
+    torn = [visible(change.path, newlines=False) for change in status.changes if change.conflict]
+    if torn:
+        more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
+        raise BridleError("UnmergedFiles", files=", ".join(torn[:3]) + more, command=f"/{work.name}")
+
+
+async def _question(work: _Work, root: str, changes: _Changes, commands: tuple[Argv, ...]) -> GitQuestion:
+    """The question but for the message."""
+    subcommands = [command[1] for command in commands if command[0] == "git"]
+    known = _known(changes.status) if _COMMIT in commands else []
+    new = [change.path for change in changes.status.changes if change.untracked]
+    return GitQuestion(
+        deed="publish" if _OPEN_PULL_REQUEST in commands else "commit",
+        cwd=root,
+        commands=commands,
+        branch=changes.status.branch or "",
+        files=tuple(GitFile(path=change.path, did=_did(change)) for change in known[:MAX_FILES]),
+        more_files=max(0, len(known) - MAX_FILES),
+        new_files=tuple(new[:MAX_FILES]),
+        more_new_files=max(0, len(new) - MAX_FILES),
+        hooks=await work.hooks(*subcommands),
+        merges=await work.repository.commit("MERGE_HEAD") is not None,
+    )
+
+
+def _did(change: ChangedPath) -> Literal["added", "changed", "deleted", "renamed"]:
+    letters = change.staged + change.unstaged
+    if "D" in letters:
+        return "deleted"
+    if "R" in letters:
+        return "renamed"
+    return "added" if "A" in letters else "changed"
+
+
+async def _agreed_message(work: _Work, words: str, question: GitQuestion) -> str:
+    """The message a person said yes to, as it was shown: whatever they change about it is shown again."""
+    message, why_none = work.needs.mask(message_of(words)), ""
+    if not message:
+        message, why_none = await _draft(work, "", "")
+    while True:
+        shown = msgspec.structs.replace(question, message=message, no_draft=why_none)
+        if not message and (work.needs.agreed or work.needs.dry_run):
+            raise BridleError("NotDrafted", problem=why_none)
+        answer = await work.agree(shown)
+        match answer.choice:
+            case "edit":
+                message, why_none = work.needs.mask(message_of(answer.text)), ""
+                if not message:
+                    raise BridleError("NoMessage")
+            case "draft":
+                message, why_none = await _draft(work, message, answer.text)
+            case _ if not message:
+                raise BridleError("NoMessage")
+            case _:
+                return message
+
+
+async def _draft(work: _Work, earlier: str, wish: str) -> tuple[str, str]:
+    """A message by the model, or why there is none. It sees no secret, and no file that may hold some."""
+    needs = work.needs
+    needs.emit(Notice(reason="GitDrafting", message=sentence("GitDrafting", {})))
+    changes = await changes_text(work.repository, "", needs.shows, known_only=True)
+    subjects = await work.repository.subjects(SUBJECTS)
+    about = DraftMessage(needs.mask(changes), tuple(map(needs.mask, subjects)), earlier, needs.mask(wish))
+    try:
+        message = needs.mask(drafted_message(await needs.draft(about)))
+    except BridleError as failure:
+        return earlier, failure.message
+    return message, "" if message else "the model wrote none."
+
+
+async def _run_commit(work: _Work, root: str, message: str) -> None:
+    await work.run(_COMMIT, root, f"{message}\n")
+    head = await work.repository.head() or ""
+    subject = message.partition("\n")[0]
+    work.data |= {
+        "commit": head[:9],
+        "subject": subject,
+        "branch": await work.repository.branch() or "",
+    }
+    work.tell_model(f"I committed the changes of all files that git knows: {head[:9]} {subject}")
+
+
+async def _open_pull_request(work: _Work, root: str) -> None:
+    """One that is there already is as good as a new one."""
+    said = await work.run(_OPEN_PULL_REQUEST, root, good_when="already exists")
+    address = next((word for word in reversed(said.split()) if word.startswith("https://")), "")
+    work.data |= {"pull_request": address, "existed": "yes" if work.runs[-1].exit_code else ""}
+
+
+def _found_hooks(folder: str, names: Sequence[str]) -> list[str]:
+    paths = (os.path.join(folder, name) for name in names)
+    return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
+
+
+def _shown_hooks(paths: Sequence[str], root: str, changed: frozenset[str]) -> tuple[GitHook, ...]:
+    top = os.path.realpath(root)
+    below = [os.path.relpath(os.path.realpath(path), top) for path in paths]
+    return tuple(
+        GitHook(path=path if inside.startswith("..") else inside, changed=inside in changed)
+        for path, inside in zip(paths, below, strict=True)
+    )
+
+
+def _is_there(root: str, path: str) -> bool:
+    return os.path.lexists(os.path.join(root, path))
+
+
+_RUNS: Final[Mapping[str, Callable[[_Work, str], Awaitable[None]]]] = {
+    "branch": _branch,
+    "commit": _commit,
+    "commit-push-pr": _publish,
+    "worktree": _worktree,
+    "stash": _stash,
+}
