@@ -357,9 +357,7 @@ async def piped(text: str, model: Provider) -> str:
     """What the client writes to a pipe when it reads from one."""
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(
-            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted"
-        )
+        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
         in_read, in_write = os.pipe()
         out_read, out_write = os.pipe()
         os.write(in_write, text.encode())
@@ -413,9 +411,7 @@ async def test_lines_sent_before_a_second_question_was_printed_do_not_answer_it(
     out_read, out_write = os.pipe()
     async with harness(model) as session:
         connection = session.engine.connect(name="line", answers=True)
-        create = CreateSession(
-            cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted"
-        )
+        create = CreateSession(cwd=session.folder, env={"PATH": os.defpath}, model=f"{model.name}:scripted")
         terminal = Terminal(input_fd=in_read, output_fd=out_write, look=Look())
         task = asyncio.create_task(talk(connection, create, terminal, services=services(FakeClock())))
         os.write(in_write, b"go\n")
