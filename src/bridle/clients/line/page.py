@@ -87,6 +87,11 @@ class Page:
         self._cursor_row = 0
         self._cursor_column = 0
         self._live_lines: list[str] = []
+        self._worked_out: tuple[Prompt | None, object, tuple[list[str], list[str], int, int]] = (
+            None,
+            None,
+            ([], [], 0, 0),
+        )
         self._held: list[str] | None = None
         self._done: list[str] = []
         self._column = 0  # without moves: whether something stands on the last line
@@ -197,7 +202,12 @@ class Page:
     def _extend(self, ink: Ink) -> None:
         """Adds to the unfinished row, some hundred characters at a time: breaking looks at all that is there."""
         for start in range(0, len(ink.text), _PIECE_CHARACTERS):
-            self._row.append(ink.with_text(ink.text[start : start + _PIECE_CHARACTERS]))
+            piece = ink.text[start : start + _PIECE_CHARACTERS]
+            last = self._row[-1] if self._row else None
+            if last is not None and (last.on, last.margin, last.address) == (ink.on, ink.margin, ink.address):
+                self._row[-1] = ink.with_text(last.text + piece)
+            else:
+                self._row.append(ink.with_text(piece))
             self._break_to_fit()
 
     def _break_to_fit(self) -> None:
@@ -262,12 +272,22 @@ class Page:
             return rows, max(0, len(rows) - 1), sum(width_of(ink.text) for ink in self._row)
         limit = max(self._columns() - 1, 8)
         most = self._rows() or _MAX_PROMPT_ROWS * 3
-        typed, row, column = typed_rows(self._prompt, limit, most=most // 3)
-        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in self._prompt.above]
-        hints += [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
+        hints, typed, row, column = self._below(self._prompt, limit, most // 3)
         room = max(0, most - 1 - len(rows) - len(typed))  # what is scrolled away cannot be drawn over
         hints = hints[-room:] if room else []
         return [*rows, *hints, *typed], len(rows) + len(hints) + row, column
+
+    def _below(self, prompt: Prompt, limit: int, most: int) -> tuple[list[str], list[str], int, int]:
+        """The rows above the prompt, those of the prompt, and the cursor in these; worked out once for each prompt, as
+        they are drawn with every word of an answer."""
+        known, of, below = self._worked_out
+        if known is prompt and of == (limit, most):
+            return below
+        typed, row, column = typed_rows(prompt, limit, most=most)
+        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in prompt.above]
+        hints += [row for hint in prompt.hints for row in wrapped(hint, limit)]
+        self._worked_out = prompt, (limit, most), (hints, typed, row, column)
+        return hints, typed, row, column
 
     # Without cursor movement: append
 
