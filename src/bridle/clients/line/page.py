@@ -87,6 +87,7 @@ class Page:
         self._cursor_row = 0
         self._cursor_column = 0
         self._live_lines: list[str] = []
+        self._drawn_columns = 0
         self._worked_out: tuple[Prompt | None, object, tuple[list[str], list[str], int, int]] = (
             None,
             None,
@@ -150,16 +151,8 @@ class Page:
 
     def resized(self) -> None:
         """The terminal has another width: the live rows are drawn for it, over all that became of them."""
-        if not self._moves:
-            return
-        columns = self._columns()
-        if self._reflows and columns > 0 and self._live_lines:
-            widths = (width_of(_CODES.sub("", line)) for line in self._live_lines)
-            taken = [max(1, -(-width // columns)) for width in widths]
-            self._cursor_row = sum(taken[: self._cursor_row]) + self._cursor_column // columns
-            self._live_rows = sum(taken)
-        self._break_to_fit()
-        self._flush()
+        if self._moves:
+            self._flush()
 
     @contextmanager
     def holding(self) -> Generator[list[str]]:
@@ -253,6 +246,9 @@ class Page:
             self._held += self._done
             self._done = []
             return
+        columns = self._columns()
+        if columns != self._drawn_columns:  # whoever draws first finds it, the signal may come later
+            self._take_width(columns)
         live, row, column = self._live()
         old = max(1, self._live_rows)
         out = ["\r", _up(self._cursor_row), "\n".join([_ERASE] * old), _up(old - 1), "\r"]
@@ -264,6 +260,16 @@ class Page:
         self._live_rows, self._cursor_row, self._cursor_column = len(live), row, column
         self._live_lines = live
         self._write("".join(out))
+
+    def _take_width(self, columns: int) -> None:
+        """Works out how many rows the terminal has made of the live ones, and where the cursor went with them."""
+        self._drawn_columns = columns
+        if self._reflows and columns > 0:
+            widths = (width_of(_CODES.sub("", line)) for line in self._live_lines)
+            taken = [max(1, -(-width // columns)) for width in widths]
+            self._cursor_row = sum(taken[: self._cursor_row]) + self._cursor_column // columns
+            self._live_rows = sum(taken)
+        self._break_to_fit()
 
     def _live(self) -> tuple[list[str], int, int]:
         """The live rows, and where the cursor stands in them."""
