@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-
 from bridle.control.routes import routes
+
 from bridle.protocol import queries
 from bridle.protocol.codec import COMMAND_KINDS
 from bridle.protocol.commands import Accepted
@@ -119,7 +119,9 @@ def _union(name: str, kinds: list[str]) -> str:
 
 
 def _table(name: str, rows: dict[str, str]) -> str:
-    return "\n".join([f"export interface {name} {{", *(f"  {key}: {rows[key]};" for key in sorted(rows)), "}\n"])
+    return "\n".join(
+        [f"export interface {name} {{", *(f"  {key}: {rows[key]};" for key in sorted(rows)), "}\n"]
+    )
 
 
 def _envelope(properties: dict[str, Any]) -> str:

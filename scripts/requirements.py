@@ -30,7 +30,16 @@ EXPLAINED_STATES = ("later", "not_applicable")
 ROW_KEYS = {"text", "state", "reason", "note", "of"}
 DOOR_FOLDERS = ("app", "cli", "engine", "clients")
 DOORS = frozenset(
-    {"bridle.conformance.harness", "bridle.app.engine", "bridle.app.explain", "bridle.cli", "cli_kit"}
+    {
+        "bridle.conformance.harness",
+        "bridle.app.engine",
+        "bridle.app.explain",
+        "bridle.cli",
+        "cli_kit",
+        "served_kit",
+        "serve_kit",
+        "listening_kit",
+    }
 )
 """What a test elsewhere imports to go through a door."""
 MAX_TEXT_CHARS = 110

@@ -27,7 +27,7 @@ class Engine:
     def __init__(self) -> None:
         self.processes = Processes(adopts_orphans=True)
 
-    async def start(self, *argv):
+    async def start(self, *argv, **options):
         self.output = bytearray()
         self.told = asyncio.Event()
 
@@ -35,7 +35,7 @@ class Engine:
             self.output.extend(chunk)
             self.told.set()
 
-        return await self.processes.start(argv, cwd="/", env=ENV, on_output=on_output)
+        return await self.processes.start(argv, cwd="/", env=ENV, on_output=on_output, **options)
 
     async def run(self, *argv) -> list[int]:
         """The numbers a command printed, once it is over."""
@@ -144,6 +144,19 @@ async def strangers(engine, _folder):
     return spared
 
 
+async def persons_own(engine, _folder):
+    """A program of the person's: what it leaves in its session ends, a daemon does not, whatever runs next."""
+    script = "sleep 600 > /dev/null 2>&1 & echo $!; setsid sleep 600 > /dev/null 2>&1 & echo $!"
+    process = await engine.start("bash", "-c", script, spares_daemons=True)
+    await process.wait()
+    child, daemon = map(int, engine.output.split())
+    await engine.shell("setsid sleep 600 > /dev/null 2>&1 &")
+    seen = [is_alive(child), is_alive(daemon)]
+    os.kill(daemon, 9)
+    os.waitpid(daemon, 0)
+    return seen
+
+
 async def dead_orphans(engine, _folder):
     """Orphans that end by themselves, in sessions of their own."""
     for _ in range(3):
@@ -163,6 +176,7 @@ SCENES = {
     scene.__name__: scene
     for scene in (
         own_session, daemon, job_control, living_parent, family, running_job, stopped, strangers, dead_orphans, killed,
+        persons_own,
     )
 }  # fmt: skip
 

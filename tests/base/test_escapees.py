@@ -77,3 +77,7 @@ def ends_within(pidfd, limit_s):
         return bool(select.select([pidfd], [], [], limit_s)[0])
     finally:
         os.close(pidfd)
+
+
+def test_a_daemon_that_a_persons_own_program_started_stays(tmp_path):
+    assert play("persons_own", tmp_path) == ([False, True], 0)

@@ -3,13 +3,23 @@
 import contextlib
 import os
 import string
+import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.git import SUBCOMMANDS, GitRefused, clean_environment, compose, first_commit, program_on
+from bridle.base.git import (
+    SUBCOMMANDS,
+    GitRefused,
+    branch_name_problem,
+    clean_environment,
+    compose,
+    first_commit,
+    own_environment,
+    program_on,
+)
 from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
 from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_status
 from bridle.base.processes import CannotStart, Processes
@@ -441,3 +451,32 @@ async def test_a_repository_of_our_own_is_made_without_anything_of_the_persons(s
     scene.cwd = ours
     assert await repository(scene, start).diff() == GitDiff("")
     assert scene.git("log", "--format=%an: %s", cwd=ours) == "Bridle: A first commit"
+
+
+@given(st.text(st.sampled_from("ab-./@{~^:?*[\\ \n\x7fé\u202e") | st.characters(), max_size=12))
+@settings(max_examples=60)
+def test_a_name_that_passes_is_one_for_git_too(name: str) -> None:
+    if branch_name_problem(name):
+        return
+    assert not name.startswith("-")
+    assert name.isprintable()
+    done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode().strip()) == (0, name)
+
+
+@pytest.mark.parametrize("name", ["fix", "fix/total", "v1.2", "größe", "a@b", "x" * 200])
+def test_a_plain_name_passes(name: str) -> None:
+    assert branch_name_problem(name) == ""
+
+
+def test_a_persons_git_has_their_environment_but_for_other_repositories() -> None:
+    theirs = {
+        "GIT_AUTHOR_NAME": "A",
+        "SSH_AUTH_SOCK": "/s",
+        "GIT_DIR": "/x",
+        "GIT_INDEX_FILE": "/y",
+        "KEY": "1",
+    }
+    env = own_environment(theirs)
+    assert {name: env.get(name) for name in theirs} == {**theirs, "GIT_DIR": None, "GIT_INDEX_FILE": None}
+    assert env["GIT_TERMINAL_PROMPT"] == "0"

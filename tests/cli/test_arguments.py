@@ -116,7 +116,10 @@ def test_help_pages_fit_a_screen() -> None:
         ),
         (
             ("completion", "tcsh"),
-            'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles. See: bridle help completion',
+            (
+                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models. '
+                "See: bridle help completion"
+            ),
         ),
         (
             ("run", "-c", "mode=auto", "x"),

@@ -159,21 +159,17 @@ def test_what_changes_is_one_word_a_line_and_nothing_where_there_is_nothing(plac
     assert list(place.home.iterdir()) == []
 
 
-def test_models_are_those_whose_key_is_there_and_a_colon_is_no_end_of_a_word(
-    place: Place, script: Path
-) -> None:
-    listed = place.bridle("completion", "models", env={"OPENAI_API_KEY": "k" * 12}).out.split()
-    assert {"openai:gpt-5", "demo:hello"} <= set(listed)
-    assert not [name for name in listed if name.startswith("anthropic:")]
-    bridle = f"bridle() {{ printf 'openai:gpt-5\\nopenai:gpt-4o\\nollama:qwen3:8b\\n'; }}; {ASK}"
-
-    def ask(*words: str) -> list[str]:
-        return run("bash", "--norc", "-c", bridle, "bash", str(script), "bridle", "run", "-m", *words).split()
-
-    assert ask("op") == ["openai:gpt-5", "openai:gpt-4o"]
-    assert ask("openai", ":") == ["gpt-5", "gpt-4o"]
-    assert ask("openai", ":", "gpt-5") == ["gpt-5"]
-    assert ask("ollama", ":", "qwen3", ":", "8") == ["8b"]
+def test_models_that_are_set_up_are_offered_also_behind_a_colon(place: Place, script: Path) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        '[providers.work]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        '[models."work:large"]\nprice_in = 1\n[models."work:la$(touch gone)"]\nprice_in = 1\n'
+    )
+    assert asked_live(place, script, "run", "-m", "wor") == ["work:large"]
+    assert asked_live(place, script, "run", "-m", "work", ":") == ["large"]
+    assert asked_live(place, script, "run", "--model", "work", ":", "la") == ["large"]
+    assert not (place.work / "gone").exists()
 
 
 def test_the_name_of_a_repeated_job_is_nothing_we_could_know(script: Path) -> None:

@@ -624,3 +624,33 @@ async def test_a_key_in_the_environment_goes_before_an_account(place: Place, sec
         ran = await bridle(place, "run", "-m", "work:some-model", "hi", WORK_KEY=secret)
     assert ran.code == 0, ran.err
     assert len(accounts.requests) == asked, "nobody renews what is not needed"
+
+
+async def test_a_key_typed_inside_a_conversation_is_hidden_and_used_at_once(
+    place: Place, secret: str
+) -> None:
+    async with KeyedServer.playing(say("With a key.")) as server:
+        server.good = {secret}
+        configured(place, server)
+
+        def work() -> str:
+            with sitting(place, "-m", "demo") as person:
+                person.sees("Type what you want.")
+                person.types("/login work\r")
+                person.sees("Key (hidden)")
+                person.types(f"{secret}\r")
+                person.sees("Stored.", "Use which?")
+                person.types(ENTER)
+                person.sees("Default model: work:scripted-large.")
+                person.waits(lambda: person.text.rstrip().endswith("/model.\n›"), "the prompt again")
+                person.types("/model work:some-model\r")
+                person.sees("model    work:some-model")
+                person.types("hello\r")
+                person.sees("With a key.")
+                person.types(CTRL_C * 2)
+                assert person.ends() == 0
+                return person.text
+
+        shown = await at_terminal(work)
+    nowhere(place, secret, shown)
+    assert server.chats[-1].headers["authorization"] == f"Bearer {secret}"

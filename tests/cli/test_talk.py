@@ -208,28 +208,24 @@ def test_an_answer_streams_and_one_ctrl_c_stops_it_without_leaving(place: Place)
 def test_what_was_typed_before_a_question_never_answers_it_and_enter_says_no(place: Place) -> None:
     model = place.script(
         "say Looking.\n    Hm\nwait 1\ncall write_file\n    path: new.txt\n    content: hi\n"
-        "---\nsay Then not.\n---\nsay Second turn.\n---\nsay Third turn.\n"
+        "---\nsay Then not.\n"
     )
     with sitting(place, "-m", model) as person:
         person.sees(READY)
         person.types("go on\r")
         person.sees("Looking.")
         person.types("y\rt\ry")
-        person.sees("queued   y", "queued   t", "Create new.txt?", WAITING, "› y")
+        person.sees('"y" was not sent', '"t" was not sent', "Create new.txt?", WAITING, "› y")
         assert not (place.work / "new.txt").exists()
         person.types("\x15")
         has_read_the_question(person)
         person.types(ENTER)
-        person.sees("not run  write new.txt", "you said no", "Then not.", "Second turn.", "Third turn.")
+        person.sees("not run  write new.txt", "you said no", "Then not.")
         leaves(person)
     assert not (place.work / "new.txt").exists()
     (result,) = results(place, place.only_session())
     assert (result.outcome, result.reason) == ("denied", "PermissionDenied")
-    assert prompts(place, place.only_session()) == [
-        (TextBlock(text="go on"),),
-        (TextBlock(text="y"),),
-        (TextBlock(text="t"),),
-    ]
+    assert prompts(place, place.only_session()) == [(TextBlock(text="go on"),)]
 
 
 def test_y_and_enter_approve_an_edit(place: Place) -> None:

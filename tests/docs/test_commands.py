@@ -1,12 +1,13 @@
 """Every command in the documents works as written: in an empty home, in the order of the page.
 
-Of the fenced `sh` blocks, lines that begin with `bridle` or `mkdir` are run; those that begin with `make` must name a
-target.
+Of the fenced `sh` blocks, lines that begin with `bridle`, `git` or `mkdir` are run, those with `jq` where there is one;
+those that begin with `make` must name a target.
 A comment `# exit 3` behind a command says which exit code to expect; without one it is 0.
 """
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from cli_kit import TIMEOUT_S, Place
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # `bridle` is the program under test, whatever is installed on this machine.
+RUN = {"bridle", "git", "mkdir", *(["jq"] if shutil.which("jq") else [])}
 PROLOGUE = f'bridle() {{ {shlex.quote(sys.executable)} -m bridle "$@"; }}\n'
 
 
@@ -48,7 +50,7 @@ FOUND = {page.name: commands(page.read_text(encoding="utf-8")) for page in PAGES
 def test_the_commands_of_a_page_do_what_it_says(tmp_path: Path, page: str) -> None:
     place = Place(tmp_path)
     for command in FOUND[page]:
-        if command.program in {"bridle", "mkdir"}:
+        if command.program in RUN:
             done = subprocess.run(
                 ["/bin/sh", "-c", PROLOGUE + command.line],
                 cwd=place.work,
@@ -93,6 +95,18 @@ def test_commands_are_found_with_comments_prompts_and_continued_lines() -> None:
         ("bridle", 0),
         ("make", 0),
     ]
+
+
+@pytest.mark.parametrize("page", ["using.md", "scripts.md", "trouble.md"])
+def test_a_page_for_users_fits_a_terminal(page: str) -> None:
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > 100] == []
+
+
+def test_pages_for_users_come_before_those_for_builders() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    places = [page.index(name) for name in ("docs/using.md", "docs/scripts.md", "docs/trouble.md")]
+    assert max(places) < page.index("docs/architecture.md")
 
 
 @pytest.mark.requirement("G2.1")

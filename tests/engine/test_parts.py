@@ -125,9 +125,10 @@ async def test_readers_learn_why_a_bus_was_closed():
 def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to():
     changes_nothing = {
         "ThinkingDelta", "PermissionRequested", "PermissionDecided", "QuestionAsked",
-        "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied", "AsideAsked", "AsideAnswered", "GitEnded",
+        "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied", "GitEnded", "AsideAsked", "AsideAnswered",
         "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown",
-        "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "Branched", "CustomEvent",
+        "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "CustomEvent",
+        "ApprovalGiven", "CommandTaken",
     }  # fmt: skip
     handled = {kind.__name__ for kind in Conversation._HANDLERS}
     assert handled.isdisjoint(changes_nothing)

@@ -115,7 +115,7 @@ async def test_the_first_answer_counts_and_a_second_changes_nothing():
         await said(session, request, "deny")
         with pytest.raises(CommandRefused) as refused:
             await said(session, request, "once")
-        assert refused.value.reason == "NoSuchQuestion"
+        assert refused.value.reason == "AlreadyAnswered"
         assert outcomes(await session.turn_of(number)) == ["denied"]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.model_features import answer_aside
-from bridle.app.session_features import BROUGHT, session_features
+from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Joined, join, watch_with
@@ -22,7 +22,7 @@ from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins."""
+    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins.
+    `next_prefix` is what a request would begin with."""
 
     session: Session
     registry: Registry
@@ -45,6 +46,7 @@ class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks | None
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
+    next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
 
 
 def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
@@ -71,6 +73,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         fold=fold,
         hooks=parts.watching,
         policy=parts.policy,
+        next_prefix=functools.partial(next_prefix, parts),
         notices=(
             *joined.notices(),
             *_idle_rules(parts, joined),
@@ -128,7 +131,7 @@ def _main(parts: SessionParts, joined: Joined) -> InvocationParts:
         ids=services.ids,
         clock=services.clock,
         stopwatch=stopwatch,
-        price_of=services.known.price_of,
+        cost_of=services.known.cost_of,
     )
     return InvocationParts(
         journal=journal,

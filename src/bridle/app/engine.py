@@ -6,14 +6,13 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from bridle.app.composition import ReadySession, compose
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
 from bridle.app.session_features import instruction_files
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
@@ -27,7 +26,7 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, folders, home_of
 from bridle.config.profiles import is_path
-from bridle.control.authority import Bounds, is_looser
+from bridle.control.authority import Bounds, is_looser, session_of
 from bridle.control.live import Run
 from bridle.control.multiplex import InProcessConnection, Multiplexer, SessionSource
 from bridle.engine.conversation import Conversation
@@ -36,7 +35,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider, StoredSession
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.tools import Tool
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
@@ -47,19 +46,26 @@ from bridle.protocol.events import (
     Notice,
     SessionCreated,
 )
-from bridle.protocol.handshake import handshake
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.handshake import Handshake, handshake
+from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
+from bridle.sandbox.session_border import machine_spawn, opening_words, records_of
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.app.code_surfaces import CodeSurfaces
+    from bridle.app.request_preview import NextRequest
+    from bridle.app.service_audit import ServiceAudit
     from bridle.base.web import JudgedFetch
+    from bridle.control.authority import Asked
+    from bridle.control.capability_tokens import Tokens
+    from bridle.control.minting import Minting
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
@@ -71,6 +77,8 @@ if TYPE_CHECKING:
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
+TRANSPORTS = ("rest", "ws")
+"""What an engine that listens has besides."""
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
 
@@ -114,10 +122,12 @@ class Engine:
         adopts_orphans: bool = False,
         listening: bool = False,
         waits_for_room: bool = False,
+        code_surfaces: CodeSurfaces | None = None,
     ) -> None:
-        self._where = where
-        self._clock = clock
-        self._env = env
+        self._code_surfaces = code_surfaces
+        self._where, self._env, self._clock = where, env, clock
+        self.ids = self._ids = Ids(clock.now_ms, os.urandom)
+        self.listening = listening
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
@@ -127,27 +137,43 @@ class Engine:
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
         self._features = join((), features)
-        self._ids = Ids(clock.now_ms, os.urandom)
+        self._plugins = tuple(plugins)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
-        self._sandbox = machine_spawn(self._processes, where=where, env=env)
-        self.sessions: Store = store or SqliteStore(
+        self._sandbox = machine_spawn(self._processes, where=where, home=home_of(env), env=env)
+        self.sessions: Store = store or self._database(stored, notice, waits_for_room=waits_for_room)
+        wanted = env.get(LOG_VARIABLE, "")
+        self._notes = Notes(where.state, wanted, clock=clock, secrets=self._models.keys_in_use)
+        self._services = self._shared(tools, fetch, waits_for_room=waits_for_room, listening=listening)
+        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
+        self.multiplexer = self._control()
+
+    def _database(
+        self, stored: StoredKeys, notice: Callable[[str], None], *, waits_for_room: bool
+    ) -> SqliteStore:
+        """The encrypted database in the data folder."""
+        return SqliteStore(
             SessionStore(
-                where.data,
+                self._where.data,
                 ids=self._ids,
-                clock=clock,
+                clock=self._clock,
                 notice=notice,
                 waits_for_room=waits_for_room,
                 key_wrap=stored.log_key,
             )
         )
-        self._notes = Notes(
-            where.state,
-            env.get(LOG_VARIABLE, ""),
-            clock=clock,
-            secrets=self._models.keys_in_use,
-        )
-        self._services = ProcessServices(
-            where=where,
+
+    def _shared(
+        self,
+        tools: Sequence[Tool | ToolSource],
+        fetch: JudgedFetch | None,
+        *,
+        waits_for_room: bool,
+        listening: bool,
+    ) -> ProcessServices:
+        """What all sessions of this process share."""
+        env, clock = self._env, self._clock
+        return ProcessServices(
+            where=self._where,
             env=env,
             notes=self._notes,
             clock=clock,
@@ -160,10 +186,12 @@ class Engine:
             tools=tuple(tools),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
+            listening=listening,
         )
-        self._plugins = tuple(plugins)
-        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
-        self.multiplexer = Multiplexer(
+
+    def _control(self) -> Multiplexer:
+        """The clients and the live sessions, on what this engine knows of stored ones."""
+        return Multiplexer(
             sessions=SessionSource(
                 open=self._opened,
                 find=self._found,
@@ -174,15 +202,41 @@ class Engine:
                 pin=lambda session, pinned: self.sessions.pin(session, pinned=pinned),
                 branch=self._branched,
                 delete=self._deleted,
+                set_up=self._set_up,
             ),
             choose_model=lambda session, name, client: self.known_of(session).choose(
                 name, by_agent=client.identity == "agent"
             ),
             prompt_of=_prompt_of,
             ids=self._ids,
-            clock=clock,
-            hello=functools.partial(handshake, features=FEATURES),
+            clock=self._clock,
+            hello=self.hello,
+            check_claims=self._check_claims,
+            hear_refusal=self._refused,
         )
+
+    def hello(self) -> Handshake:
+        """What this engine says of itself."""
+        return handshake(features=(*FEATURES, *(TRANSPORTS if self.listening else ())))
+
+    async def why_unconfined(self) -> str | None:
+        """Why nothing holds the commands of a session with the person's own settings; None where something does."""
+        settings = session_settings(
+            SessionOptions(), where=self._where, cwd=home_of(self._env), env=self._env
+        )
+        if settings.sandbox.mode == "off":
+            return "sandbox.mode = off"
+        held_by = await self._sandbox.held_by()
+        return "no sandbox works here" if held_by in {"", UNCONFINED} else None
+
+    def note_fault(self, fault: BaseException) -> None:
+        """Something went wrong that nobody foresaw, outside of any session."""
+        self._notes.write("error", "engine", "fault", problem=type(fault).__name__)
+
+    def note_refusal(self, reason: str, peer: str) -> None:
+        """A request was refused before anybody here looked at it."""
+        self._notes.write("warning", "auth", "refused", reason=reason, peer=peer)
+        self.audit.write("refused", {"reason": reason, "peer": peer})
 
     @property
     def confines(self) -> bool:
@@ -190,11 +244,78 @@ class Engine:
         return self._sandbox.adapter not in {"", UNCONFINED}
 
     def connect(
-        self, *, name: str, identity: IdentityClass = "human", answers: bool, claims: Claims | None = None
+        self,
+        *,
+        name: str,
+        identity: IdentityClass = "human",
+        answers: bool,
+        claims: Claims | None = None,
+        here: Literal["attached", "following"] = "attached",
+        client_id: str | None = None,
     ) -> InProcessConnection:
-        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has."""
+        """A client. `claims` bind it: to sessions, to commands; without them it has whatever its class has.
+
+        One that sends single requests is `here` while it follows events, not for having been attached once. Who comes
+        back has the id it had.
+        """
         self._notes.detail("multiplex", "client attached", client=name, identity=identity)
-        return self.multiplexer.connect(name=name, identity=identity, answers=answers, claims=claims)
+        return self.multiplexer.connect(
+            name=name, identity=identity, answers=answers, claims=claims, here=here, client_id=client_id
+        )
+
+    @functools.cached_property
+    def tokens(self) -> Tokens:
+        """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
+        from bridle.app.token_files import TokenFile, machine_key_of, open_tokens  # most runs need none
+
+        return open_tokens(
+            TokenFile(self._where.state, self._clock),
+            clock=self._clock,
+            ids=self._ids,
+            machine_key=machine_key_of(self._env),
+            hear=self._token_refused,
+        )
+
+    @functools.cached_property
+    def audit(self) -> ServiceAudit:
+        from bridle.app.service_audit import ServiceAudit
+
+        return ServiceAudit(self._where.state, self._clock)
+
+    @functools.cached_property
+    def minting(self) -> Minting:
+        """Tokens for those who ask for them, with a code on a surface of the person's own."""
+        from bridle.app.code_surfaces import machine_surfaces, surfaces_of
+        from bridle.control.minting import Minting
+
+        made = Minting(
+            self.tokens,
+            clock=self._clock,
+            ids=self._ids,
+            random_bytes=os.urandom,
+            surfaces=surfaces_of(self.multiplexer, self._code_surfaces or machine_surfaces(self._env)),
+            hear=self.audit.write,
+        )
+        self.multiplexer.refuse_mint = made.refuse
+        return made
+
+    def revoke_token(self, jti: str, *, by: str) -> None:
+        """Nobody is admitted with it any more. Raises UnknownToken."""
+        self.tokens.revoke(jti)
+        self.audit.write("revoked", {"jti": jti, "by": by})
+
+    def _token_refused(self, reason: str, data: Mapping[str, Any]) -> None:
+        self._notes.write("warning", "auth", "refused", reason=reason, **data)
+        self.audit.write("refused", {"reason": reason, **data})
+
+    def _check_claims(self, claims: Claims) -> None:
+        self.tokens.check(claims)
+
+    def _refused(self, client: Client, asked: Asked, reason: str) -> None:
+        about = {"client": client.id, "asked": type(asked).__name__, "reason": reason}
+        self._notes.detail("multiplex", "refused", **about)
+        if client.here == "following" or client.identity == "agent" or client.person:
+            self.audit.write("refused", {**about, "name": client.person, "session": session_of(asked)})
 
     def known_for(self, settings: SessionSettings) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
@@ -245,12 +366,26 @@ class Engine:
         )
         return await answer_query(sources, query, sight)
 
-    def _known_or_own(self, session: str | None) -> KnownModels:
-        """The models of an open session; without one, those of the person's own settings."""
+    def _known_or_own(self, session: str | None, create: CreateSession | None) -> KnownModels:
+        """The models of an open session, of one that a command would make, or those of the person's own settings."""
         if session is not None:
             return self.known_of(session)
-        cwd = home_of(self._env)
-        return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
+        cwd, options = (
+            (home_of(self._env), SessionOptions())
+            if create is None
+            else (_working_folder(create.cwd), session_options(create))
+        )
+        return self.known_for(session_settings(options, where=self._where, cwd=cwd, env=self._env))
+
+    async def _set_up(self, command: SaveModel | ConnectProvider) -> None:
+        from bridle.app import model_setup  # once in a person's life
+
+        models = self._known_or_own(None, command.create).models
+        match command:
+            case SaveModel():
+                model_setup.save_model(models, command, self._where)
+            case ConnectProvider():
+                await model_setup.connect_provider(models, command, self._clock)
 
     async def _branched(self, session: str, turn: int | None) -> str:
         from bridle.app.session_retention import copy_outputs
@@ -370,6 +505,50 @@ class Engine:
         self._housekeeping.begin(cwd, services.notes)
         return self._run_of(log, ready, settings.idle_timeout_s, plugged)
 
+    async def next_request(self, command: CreateSession, content: tuple[InputBlock, ...]) -> NextRequest:
+        """What such a session would send next, with these words. Nothing is sent or stored, nobody is asked, no hook
+        hears of it; a session that is open elsewhere is only read."""
+        from bridle.app.request_preview import preview_request
+        from bridle.sessions.memory_store import MemoryStore
+
+        options, cwd = session_options(command), _working_folder(command.cwd)
+        approvals = session_approvals(self._approvals, lockfile=options.lockfile, env=self._env, cwd=cwd)
+        conversation = Conversation()
+        if command.resume is not None:
+            row = _kept(await self.sessions.find(command.resume))
+            cwd, options = row.cwd, _named_from(cwd, options)
+            async for envelope in self.sessions.events(row.id):
+                conversation.apply(envelope)
+        settings = session_settings(options, where=self._where, cwd=cwd, env=self._env, approvals=approvals)
+        settings, plugged = self._with_plugins(settings)
+        services, _ = await self._services_of(settings, cwd, command.env, approvals)
+        person = Client(id="", name="preview", identity="human", answers=False)
+        chosen = await self._chosen(command, person, settings, services.known) or conversation.model
+        if chosen is None:
+            raise UsageError("This session has no model. Name one: -m provider:model")
+        is_off = settings.sandbox.mode == "off"
+        log = await MemoryStore(clock=self._clock).create(cwd, profile=settings.profile)
+        try:
+            opened = OpenedLog(
+                log=log,
+                conversation=conversation,
+                cwd=cwd,
+                env=command.env,
+                settings=settings,
+                approvals=approvals,
+                held_by=OFF if is_off else await self._sandbox.held_by(),
+                plugged=plugged,
+            )
+            return await preview_request(
+                conversation,
+                chosen,
+                content,
+                next_prefix=compose(services, opened).next_prefix,
+                models=services.models,
+            )
+        finally:
+            await log.aclose()
+
     def _with_plugins(self, settings: SessionSettings) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
         if settings.plugin_tiers is None and not self._plugins:
@@ -401,10 +580,17 @@ class Engine:
 
             return grant_entries(ready.grants())
 
+        def promote(grant_id: str) -> Notice:
+            from bridle.app.gates import promoted
+
+            cwd = ready.session.journal.conversation.cwd
+            return promoted(ready.grants(), grant_id, where=self._where, cwd=cwd, env=self._env)
+
         return Run(
             session=ready.session,
             tools=tools,
             grants=grants,
+            promote=promote,
             changes=ready.changes,
             output=ready.output,
             added_slash=tuple(command for feature in plugged for command in feature.slash),
@@ -558,6 +744,8 @@ async def running_engine(
     notice: Callable[[str], None],
     clock: Clock | None = None,
     waits_for_room: bool = False,
+    listening: bool = False,
+    code_surfaces: CodeSurfaces | None = None,
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
     leave_no_core()
@@ -567,7 +755,9 @@ async def running_engine(
         clock=clock or SystemClock(),
         notice=notice,
         adopts_orphans=True,
+        listening=listening,
         waits_for_room=waits_for_room,
+        code_surfaces=code_surfaces,
     )
     try:
         yield engine

@@ -14,7 +14,7 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_setting
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
-from bridle.config.folders import Folders, folders
+from bridle.config.folders import Folders, folders, home_of
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
@@ -47,7 +47,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `message` is what the model would read; `evidence` what a guard found; `answers` what a person could say; `limits`
     what this does not hold back or foresee, where somebody might think so. `for_person`: only their own answer
-    counts. `flags` are those that lift that, or have lifted it.
+    counts, of so many people as `keys` says. `flags` are those that lift that, or have lifted it.
     """
 
     tool: str
@@ -70,6 +70,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Evidence | None = None
     answers: tuple[PossibleAnswer, ...] = ()
     for_person: bool = False
+    keys: int = 1
     flags: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
 
@@ -147,14 +148,14 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.app.machine_sandbox import machine_spawn
         from bridle.base.processes import Processes
         from bridle.safety.git_arrivals import foreseen
         from bridle.sandbox.read_only_git import repository_of
+        from bridle.sandbox.session_border import machine_spawn
 
         processes = Processes()
         try:
-            spawn = machine_spawn(processes, where=where, env=env)
+            spawn = machine_spawn(processes, where=where, home=home_of(env), env=env)
             look = foreseen(understand, lambda folder: repository_of(spawn, cwd=folder, env=env))
             return await look(call, proceed)
         finally:
@@ -217,6 +218,7 @@ def _explained(here: FolderRules, call: ToolCall, query: CallFacts, decision: De
         paths=tuple(path.shown for path in query.paths),
         answers=(PossibleAnswer(answer="once", remembers="nothing"), *answers) if ask else (),
         for_person=decision.for_person,
+        keys=decision.keys,
         flags=query.lifting if decision.for_person else query.lifted,
         limits=tuple(_limits(here, query, decision)),
     )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridle.app.model_features import asking_aside, is_affordable
+from bridle.app.model_features import asking_aside, refuse_beyond_budget
 from bridle.app.session_parts import SessionParts
 from bridle.base.git import own_environment, program_on
 from bridle.base.token_estimate import estimated_tokens
@@ -15,7 +15,6 @@ from bridle.commands.git_as_person import MAX_OUTPUT_BYTES, DraftMessage, GitNee
 from bridle.commands.git_commands import show_changes
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashEvent
-from bridle.protocol.errors import BridleError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
 from bridle.protocol.questions import GitAnswer, GitQuestion
@@ -111,8 +110,7 @@ async def _run_as_person(
 async def _draft(parts: SessionParts, about: DraftMessage) -> str:
     """The message as the model of the session writes it, beside the conversation."""
     chosen = parts.journal.conversation.model
-    if chosen is None:
-        raise BridleError("NotDrafted", problem="this session has no model.")
+    assert chosen is not None, "a session is created with a model"
     prefix = PrefixSet(
         provider=chosen.provider,
         model=chosen.model,
@@ -120,7 +118,6 @@ async def _draft(parts: SessionParts, about: DraftMessage) -> str:
         parameters=Parameters(max_tokens=DRAFT_TOKENS),
     )
     words = draft_request(about.changes, subjects=about.subjects, earlier=about.earlier, wish=about.wish)
-    if not is_affordable(parts, prefix, estimated_tokens(len(words) + len(DRAFT_SYSTEM))):
-        raise BridleError("NotDrafted", problem="it could cost more than is left of the budget.")
+    refuse_beyond_budget(parts, prefix, estimated_tokens(len(words) + len(DRAFT_SYSTEM)))
     ask = asking_aside(parts, DRAFT_TIMEOUT_S)
     return (await ask(prefix, (Message(role="user", content=(TextBlock(text=words),)),))).text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from bridle.app.session_parts import SessionParts
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.context.compaction_layer import compaction as compaction_of
 from bridle.engine.features import Feature, PlacedRequestLayer
-from bridle.engine.side_question import AskAside, ask_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
@@ -20,7 +18,11 @@ from bridle.providers.model_directory import DEMO, Models
 from bridle.providers.retry import retry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridle.engine.aside import AnswerAside
+    from bridle.engine.side_question import AsideAnswer, AskAside
+    from bridle.protocol.messages import Message
     from bridle.providers.known_models import KnownModels
 
 ASIDE_TIMEOUT_S = 120.0
@@ -65,25 +67,21 @@ def models(parts: SessionParts) -> Feature:
     return Feature(name="models", request_layers=tuple(layers))
 
 
-def is_affordable(parts: SessionParts, prefix: PrefixSet, tokens: int) -> bool:
-    """Whether a request beside the conversation may be made: not where it could go beyond the budget, or where nobody
-    knows its price and there is one."""
-    cap = parts.settings.usd_per_session
-    if cap is None:
-        return True
-    could = _could_cost(parts, prefix, tokens)
-    return could is not None and parts.journal.conversation.spent_usd + could <= cap
-
-
 def compaction(parts: SessionParts) -> Feature:
     """One compactor for requests, for refusals and for `/compact`."""
     settings, journal, known = parts.settings, parts.journal, parts.services.known
     hooks = parts.watching
 
+    def affordable(prefix: PrefixSet, tokens: int) -> bool:
+        """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
+        cap = settings.usd_per_session
+        could = _could_cost(parts, prefix, tokens)
+        return cap is None or (could is not None and journal.conversation.spent_usd + could <= cap)
+
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
         ask=asking_aside(parts, SUMMARY_TIMEOUT_S),
-        affordable=functools.partial(is_affordable, parts),
+        affordable=affordable,
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )
@@ -108,20 +106,28 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
                 tools=prefix.tools if prefix is not None else (),
             )
         messages = aside_messages(conversation, question)
-        _refuse_beyond_budget(parts, prefix, messages_tokens(messages) + prefix_tokens(prefix))
+        refuse_beyond_budget(parts, prefix, messages_tokens(messages) + prefix_tokens(prefix))
         return (await ask(prefix, messages)).text
 
     return answer
 
 
 def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
-    return ask_aside(
-        provider=parts.services.models.provider,
-        clock=parts.services.clock,
-        price_of=parts.services.known.price_of,
-        emit=parts.journal.emit,
-        timeout_s=timeout_s,
-    )
+    services = parts.services
+
+    async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
+        from bridle.engine.side_question import ask_aside  # most sessions ask nothing beside the work
+
+        asking = ask_aside(
+            provider=services.models.provider,
+            clock=services.clock,
+            cost_of=services.known.cost_of,
+            emit=parts.journal.emit,
+            timeout_s=timeout_s,
+        )
+        return await asking(prefix, messages)
+
+    return ask
 
 
 def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | None:
@@ -130,7 +136,7 @@ def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | 
     return parts.services.known.price_of(prefix.provider, prefix.model, usage)
 
 
-def _refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
+def refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
     cap, spent = parts.settings.usd_per_session, parts.journal.conversation.spent_usd
     if cap is None:
         return

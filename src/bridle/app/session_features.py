@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.app.machine_sandbox import clear_away, left_behind, outlived
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
@@ -20,14 +19,15 @@ from bridle.commands.git_commands import GIT_DOES
 from bridle.config.folders import Folders
 from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
 from bridle.context.instructions import instructions as instructions_layer
-from bridle.context.instructions import system_text, with_sandbox
+from bridle.context.instructions import parameters_of, system_text, with_sandbox
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
+from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
@@ -35,6 +35,8 @@ from bridle.tools.jobs import Jobs
 
 if TYPE_CHECKING:
     from bridle.base.web import RefuseBody, WebAnswer
+    from bridle.engine.ports import AskPerson
+    from bridle.protocol.questions import AnyAnswer, AnyQuestion
     from bridle.safety.trust.approved_edits import ApprovedEdits
 
 BROUGHT = ToolOrigin(scope="programmatic")
@@ -183,10 +185,8 @@ def instructions(parts: SessionParts) -> Feature:
         held = _held_in(parts)
         return text if held == NOT_KNOWN else with_sandbox(text, held)
 
-    settings = parts.settings
-    parameters = Parameters(effort=settings.effort, answer_schema=settings.options.output_schema)
     layer = instructions_layer(
-        system=system, tools=parts.registry.schemas, parameters=parameters, corrected=corrected
+        system=system, tools=parts.registry.schemas, parameters=_parameters(parts), corrected=corrected
     )
     return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
 
@@ -194,12 +194,33 @@ def instructions(parts: SessionParts) -> Feature:
 NOT_KNOWN = "not known yet"
 
 
+async def next_prefix(parts: SessionParts, chosen: ModelChanged) -> PrefixSet:
+    """What a request would begin with, as things stand. Nobody is asked: what is not agreed to yet is left out."""
+    conversation = parts.journal.conversation
+    current = conversation.prefix
+    return PrefixSet(
+        provider=chosen.provider,
+        model=chosen.model,
+        system=current.system if current is not None else await _system_text(parts, ask=_not_now),
+        tools=parts.registry.schemas(),
+        parameters=parameters_of(conversation, _parameters(parts)),
+    )
+
+
+def _parameters(parts: SessionParts) -> Parameters:
+    return Parameters(effort=parts.settings.effort, answer_schema=parts.settings.options.output_schema)
+
+
+async def _not_now(question_id: str, question: AnyQuestion) -> AnyAnswer | None:
+    """Where nobody is asked."""
+
+
 def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
     """The instruction files that are there, agreed to or not."""
     return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
 
 
-async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
+async def _agreed_files(parts: SessionParts, ask: AskPerson | None) -> Sequence[InstructionFile]:
     """The instruction files that a person agreed to, asked about now where they did not yet."""
     opened = parts.opened
     files = instruction_files(parts.services.where, opened.cwd, parts.settings)
@@ -211,7 +232,7 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     may_use = consent(
         opened.approvals,
         files,
-        ask=parts.questions.ask,
+        ask=ask or parts.questions.ask,
         notice=parts.journal.emit,
         clock=parts.services.clock,
         how=IN_CI if parts.services.env.get("CI") else AT_A_DESK,
@@ -219,9 +240,11 @@ async def _agreed_files(parts: SessionParts) -> Sequence[InstructionFile]:
     return await may_use.usable(files)
 
 
-async def _system_text(parts: SessionParts) -> str:
+async def _system_text(parts: SessionParts, ask: AskPerson | None = None) -> str:
     opened, settings, clock = parts.opened, parts.settings, parts.services.clock
-    more = "\n\n".join(filter(None, (settings.instructions, instruction_text(await _agreed_files(parts)))))
+    more = "\n\n".join(
+        filter(None, (settings.instructions, instruction_text(await _agreed_files(parts, ask))))
+    )
     system = os.uname()
     return system_text(
         cwd=opened.cwd,

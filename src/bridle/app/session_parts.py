@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.housekeeping import Notes
-from bridle.app.machine_sandbox import claimed_spawn, session_policy
 from bridle.app.session_undo import SessionUndo, session_undo
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
@@ -33,6 +32,7 @@ from bridle.providers.model_directory import Models
 from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.session_border import claimed_spawn, session_policy
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
     `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
-    from outside, for every session.
+    from outside, for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
 
     where: Folders
@@ -66,6 +66,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None
+    listening: bool = False
 
 
 class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +135,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     bus = Bus(opened.conversation.last_id + 1)
     journal = _journal(services, opened, bus)
     stopwatch = Stopwatch(clock)
-    questions = _questions(journal, clock, settings, stopwatch)
+    questions = _questions(journal, services, settings, stopwatch)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
     registry = session_registry(settings, mode=lambda: opened.conversation.mode)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
@@ -188,11 +189,15 @@ def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
     )
 
 
-def _questions(journal: Journal, clock: Clock, settings: SessionSettings, stopwatch: Stopwatch) -> Questions:
+def _questions(
+    journal: Journal, services: ProcessServices, settings: SessionSettings, stopwatch: Stopwatch
+) -> Questions:
+    """A run that nobody shall wait for has its answer at once, whoever could come."""
+    options = settings.options
     return Questions(
         journal=journal,
-        clock=clock,
-        can_be_reached=lambda: settings.options.on_ask == "wait",
+        clock=services.clock,
+        can_be_reached=lambda: options.on_ask == "wait" or (services.listening and not options.headless),
         timeout_s=settings.permission_timeout_s,
         stopwatch=stopwatch,
     )

@@ -20,6 +20,7 @@ from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
 from bridle.protocol.messages import Effort
 from bridle.safety.trust import Approvals
+from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
     from bridle.safety.path_guard import PathMode
@@ -72,19 +73,6 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     output_schema: dict[str, Any] | None = None
 
 
-class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings and options say about the border around commands."""
-
-    mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
-    network: Literal["inherit", "filtered", "deny"] = "inherit"
-    hosts: tuple[str, ...] = ()
-    required: bool = False
-    writable: tuple[str, ...] = ()
-    max_file_mib: int = 16_384
-    max_processes: int = 4_096
-    max_memory_mib: int = 1_048_576
-
-
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What settings and options say about hooks."""
 
@@ -127,6 +115,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxSettings = SandboxSettings()
     paths: PathMode = "workspace"
     effort: Effort | None = None
+    notify: bool = True
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
@@ -174,6 +163,7 @@ def session_settings(
         model=tiers.get("model"),
         mode=tiers.get("mode") or "default",
         effort=tiers.get("effort"),
+        notify=tiers.get("ui.notify") is not False,
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or _max_steps(tiers, headless=options.headless),
         providers=tiers.get("providers") or {},
@@ -291,6 +281,9 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
         from bridle.safety.rules import Rule
 
         value = written.value
+        if value.get("keys", 1) > 1 and value["verdict"] != "ask":
+            problem = 'keys says how many people must say yes, so it goes with verdict = "ask"'
+            raise BridleError("BadConfig", where=written.origin.shown, problem=problem)
         rules.append(
             Rule(
                 tool=value["tool"],
@@ -299,6 +292,7 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
                 command=value.get("command"),
                 program=value.get("program"),
                 reason=value.get("reason"),
+                keys=value.get("keys", 1),
                 tier=_RULE_TIERS.get(written.origin.tier, "flags"),
                 origin=written.origin.shown,
             )

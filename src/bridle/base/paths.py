@@ -100,7 +100,7 @@ def resolve(value: str, cwd: str) -> str:
 def find(value: str, cwd: str) -> PathTarget:
     """What `resolve` says, and what stands there."""
     _check_text(value)
-    named = os.path.join(cwd, value)
+    named = value if value.startswith("/") else os.path.join(cwd, value)
     if (target := _found_by_kernel(named) or _missing_by_kernel(named)) is not None:
         return target
     try:
@@ -341,6 +341,8 @@ def _check_text(value: str) -> None:
 
 
 def _check_length(value: str) -> None:
+    if value.isascii() and len(value) <= MAX_NAME_BYTES:
+        return
     try:
         encoded = os.fsencode(value)
     except UnicodeEncodeError:

@@ -96,13 +96,13 @@ HOME_START_UP_FILES = (
 
 def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
     """Where secrets may be; of the home itself, what does not exist is mostly left out."""
+    by_first_name = _by_first_name()
     try:
-        names = frozenset(os.listdir(home))
+        names = [name for name in os.listdir(home) if name in by_first_name]
     except OSError:
-        names = None
-    for name, places in _by_first_name().items():
-        if names is None or name in names:
-            yield from (os.path.join(home, place) for place in places)
+        names = [*by_first_name]
+    for name in names:
+        yield from (os.path.join(home, place) for place in by_first_name[name])
     yield from (place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK))
     yield from _by_variable(env)
 
@@ -110,7 +110,7 @@ def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
 def _by_variable(env: Mapping[str, str]) -> Iterator[str]:
     for variable, stands_for in _PLACES_BY_VARIABLE.items():
         value = env.get(variable, "")
-        if not os.path.isabs(value):
+        if not value.startswith("/"):
             continue
         if stands_for.endswith("/"):
             below = (place.removeprefix(stands_for) for place in _in_home() if place.startswith(stands_for))

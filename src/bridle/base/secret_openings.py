@@ -368,10 +368,12 @@ def _parted(folded: str, sign: str) -> tuple[str, str]:
 def _given_to(name: str) -> str:
     """A regex for the place behind a name that is given a value: `:`, `=`, or a space: options, and .netrc.
 
-    The text may stand inside JSON: quotes come with backslashes.
+    The text may stand inside JSON: quotes come with backslashes. Names may go on, as `password` does; `tokens` are
+    counted, and every answer that we keep says how many.
     """
+    goes_on = "" if name == "toxen" else "[a-z]{0,3}"
     in_netrc = "|(?=ord )" if name == "passw" else ""
-    return rf"""(?:(?=[a-z]{{0,3}}["'\\ ]{{0,20}}:)|(?<=-{name})(?=[a-z]{{0,3}}["'\\,]{{0,10}} ){in_netrc})"""
+    return rf"""(?:(?={goes_on}["'\\ ]{{0,20}}:)|(?<=-{name})(?={goes_on}["'\\,]{{0,10}} ){in_netrc})"""
 
 
 def _ending(befores: set[str], end: str) -> str:

@@ -1,8 +1,8 @@
 """Processes that a Bridle started and that still run, though it may be gone. Linux only; elsewhere none are found.
 
 Every process of a call is started with a mark in its environment (`escapees.MARK`), which its children inherit. Who
-starts them leaves a record of its mark and holds a lock on that, which the kernel takes away however it ends: a record
-that nobody holds is of one that was killed.
+starts them leaves a record of its mark, with its own number, and holds a lock on that, which the kernel takes away
+however it ends: a record that nobody holds is of one that was killed.
 """
 
 from __future__ import annotations
@@ -58,12 +58,36 @@ class ProcessRecord:
             OSError
         ):  # a file system without locks: then it is never taken for one that is left
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(self._fd, str(os.getpid()).encode())
 
     def close(self) -> None:
         """None of them runs any more."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
         os.close(self._fd)
+
+
+def recording_processes(folder: str) -> set[int]:
+    """The numbers of those that are alive and left a record in `folder`: what descends from one may be of a call."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError, ValueError):
+                fd = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    if _is_held(fd):
+                        found.add(int(os.read(fd, 32)))
+                finally:
+                    os.close(fd)
+    return found
+
+
+def _is_held(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def end_left_behind(folder: str) -> int:

@@ -40,6 +40,40 @@ async def run_in_foreground(
     return code if code >= 0 else 128 - code
 
 
+async def read_output(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, max_bytes: int
+) -> tuple[int, bytes]:
+    """Runs a program that a person asked for and reads what it prints: its exit code, and the bytes, one more than
+    `max_bytes` at most. One that takes longer is ended. Raises `CannotStart`."""
+    try:
+        program = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd="/",
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError) as error:
+        raise cannot_start(argv[0], error, cwd="/") from error
+    assert program.stdout is not None
+    data = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            while len(data) <= max_bytes and (more := await program.stdout.read(max_bytes + 1 - len(data))):
+                data += more
+            if len(data) <= max_bytes:
+                return await program.wait(), bytes(data)
+    except TimeoutError:
+        pass
+    finally:
+        if program.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                program.kill()
+            await program.wait()
+    return (0, bytes(data)) if len(data) > max_bytes else (1, b"")
+
+
 class _TerminalLent:
     """Our terminal while somebody else has it: its state is kept, and what it sends to us is not for us."""
 

@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "doctor", "redact", "completion", "help",
+    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -23,6 +23,8 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
+    "token": "list",
+    "debug": "request",
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
@@ -202,6 +204,7 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--verbose", action="store_true")
     verb.add_argument("--log-level", metavar="LEVELS")
     verb.add_argument("--log-to-stderr", action="store_true")
+    verb.add_argument("--no-attach", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
 
@@ -236,6 +239,34 @@ def _run_words(run: Parser) -> None:
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
     run.add_argument("-o", "--output", metavar="FILE")
+
+
+def _serve_words(serve: Parser) -> None:
+    serve.add_argument("--listen", metavar="HOST:PORT")
+    serve.add_argument("--no-listen", action="store_true")
+    serve.add_argument("--auth-token-file", metavar="FILE")
+    serve.add_argument("--tls-cert", metavar="FILE")
+    serve.add_argument("--tls-key", metavar="FILE")
+    serve.add_argument("--auth-channel", choices=("notify",))
+    serve.add_argument(
+        "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
+    )
+
+
+def _attach_words(attach: Parser) -> None:
+    attach.add_argument("target", nargs="?", metavar="ID|URL")
+    attach.add_argument("--watch", action="store_true")
+    attach.add_argument("--session", metavar="ID")
+    attach.add_argument("--token-file", metavar="FILE")
+    attach.add_argument("--ca-file", metavar="FILE")
+    attach.add_argument("--plain", action="store_true")
+    attach.add_argument("--no-color", action="store_true")
+
+
+def _unit_of_this_system() -> str:
+    import sys
+
+    return "launchd" if sys.platform == "darwin" else "systemd"
 
 
 def _no_words(_demo: Parser) -> None:
@@ -421,6 +452,25 @@ def _permissions_words(permissions: Parser) -> None:
     action("promote").add_argument("grant", metavar="ID")
 
 
+def _token_words(token: Parser) -> None:
+    action = token.add_below("action")
+    mint = action("mint")
+    mint.add_argument("--session", action="append", default=[], metavar="ID")
+    mint.add_argument("--identity-class", choices=("human", "agent"), default="human")
+    mint.add_argument("--watch", action="store_true")
+    mint.add_argument("--approve", action="store_true")
+    mint.add_argument("--for", dest="life", default="24h", metavar="TIME")
+    mint.add_argument("--name", metavar="NAME")
+    mint.add_argument("--out", metavar="FILE")
+    mint.add_argument("--print", action="store_true")
+    mint.add_argument("--ci", action="store_true")
+    action("list").add_argument("--json", action="store_true")
+    action("revoke").add_argument("jti", metavar="TOKEN_ID")
+    audit = action("audit")
+    audit.add_argument("--session", action="append", default=[], metavar="ID")
+    audit.add_argument("--json", action="store_true")
+
+
 def _trust_words(trust: Parser) -> None:
     action = trust.add_below("action")
     listed = action("list")
@@ -483,9 +533,16 @@ def _redact_words(redact: Parser) -> None:
     redact.add_argument("--kinds", action="store_true")
 
 
+def _debug_words(debug: Parser) -> None:
+    request = debug.add_below("action")("request")
+    _session_options(request)
+    request.add_argument("-r", "--resume", metavar="ID")
+    request.set_defaults(on_ask="deny")
+
+
 def _completion_words(completion: Parser) -> None:
     completion.add_argument(
-        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "models", "sessions", "profiles")
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles", "models")
     )
 
 
@@ -505,8 +562,12 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "trust": _trust_words,
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
+    "serve": _serve_words,
+    "attach": _attach_words,
+    "token": _token_words,
     "doctor": _doctor_words,
     "redact": _redact_words,
+    "debug": _debug_words,
     "completion": _completion_words,
 }
 """What may follow each verb."""

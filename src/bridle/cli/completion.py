@@ -1,12 +1,13 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself but for models, sessions and profiles, which it asks for when Tab is pressed. Where
+The script holds every word itself but for sessions, profiles and models, which it asks for when Tab is pressed. Where
 no word fits, the shell offers files as ever.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -64,7 +65,7 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
 
         return profile_names(folders(env).config)
     if what == "models":
-        return _model_names(env)
+        return _models(env)
     from bridle.app.engine import store_to_look
     from bridle.base.ids import short_ids
 
@@ -76,22 +77,22 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
     return list(short_ids(row.id for row in rows).values())
 
 
-def _model_names(env: Mapping[str, str]) -> list[str]:
-    """What is known without asking anybody, of providers whose key is in the environment or was listed before."""
-    from bridle.base.clock import SystemClock
-    from bridle.providers.known_models import shared_catalogue
-    from bridle.providers.presets import with_keys
-    from bridle.providers.script import shipped_scripts
+def _models(env: Mapping[str, str]) -> list[str]:
+    """Every model that is known of a provider which is set up. Nobody is asked."""
+    from bridle.cli.config import settings_here
+    from bridle.cli.models import ModelDesk
 
-    catalogue = shared_catalogue(folders(env).state, SystemClock())()
-    keyed = with_keys(env)
-    usable = (known for known in PRESETS if known in keyed or catalogue.kept(known) is not None)
-    names = [f"{known.name}:{model.name}" for known in usable for model in catalogue.models(known)]
-    return [*names, *(f"demo:{name}" for name in shipped_scripts())]
+    try:
+        return ModelDesk(settings_here(argparse.Namespace(), env), env).known.names_set_up()
+    except BridleError:  # settings that cannot be read, or keys
+        return []
+
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_.:/+@-]+")
 
 
 def _is_harmless(word: str) -> bool:
-    return word.isascii() and all(letter.isalnum() or letter in "_-.:/" for letter in word)
+    return _HARMLESS.fullmatch(word) is not None
 
 
 def levels(root: Parser) -> Iterator[CompletionLevel]:
@@ -141,11 +142,12 @@ def bash_script(found: list[CompletionLevel]) -> str:
     return f"""\
 # Bridle for bash. Put this into ~/.bashrc:  eval "$(bridle completion bash)"
 _bridle() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} before lead= place= words= i at=$((COMP_CWORD - 1))
-    if [ "$word" = ":" ]; then word= at=$COMP_CWORD; fi
-    while [ "$at" -gt 1 ] && [ "${{COMP_WORDS[at]}}" = ":" ]; do lead="${{COMP_WORDS[at-1]}}:$lead" at=$((at - 2)); done
-    before=${{COMP_WORDS[at]}}
-    if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[at-1]}}; fi
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} place= words= i
+    if [ "$word" = "=" ]; then word=; elif [ "$before" = "=" ]; then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi
+    local at=$COMP_CWORD whole=$word  # bash takes a colon for the end of a word
+    while ((at > 1)) && [[ ${{COMP_WORDS[at]}} == : || ${{COMP_WORDS[at-1]}} == : ]]; do
+        whole=${{COMP_WORDS[at-1]}}$whole; at=$((at-1)); before=${{COMP_WORDS[at-1]}}
+    done
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$place ${{COMP_WORDS[i]}}" in
@@ -158,8 +160,8 @@ _bridle() {{
 {_at_places(found, "words={}")}
         esac ;;
     esac
-    COMPREPLY=($(compgen -W "$words" -- "$lead$word"))
-    COMPREPLY=("${{COMPREPLY[@]#"$lead"}}")
+    COMPREPLY=($(compgen -W "$words" -- "$whole"))
+    COMPREPLY=("${{COMPREPLY[@]#"${{whole%"${{whole##*:}}"}}"}}")
 }}
 complete -o default -F _bridle bridle
 """

@@ -11,6 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
+Share       serve  attach  token
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -31,6 +32,7 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   bridle run -m demo "say hello"              the scripted model, nothing leaves the machine
   bridle run -m demo:my.script "try this"     the same, playing your script
   git diff | bridle run -m demo -             the prompt comes from stdin; /init, /review and @FILE work as words
+  bridle run -y /commit                       commit what changed, with a drafted message; --dry-run prints it
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
@@ -170,6 +172,24 @@ environment, --set. A file inside a project may only tighten. All keys: bridle h
 show, get and validate take --config FILE, --profile NAME and --set KEY=VALUE.
 """
 
+SHARING = """\
+bridle token — let others into a session: what they may, for how long, and under which name.
+
+  bridle token mint --session ID --approve --name Ana --for 2h   answers the questions of that session, and no more
+  bridle token mint --session ID --watch --out FILE              looks on; the token goes into a new file (mode 0400)
+  bridle token --session ID --identity-class agent               another program: it never says yes
+  bridle token mint --ci --out ci-token.json                     what a job's engine is started with; see below
+  bridle token list [--json]                                     what was minted, for whom, until when
+  bridle token revoke TOKEN_ID                                   nobody is admitted with it any more, here and now
+  bridle token audit [--session ID] [--json]                     what was minted, revoked, refused and answered
+
+A token is minted by a person at a terminal and holds for 24 h unless --for says otherwise (30m, 2h, 7d). It works with
+every bridle serve of the same data folder. --name is shown with every answer, and tells people apart where a rule wants
+two of them; without one it is you. It is printed to a terminal; elsewhere take --out FILE, or --print if you mean it.
+--ci names no session: an engine takes such a token only from the file it is started with, and where both have the same
+BRIDLE_MACHINE_KEY.
+"""
+
 PERMISSIONS = """\
 bridle permissions — what may run here and why, and what you said yes to.
 
@@ -245,6 +265,37 @@ An error blocks before a tool, a prompt or a question, and is noted elsewhere; o
 A project's hooks need --allow-project-hooks and your trust in each file; so does any file of a project a hook runs.
 """
 
+SERVE = """\
+bridle serve — an engine that goes on running. Clients come and go; sessions, questions and commands stay.
+
+  bridle serve                            on a private Unix socket, for your own programs
+  bridle serve --listen 127.0.0.1:8421    also for a browser, an editor or curl on this machine
+  bridle serve --no-listen                only on the socket, whatever engine.listen says
+  bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
+                                          for the network: with TLS, and tokens that name their sessions
+  bridle serve --auth-channel notify      the code of a new token is also shown as a notice of the desktop
+  bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
+
+Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
+time and goes with the engine. A process that a tool, a hook or a server started is never a client.
+One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
+engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
+"""
+
+ATTACH = """\
+bridle attach [ID|URL] — go on with a session that runs in an engine elsewhere: watch, answer, say something.
+
+  bridle attach                       the newest session that runs, of this folder if there is one
+  bridle attach 01J8ZQ                that one; a stored one is opened for it
+  bridle attach --watch               only look on; nobody is asked anything here, Ctrl-C leaves it as it is
+  bridle attach https://host:8421 --token-file F [--session ID] [--ca-file C]
+                                      an engine on another machine; the token says what may be done there
+
+Leaving (Ctrl-D) leaves the session running. bridle and bridle run find the engine of bridle serve by themselves; with
+--no-attach, or BRIDLE_NO_ATTACH=1, they run on their own, as they do where a key is in their environment alone.
+BRIDLE_URL and BRIDLE_TOKEN_FILE stand for the address and --token-file.
+"""
+
 DOCTOR = """\
 bridle doctor [--offline] [--json] — does everything work here?
 
@@ -257,6 +308,19 @@ BUILDERS = """\
 For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
+  bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+"""
+
+DEBUG = """\
+bridle debug request [PROMPT] — what would be sent next, byte for byte. Nothing is sent, and nothing is stored.
+
+  bridle debug request "fix the test"            the first request of a new session here
+  bridle debug request -c "and now the docs"     the next one of the newest session of this folder; -r ID of that one
+  bridle debug request -m openai:MODEL hi | jq   the body alone: it goes to stdout, address and headers to stderr
+
+Keys are shown as ********; so is every header that settings add. The options are those of a run (bridle help options).
+Nobody is asked anything: an instruction file that is not trusted yet is left out. Hooks do not run, files behind @ are
+not read, and a conversation that would be summarised first is shown as it is.
 """
 
 REDACT = """\
@@ -304,6 +368,7 @@ BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMAR
                 as context.max_tokens, context.compact_at and context.summary_tokens
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
+BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
@@ -343,8 +408,12 @@ PAGES = {
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "serve": SERVE,
+    "attach": ATTACH,
+    "token": SHARING,
     "doctor": DOCTOR,
     "redact": REDACT,
+    "debug": DEBUG,
     "builders": BUILDERS,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,

@@ -32,6 +32,7 @@ OPTIONS = (
     ("--config FILE, --profile NAME", "a settings file on top of the others; a profile"),
     ("--set KEY=VALUE", "one setting; repeat it for more"),
     ("--verbose", "every step in the operational log; also --log-level LEVELS, --log-to-stderr"),
+    ("--no-attach", "run in this process, also where an engine listens (bridle help attach)"),
     ("--plain, --no-color", "text that only grows, raw Markdown; without colours"),
     ("-h, --help", "the page of the command"),
 )

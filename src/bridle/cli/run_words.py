@@ -9,8 +9,25 @@ import os
 from collections.abc import Callable, Iterable
 
 from bridle.cli.stdin import GivenPrompt
+from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
+
+
+def git_command_of(given: GivenPrompt) -> RunSlash | None:
+    """The git command that a person typed; None where they typed anything else. Raises `UsageError` beside other words.
+
+    It names no session yet.
+    """
+    from bridle.clients.interaction.parse import Slash, parse
+    from bridle.commands.git_commands import WRITES
+
+    typed = parse(given.typed, lambda _path: False)
+    if not isinstance(typed, Slash) or typed.name not in WRITES:
+        return None
+    if given.before.strip() or given.after.strip():
+        raise UsageError(f"/{typed.name} takes nothing from a file or from stdin. Nothing was done")
+    return RunSlash(session="", name=typed.name, arguments=typed.arguments)
 
 
 def input_of(
@@ -72,11 +89,13 @@ def _named_prompt(name: str, arguments: str) -> str:
 
 
 def _unknown(name: str) -> UsageError:
+    from bridle.commands.git_commands import WRITES
     from bridle.commands.prompts import PROMPTS
     from bridle.config.setting_table import nearest
 
-    near = nearest(name, PROMPTS)
-    known = " and ".join(f"/{one}" for one in PROMPTS)
+    *others, last = (f"/{one}" for one in (*PROMPTS, *WRITES))
+    near = nearest(name, (*PROMPTS, *WRITES))
+    known = f"{', '.join(others)} and {last}"
     hint = f" Did you mean /{near}?" if near else ""
     return UsageError(
         f"A run does not know /{name}, only {known}.{hint} Others are for a conversation: bridle -c. "

@@ -12,6 +12,8 @@ from bridle.cli.console import tell, unwritten
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from bridle.clients.print import Format
 
 
@@ -30,79 +32,7 @@ def run_verb(arguments: list[str]) -> int:
             from bridle.cli.run import fail_as
 
             return fail_as(failure, form)
-        match parsed.verb:
-            case "talk":
-                from bridle.cli.talk import talk_verb
-
-                return talk_verb(parsed, os.environ)
-            case "run":
-                from bridle.cli.run import run
-
-                return run(parsed, os.environ)
-            case "demo":
-                from bridle.cli.demo import demo
-
-                return demo(os.environ)
-            case "undo":
-                from bridle.cli.undo import undo
-
-                return undo(parsed, os.environ)
-            case "cost":
-                from bridle.cli.cost import cost
-
-                return cost(parsed, os.environ)
-            case "login":
-                from bridle.cli.login import login
-
-                return login(parsed, os.environ)
-            case "logout":
-                from bridle.cli.login import logout
-
-                return logout(parsed, os.environ)
-            case "models":
-                from bridle.cli.models import models
-
-                return models(parsed, os.environ)
-            case "tools":
-                from bridle.cli.tools import tools
-
-                return tools(parsed, os.environ)
-            case "config":
-                from bridle.cli.config import config
-
-                return config(parsed, os.environ)
-            case "permissions":
-                from bridle.cli.permissions import permissions
-
-                return permissions(parsed, os.environ)
-            case "trust":
-                from bridle.cli.trust import trust
-
-                return trust(parsed, os.environ)
-            case "sandbox":
-                from bridle.cli.sandbox import sandbox
-
-                return sandbox(parsed, os.environ)
-            case "hooks":
-                from bridle.cli.hooks import hooks
-
-                return hooks(parsed, os.environ)
-            case "doctor":
-                from bridle.cli.doctor import doctor
-
-                return doctor(parsed, os.environ)
-            case "redact":
-                from bridle.cli.redact import redact_verb
-
-                return redact_verb(parsed)
-            case "completion":
-                from bridle.cli.completion import completion
-
-                return completion(parsed, os.environ)
-            case _:
-                from bridle.cli.sessions import sessions
-
-                return sessions(parsed, os.environ)
+        return _carry_out(parsed)
     except BridleError as failure:
         from bridle.base.redact import error_marker, redact
         from bridle.base.visible import visible
@@ -115,6 +45,99 @@ def run_verb(arguments: list[str]) -> int:
         return unwritten(problem)
 
 
+def _carry_out(parsed: argparse.Namespace) -> int:
+    """Each verb is imported when it is used."""
+    match parsed.verb:
+        case "talk":
+            from bridle.cli.talk import talk_verb
+
+            return talk_verb(parsed, os.environ)
+        case "run":
+            from bridle.cli.run import run
+
+            return run(parsed, os.environ)
+        case "demo":
+            from bridle.cli.demo import demo
+
+            return demo(os.environ)
+        case "undo":
+            from bridle.cli.undo import undo
+
+            return undo(parsed, os.environ)
+        case "cost":
+            from bridle.cli.cost import cost
+
+            return cost(parsed, os.environ)
+        case "login":
+            from bridle.cli.login import login
+
+            return login(parsed, os.environ)
+        case "logout":
+            from bridle.cli.login import logout
+
+            return logout(parsed, os.environ)
+        case "models":
+            from bridle.cli.models import models
+
+            return models(parsed, os.environ)
+        case "tools":
+            from bridle.cli.tools import tools
+
+            return tools(parsed, os.environ)
+        case "config":
+            from bridle.cli.config import config
+
+            return config(parsed, os.environ)
+        case "permissions":
+            from bridle.cli.permissions import permissions
+
+            return permissions(parsed, os.environ)
+        case "trust":
+            from bridle.cli.trust import trust
+
+            return trust(parsed, os.environ)
+        case "sandbox":
+            from bridle.cli.sandbox import sandbox
+
+            return sandbox(parsed, os.environ)
+        case "hooks":
+            from bridle.cli.hooks import hooks
+
+            return hooks(parsed, os.environ)
+        case "serve":
+            from bridle.cli.serve import serve
+
+            return serve(parsed, os.environ)
+        case "attach":
+            from bridle.cli.attach import attach
+
+            return attach(parsed, os.environ)
+        case "doctor":
+            from bridle.cli.doctor import doctor
+
+            return doctor(parsed, os.environ)
+        case "debug":
+            from bridle.cli.debug import debug
+
+            return debug(parsed, os.environ)
+        case "redact":
+            from bridle.cli.redact import redact_verb
+
+            return redact_verb(parsed)
+        case "token":
+            from bridle.cli.token import token
+
+            return token(parsed, os.environ)
+        case "completion":
+            from bridle.cli.completion import completion
+
+            return completion(parsed, os.environ)
+        case _:
+            from bridle.cli.sessions import sessions
+
+            return sessions(parsed, os.environ)
+
+
 def _without_habits(arguments: list[str]) -> list[str]:
     """Our name for a verb, its default action spelled out; refuses a word that is no verb."""
     if not arguments or arguments[0].startswith("-") or " " in arguments[0]:
@@ -123,6 +146,8 @@ def _without_habits(arguments: list[str]) -> list[str]:
     first, *rest = *OTHER_NAMES.get(arguments[0], arguments[0]).split(" "), *arguments[1:]
     if first == "creds":
         first, *rest = older_words(rest)
+    if first == "token" and rest and rest[0].startswith("-"):
+        return [first, "mint", *rest]
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:

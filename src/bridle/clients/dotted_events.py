@@ -84,6 +84,8 @@ class DottedEvents:
                 yield Told("content.expired", {"kind": event.kind})
             case (
                 e.TurnStarted()
+                | e.CommandTaken()
+                | e.ApprovalGiven()
                 | e.TurnTiming()
                 | e.Cancelled()
                 | e.Branched()
@@ -182,6 +184,8 @@ class DottedEvents:
         name = "permission.granted" if event.verdict == "allow" else "permission.denied"
         decided = {"decision": event.verdict, "decidedBy": event.decided_by, "rule": event.rule}
         said = {"answeredBy": event.answered_by, "reason": event.reason, "note": event.note}
+        if event.answered_name:
+            said["answeredName"] = event.answered_name
         return Told(name, {**about, **decided, **said})
 
 

@@ -279,7 +279,11 @@ def careful_answer(question: q.AnyQuestion) -> q.AnyAnswer:
             return q.UndoAnswer(choice="keep")
         case q.ConflictQuestion():
             return q.ConflictAnswer(choice="stop")
+        case q.GitQuestion():
+            return q.GitAnswer(choice="keep")
         case q.OrphanQuestion():
             return q.OrphanAnswer(judgement="unknown")
+        case q.TokenQuestion():
+            return q.TokenAnswer(allow=False)
         case _:
             assert_never(question)

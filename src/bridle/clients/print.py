@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TextIO
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
 
@@ -18,9 +19,9 @@ from bridle.clients.interaction.story import Story, describe_call, did_not_run, 
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
-from bridle.protocol.commands import CancelTurn, CreateSession, SendInput
+from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunSlash, SendInput
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, exit_code_of, sentence
+from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
 
@@ -32,6 +33,8 @@ LOOK_AGAIN_S = 0.02
 """How long a reader that is far behind gets before its room is looked at again."""
 
 Format = Literal["text", "json", "stream-json"]
+RunInput: TypeAlias = "tuple[InputBlock, ...] | RunSlash"
+"""What a run is about: words for the model, or a git command of the person's."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -102,10 +105,10 @@ class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
     `write_line` gets one line per call, without a line end; `problem` the line that says why a run came to nothing,
-    which is said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where
-    nothing is paid. `streams`: what the model says is printed as it comes, in place of the answer. `onlooker` is there
-    where a person is; with `renders` they get the answer, not `out`. Neither `out` nor `write_line` may block; while
-    `is_full` no more is read, unless the run is being stopped: then what nobody reads is only in the log.
+    which is said to those too who want no story. `streams`: what the model says is printed as it comes, in place of
+    the answer. `onlooker` is there where a person is; with `renders` they get the answer, not `out`. Neither `out` nor
+    `write_line` may block; while `is_full` no more is read, unless the run is being stopped: then what nobody reads is
+    only in the log.
     """
 
     def __init__(
@@ -116,13 +119,11 @@ class Printer:
         write_line: Callable[[str], None],
         story: Story,
         problem: Callable[[str], None] | None = None,
-        is_local: Callable[[str], bool] = lambda _provider: False,
         is_full: Callable[[], bool] = lambda: False,
         streams: bool = False,
         onlooker: Onlooker | None = None,
         renders: bool = False,
     ) -> None:
-        self.is_local: Callable[[str], bool] = is_local
         self._form = form
         self._out = out
         self._say = write_line
@@ -140,6 +141,7 @@ class Printer:
         self._cost_said: list[str] = []
         self._mode = "default"
         self._sandbox = ""
+        self._confined = "off"
         self._network = ""
         self._named = False
         self._schema: dict[str, Any] | None = None
@@ -161,10 +163,8 @@ class Printer:
     def session(self) -> str | None:
         return self._result.session_id
 
-    async def run(
-        self, connection: Connection, create: CreateSession, content: tuple[InputBlock, ...]
-    ) -> None:
-        """Sends the prompt and follows its turn to the end."""
+    async def run(self, connection: Connection, create: CreateSession, content: RunInput) -> None:
+        """Sends the prompt, or gives the command, and follows what comes of it to the end."""
         try:
             created = await connection.send(create)
             self._result.session_id = self._result.thread_id = created.session
@@ -174,6 +174,8 @@ class Printer:
             self._result.exit_code = await self._turn(connection, content, since)
             if self._misfit is not None and self.stopped is None:
                 await self._ask_again(connection, self._misfit)
+            if not self.log_failed and not self.unwritten:
+                await self._look_up(connection, created.session)
         except BridleError as failure:
             self.fail(failure)
         except asyncio.CancelledError:
@@ -182,9 +184,12 @@ class Printer:
             if self._onlooker is not None:
                 await self._onlooker.end()
 
-    async def _turn(self, connection: Connection, content: tuple[InputBlock, ...], since: int) -> int:
-        """Sends words and follows what comes of them; returns the exit code."""
+    async def _turn(self, connection: Connection, content: RunInput, since: int) -> int:
+        """Sends words or gives a command, and follows what comes of it; returns the exit code."""
         session = self._result.session_id or ""
+        if isinstance(content, RunSlash):
+            await connection.send(msgspec.structs.replace(content, session=session))
+            return await self._follow(connection, session, since, None)
         sent = await connection.send(SendInput(session=session, content=content, mode="queue"))
         return await self._follow(connection, session, since, sent.event or 0)
 
@@ -198,6 +203,27 @@ class Printer:
         self._result.exit_code = await self._turn(
             connection, (TextBlock(text=asked_again(problem)),), self._seen
         )
+
+    async def _look_up(self, connection: Connection, session: str) -> None:
+        """The files calls changed, and for programs the last link of the session's chain, which stands for its log.
+
+        For that the session ends first: its end is in the log too. Where the log failed nobody knows what is kept.
+        """
+        if self._form == "text" and not self._calls:
+            return
+        from bridle.protocol.queries import DescribeLog
+
+        if self._form != "text":
+            with suppress(CommandRefused):  # it has ended already
+                await connection.send(EndSession(session=session, leaving=True))
+        try:
+            found = await connection.ask(DescribeLog(session=session))
+        except BridleError:
+            return
+        self._result.log_digest = found.digest
+        changed = {one.call_id: one.paths for one in found.changes}
+        files = (path for call_id in self._calls for path in changed.get(call_id, ()))
+        self._result.changed_files = list(dict.fromkeys((*self._result.changed_files, *files)))
 
     def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
@@ -231,9 +257,9 @@ class Printer:
         return self._result.reason == "StoreFailed"
 
     @property
-    def has_calls(self) -> bool:
-        """Whether the model asked for any tool."""
-        return bool(self._calls)
+    def confined(self) -> bool:
+        """Whether anything held the commands of this run."""
+        return self._confined != "off"
 
     @property
     def unwritten(self) -> bool:
@@ -253,7 +279,8 @@ class Printer:
         self._deadline_s = timeout_s
         self.stopped = exit_code_of("DeadlineReached")
 
-    async def _follow(self, connection: Connection, session: str, since: int, own_input: int) -> int:
+    async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
+        """To the end of the turn of `own_input`, or of the git command that was given."""
         own_turn = False
         async for envelope in connection.events(session, since=since):
             own = e.concerns(envelope)
@@ -271,6 +298,10 @@ class Printer:
                     self._took_ms += timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
+                case e.GitEnded() as ended if own_input is None:
+                    return self._git_ended(ended)
+                case e.Cancelled() if own_input is None:
+                    return self._stopped()
                 case _:
                     pass
             while self._is_full() and self.stopped is None:  # noqa: ASYNC110  the one who reads is no task of ours
@@ -304,7 +335,8 @@ class Printer:
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
-            case e.SessionCreated(mode=mode, sandbox=sandbox):
+            case e.SessionCreated(mode=mode, sandbox=sandbox, confined=confined):
+                self._confined = confined
                 self._mode = mode
                 self._sandbox = sandbox
                 self._network = _network(event)
@@ -376,6 +408,35 @@ class Printer:
             return 0
         return self._interrupted_code if ended.stop == "cancelled" else exit_code_of(ended.reason)
 
+    def _git_ended(self, ended: e.GitEnded) -> int:
+        """A dry run that says what it would do is a success: the message it drafted is the answer."""
+        from bridle.clients.interaction.git_form import git_lines
+
+        result = self._result
+        dry = ended.reason == "DryRun"
+        result.success, result.reason = ended.reason is None or dry, ended.reason
+        if dry:
+            self._say(visible(ended.message))
+            result.final_response = str(ended.data.get("draft", ""))
+        elif result.success:
+            result.final_response = "\n".join(git_lines(ended))
+        else:
+            result.error = {"name": ended.reason or "", "message": ended.message}
+            for line in git_lines(ended):
+                self._say_problem(line)
+        if self._streams and self.answer:
+            self._write_words(self.answer)
+        if self.stopped is not None:
+            return self._stopped()
+        return 0 if result.success else exit_code_of(ended.reason)
+
+    def _stopped(self) -> int:
+        """A git command was stopped, by its deadline or by somebody."""
+        if self._deadline_s is None:
+            return self._interrupted_code
+        self.fail(BridleError("DeadlineReached", timeout_s=f"{self._deadline_s:g}"))
+        return exit_code_of("DeadlineReached")
+
     def _judged(self, ended: e.TurnEnded) -> e.TurnEnded:
         """The ending as the caller of a run sees it: a deadline or an answer that does not fit is a failure."""
         if ended.stop == "cancelled" and self._deadline_s is not None:
@@ -411,21 +472,13 @@ class Printer:
         used = self._used
         if not used.by_model:
             return []
-        if used.is_local(lambda model: self.is_local(model.partition(":")[0])):
+        if used.local:
             return [LOCAL]
         return [UNKNOWN_COST if used.usd is None else dollars(used.usd)]
 
-    def finish(
-        self, *, log_digest: str | None = None, changed: Mapping[str, Sequence[str]] | None = None
-    ) -> int:
-        """Prints the answer or the result, and returns the exit code.
-
-        `changed` are the files that calls of the session changed, by the id of the call.
-        """
+    def finish(self) -> int:
+        """Prints the answer or the result, and returns the exit code."""
         result = self._result
-        files = (path for call_id in self._calls for path in (changed or {}).get(call_id, ()))
-        result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
-        result.log_digest = log_digest
         result.cost = _cost(self._used)
         if self._ended is not None:
             say = self._say if result.success else self._say_problem
@@ -487,7 +540,7 @@ class Printer:
 def _said_at_the_end(envelope: Envelope) -> bool:
     """A failure that ends the turn is told once, by the closing line."""
     match envelope.event if e.concerns(envelope) else None:
-        case e.StepFailed(retry_in_ms=None):
+        case e.StepFailed(retry_in_ms=None) | e.GitEnded():
             return True
         case e.Error():
             return envelope.turn is not None

@@ -26,7 +26,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Frame]:
     """What a person would have seen, `pace` times as fast as it happened."""
-    replay = _Replay()
+    replay = EventReplay()
     shown_ms: int | None = None
     for envelope in envelopes:
         text, rests = replay.of(envelope)
@@ -39,7 +39,9 @@ def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Fr
         yield Frame(text=end, rests=True)
 
 
-class _Replay:
+class EventReplay:
+    """What each event adds to what a person sees, in order."""
+
     def __init__(self) -> None:
         self._story = Story(diffs=True, outputs=True)
         self._in_line = False

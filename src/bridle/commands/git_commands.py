@@ -27,6 +27,8 @@ GIT_DOES: Mapping[str, str] = {
     "stash": "put what changed aside; !git stash pop brings it back",
 }
 """What each command about the repository does, for the list of commands."""
+WRITES: tuple[str, ...] = tuple(name for name in GIT_DOES if name != "diff")
+"""Those that change it, and run as the person."""
 
 
 async def show_changes(
@@ -35,12 +37,13 @@ async def show_changes(
     """`/diff [git] [path]`: `git diff HEAD`, shown and put into the conversation.
 
     A person's client has `/diff` alone for what a turn changed, so `git` may be said everywhere.
+
     `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
     """
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
-    lead, _, rest = path.partition(" ")
     try:
+        lead, _, rest = path.partition(" ")
         text = await changes_text(repository, _absolute(cwd, rest.strip() if lead == "git" else path), shows)
     except GitFailed as failure:
         raise UsageError(f"{failure.problem[0].upper()}{failure.problem[1:]}.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import os
 from collections.abc import Mapping
 
@@ -13,18 +14,20 @@ from bridle.protocol.errors import UsageError
 class Folders(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths. None of them need exist; whoever writes first creates its own, private.
 
-    `cache` is for what commands download; it is theirs, everything else is Bridle's own.
+    `cache` is for what commands download; it is theirs, everything else is Bridle's own. `runtime` has the socket of an
+    engine that listens, and the token for it: one for each data folder.
     """
 
     config: str
     data: str
     state: str
     cache: str
+    runtime: str
 
     @property
     def all(self) -> tuple[str, ...]:
         """Bridle's own."""
-        return (self.config, self.data, self.state)
+        return (self.config, self.data, self.state, self.runtime)
 
 
 def folders(env: Mapping[str, str]) -> Folders:
@@ -39,16 +42,30 @@ def folders(env: Mapping[str, str]) -> Folders:
             data=os.path.join(root, "data"),
             state=os.path.join(root, "state"),
             cache=os.path.join(root, "cache"),
+            runtime=os.path.join(root, "run"),
         )
     home = env.get("HOME", "")
     if not os.path.isabs(home):
         what = f'HOME is "{home}", which is no absolute path' if home else "HOME is not set"
         raise UsageError(f"{what}, so Bridle does not know where its files are. Set HOME or BRIDLE_HOME")
+    data = _under(env, "XDG_DATA_HOME", home, ".local/share")
+    state = _under(env, "XDG_STATE_HOME", home, ".local/state")
     return Folders(
         config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
-        data=_under(env, "XDG_DATA_HOME", home, ".local/share"),
-        state=_under(env, "XDG_STATE_HOME", home, ".local/state"),
+        data=data,
+        state=state,
         cache=_under(env, "XDG_CACHE_HOME", home, ".cache"),
+        runtime=_runtime(env, data) or os.path.join(state, "run"),
+    )
+
+
+def _runtime(env: Mapping[str, str], data: str) -> str | None:
+    """The folder of a login session, if there is one. Homes that share it have places of their own in it."""
+    base = env.get("XDG_RUNTIME_DIR", "")
+    return (
+        os.path.join(base, "bridle", f"{binascii.crc32(os.fsencode(data)):08x}")
+        if os.path.isabs(base)
+        else None
     )
 
 

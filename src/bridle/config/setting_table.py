@@ -141,6 +141,10 @@ WHOLE = ValueKind(
     wanted="a whole number above 0",
     accepts=lambda value: type(value) is int and 0 < value <= LARGEST,
 )
+PEOPLE = ValueKind(
+    wanted="a whole number from 1 to 9",
+    accepts=lambda value: type(value) is int and 0 < value <= 9,
+)
 NUMBER = ValueKind(
     wanted="a number above 0",
     accepts=lambda value: type(value) in {int, float} and 0 < cast("float", value) <= LARGEST,
@@ -279,6 +283,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("permissions.rules[].verdict", VERDICT, "allow, ask or deny.", required=True),
     Setting("permissions.rules[].reason", TEXT, "Told to whoever meets the rule."),
     Setting(
+        "permissions.rules[].keys",
+        PEOPLE,
+        "How many different people must say yes; with the verdict ask.",
+    ),
+    Setting(
         "permissions.secret_files",
         TEXTS,
         "Names of files that hold secrets, in place of the list Bridle brings.",
@@ -364,6 +373,14 @@ SETTINGS: tuple[Setting, ...] = (
         "How long a session without clients and without work stays open.",
         default=1800,
     ),
+    Setting("engine.share", FLAG, "Let other clients attach to what runs at a terminal.", default=False),
+    Setting("engine.listen", TEXT, "Where bridle serve listens besides, as 127.0.0.1:PORT."),
+    Setting(
+        "engine.origins",
+        TEXTS,
+        "Pages of other servers that may use the engine, as https://host.",
+        default=[],
+    ),
     Setting(
         "transcript.format",
         TRANSCRIPT,
@@ -376,7 +393,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("ui.theme", TEXT, "The colours.", awaits=SCREEN),
     Setting("ui.quiet_cost", FLAG, "Leave out the cost line.", default=False, awaits=SCREEN),
-    Setting("ui.notify", FLAG, "Say so when an answer or a question waits.", default=True, awaits=SCREEN),
+    Setting("ui.notify", FLAG, "Ring when a question waits, and when a long turn is over.", default=True),
     Setting("hooks[].event", TEXT, "When the hook runs.", required=True),
     Setting("hooks[].tool", TEXT, "Only for tools that match."),
     Setting("hooks[].command", COMMAND, "What runs.", required=True, or_key="script"),

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.events import PrefixSet
-from bridle.protocol.messages import Effort, Parameters, ToolSchema
+from bridle.protocol.messages import Parameters, ToolSchema
 
 HEADER = """\
 You are Bridle, a coding agent working in a person's folder through tools.
@@ -59,7 +60,7 @@ def instructions(
         chosen = conversation.model
         assert chosen is not None, "a session is created with a model"
         current, visible = conversation.prefix, tools()
-        asked = _with_effort(parameters or Parameters(), conversation.effort)
+        asked = parameters_of(conversation, parameters)
         wanted = (chosen.provider, chosen.model, visible, asked)
         if in_force is None or wanted != (
             in_force.provider,
@@ -81,6 +82,8 @@ def instructions(
     return layer
 
 
-def _with_effort(parameters: Parameters, chosen: Effort | None) -> Parameters:
+def parameters_of(conversation: Conversation, parameters: Parameters | None = None) -> Parameters:
     """The parameters with the effort somebody chose in the session, where they did."""
-    return parameters if chosen is None else msgspec.structs.replace(parameters, effort=chosen)
+    given = parameters or Parameters()
+    chosen = conversation.effort
+    return given if chosen is None else msgspec.structs.replace(given, effort=chosen)

@@ -1,12 +1,14 @@
 """A live session: the one owner of a session's run, from its opening until its lock and its name are free again.
 
-opening → open → ending → ended. Whatever ends it, a person, idleness, a judgement that was put off, a store that failed
-or the end of the program, goes through `end`: nothing else gives a log back.
+opening → open → ending → ended. Who is attached and who is here are two things: a client that sends single requests is
+attached, and only here while it follows the events. Whatever ends it, a person, idleness, a judgement that was put off,
+a store that failed or the end of the program, goes through `end`: nothing else gives a log back.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,7 +19,16 @@ from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import EndCause
+from bridle.protocol.events import (
+    EndCause,
+    Envelope,
+    LiveEvent,
+    Notice,
+    Presence,
+    Present,
+    QuestionAnswered,
+    QuestionAsked,
+)
 
 if TYPE_CHECKING:
     from bridle.engine.features import FeatureQuery
@@ -33,13 +44,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules, `changes` what it did to files, `output` a part of what a call printed.
+    without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
+    is what it did to files, `output` a part of what a call printed.
     `added_slash` and `queries` are what plugins add to it.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
+    promote: Callable[[str], Notice]
     changes: Callable[[str], Awaitable[SessionChanges]]
     output: Callable[[str, int], Awaitable[OutputPart]]
     added_slash: tuple[SlashCommand, ...] = ()
@@ -70,6 +83,8 @@ class LiveSession:
         self.cause: EndCause | None = None
         self.failure: StoreError | None = None
         self.attachments: dict[str, Attachment] = {}
+        self._streams: Counter[str] = Counter()
+        self._private: dict[str, list[Envelope]] = {}
         self._clock = clock
         self._hear_end = ended
         self._run: Run | None = None
@@ -107,17 +122,87 @@ class LiveSession:
     def attach(self, client: Client, claims: Claims | None, since: int) -> None:
         if self.state != "open":
             raise CommandRefused("SessionNotOpen", session=self.id)
-        self._stop_timer()
+        was_here = self.is_here(client.id)
         self.attachments[client.id] = Attachment(client=client, claims=claims, since=since)
-        self.session.questions.attach(client)
+        self._presence_changed(client, was_here=was_here)
+        self._watch()
 
     def detach(self, client: str) -> None:
         """The client is told nothing more, and the turn goes on. Safe for one that is not attached."""
-        if self.attachments.pop(client, None) is None:
+        was_here = self.is_here(client)
+        attachment = self.attachments.pop(client, None)
+        if attachment is None:
             return
-        self.session.questions.detach(client)
+        self._streams.pop(client, None)
+        self._private.pop(client, None)
+        self._presence_changed(attachment.client, was_here=was_here)
         self.session.wake_readers()
         self._watch()
+
+    # Who is here
+
+    @property
+    def here(self) -> tuple[Client, ...]:
+        """Those who see what happens now."""
+        return tuple(one.client for one in self.attachments.values() if self.is_here(one.client.id))
+
+    def is_here(self, client: str) -> bool:
+        attachment = self.attachments.get(client)
+        if attachment is None:
+            return False
+        return attachment.client.here == "attached" or self._streams[client] > 0
+
+    def begin_stream(self, client: Client) -> None:
+        """A client begins to follow the events; it is here from now on."""
+        was_here = self.is_here(client.id)
+        self._streams[client.id] += 1
+        self._presence_changed(client, was_here=was_here)
+
+    def end_stream(self, client: Client) -> None:
+        if client.id not in self._streams:  # it has left
+            return
+        was_here = self.is_here(client.id)
+        self._streams[client.id] -= 1
+        if not self._streams[client.id]:
+            self._private.pop(client.id, None)
+        self._presence_changed(client, was_here=was_here)
+        self._watch()
+
+    def _presence_changed(self, client: Client, *, was_here: bool) -> None:
+        """Those who are here are told who is, where there is somebody else to tell."""
+        is_here = self.is_here(client.id)
+        if is_here == was_here:
+            return
+        if is_here:
+            self._stop_timer()
+            self.session.questions.attach(client)
+        else:
+            self.session.questions.detach(client.id)
+        if self.state == "open" and any(one.id != client.id for one in self.here):
+            self.session.journal.show(self.presence)
+
+    def tell_one(self, client: str, event: LiveEvent | QuestionAsked | QuestionAnswered) -> None:
+        """Tells a single client that follows the events; nothing of it is stored."""
+        if self._streams[client]:
+            told = self._private.setdefault(client, [])
+            told.append(self.session.journal.for_one(event))
+            self.session.wake_readers()
+
+    def has_private(self, client: str) -> bool:
+        return client in self._private
+
+    def take_private(self, client: str) -> list[Envelope]:
+        return self._private.pop(client, [])
+
+    def follows(self, client: str) -> bool:
+        """Whether this client has an open stream of events."""
+        return self._streams[client] > 0
+
+    @property
+    def presence(self) -> Presence:
+        return Presence(
+            clients=tuple(Present(client=one.id, name=one.called, identity=one.identity) for one in self.here)
+        )
 
     async def end(self, cause: EndCause) -> None:
         """Ends the run, once, whoever asks; returns when its lock and its name are free.
@@ -158,7 +243,7 @@ class LiveSession:
 
     def _watch(self) -> None:
         """Looks again when a session nobody is attached to may have been idle for long enough."""
-        if self.attachments or self._timer is not None or self.state != "open":
+        if self.here or self._timer is not None or self.state != "open":
             return
         self._timer = self._clock.call_later(self.run.idle_s, self._look)
 
@@ -172,7 +257,7 @@ class LiveSession:
     async def _end_unless_it_stays(self) -> None:
         if await self.run.stays():
             self._watch()
-        elif not (self.attachments or self.session.busy):  # somebody may have come meanwhile
+        elif not (self.here or self.session.busy):  # somebody may have come meanwhile
             self.end_soon("idle")
 
     def _stop_timer(self) -> None:

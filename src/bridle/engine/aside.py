@@ -13,7 +13,7 @@ from typing import TypeAlias
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
-from bridle.protocol.events import AsideAnswered, AsideAsked
+from bridle.protocol.events import AsideAnswered, AsideAsked, CommandStamp
 from bridle.protocol.messages import Message, TextBlock, ToolUseBlock
 
 AnswerAside: TypeAlias = Callable[[str], Awaitable[str]]
@@ -42,13 +42,13 @@ class Asides:
         self._answer = answer
         self._open: asyncio.Task[None] | None = None
 
-    def ask(self, question: str, *, originator: str) -> int:
+    def ask(self, question: str, *, originator: str, stamp: CommandStamp | None = None) -> int:
         """Returns the event of the question; its answer is another event, later."""
         if self._open is not None:
             raise CommandRefused("AsideOpen")
         if not question.strip():
             raise CommandRefused("NothingAsked")
-        number = self._journal.emit(AsideAsked(question=question), originator=originator)
+        number = self._journal.emit(AsideAsked(question=question, stamp=stamp), originator=originator)
         self._open = asyncio.create_task(self._run(number, question, originator))
         return number
 

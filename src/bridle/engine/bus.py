@@ -1,8 +1,9 @@
 """Events to many readers: one ring, one cursor per reader, bounded memory whatever a reader does.
 
 Publishing never waits. A reader that falls out of the ring is told with `StreamGap` and goes on with what is there;
-everything it missed is in the log. What is too large for the ring stands there without content: a reader takes it from
-the log, where everything durable is before it is published.
+everything it missed is in the log. Live events of one kind that wait for a reader side by side reach it as one. What is
+too large for the ring stands there without content: a reader takes it from the log, where everything durable is before
+it is published.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import msgspec
 
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import is_expired, payload_of, with_payload
-from bridle.protocol.events import Envelope, StreamGap
+from bridle.protocol.events import Envelope, Presence, StreamGap, ToolCallProgress
 
 RING_EVENTS = 5_000
 RING_BYTES = 1_500_000
 PAGE_EVENTS = 500
+MOST_TEXT = 64 * 1024
+"""Of what a call printed while a reader was away, so much of the end."""
+_COALESCED = (ToolCallProgress, Presence)
 
 
 _TOO_LARGE = StreamGap(first=0, last=0, reason="slow")
@@ -80,13 +84,21 @@ class Bus:
         It is over when `until` holds; who waits looks again when the bus is woken.
         """
         last_id = since
+        expired: Envelope | None = None
         while last_id + 1 < self._oldest_id and not until():
             page = await log.since(last_id, limit=PAGE_EVENTS)
             if not page:
                 break
             for stored in _stored(page):
-                yield stored
+                together = _one_gap(expired, stored)
+                if expired is not None and together is None:
+                    yield expired
+                expired = together or (stored if stored.kind == "StreamGap" else None)
+                if expired is None:
+                    yield stored
             last_id = page[-1].id or last_id
+        if expired is not None:
+            yield expired
         position = self._position_after(last_id)
         while not until():
             if position < self._first:
@@ -105,7 +117,9 @@ class Bus:
             envelope = self._ring[position - self._first]
             position += 1
             number = envelope.id
-            if number is not None and number <= last_id:
+            if number is None:
+                envelope, position = self._coalesced(envelope, position)
+            elif number <= last_id:
                 continue  # it was read from the log before it was told
             if envelope.event is _TOO_LARGE:
                 for stored in _stored(await log.since(last_id, limit=1)):
@@ -115,6 +129,30 @@ class Bus:
             last_id = number or last_id
         if self._error is not None and not until():
             raise self._error
+
+    def _coalesced(self, envelope: Envelope, position: int) -> tuple[Envelope, int]:
+        """A live event with those right behind it that say the same again or go on with it, and where the next stands.
+
+        A reader that keeps up has none of them waiting and gets each as it is.
+        """
+        kind, start = type(envelope.event), position
+        texts: list[str] = []
+        while position < self._first + len(self._ring):
+            following = self._ring[position - self._first]
+            if following.id is not None or type(following.event) is not kind or kind not in _COALESCED:
+                break
+            if isinstance(envelope.event, ToolCallProgress) and isinstance(following.event, ToolCallProgress):
+                if following.event.call_id != envelope.event.call_id:
+                    break
+                texts.append(envelope.event.text)
+            envelope = following
+            position += 1
+        if position > start and isinstance(envelope.event, ToolCallProgress):
+            whole = "".join((*texts, envelope.event.text))[-MOST_TEXT:]
+            envelope = msgspec.structs.replace(
+                envelope, event=msgspec.structs.replace(envelope.event, text=whole)
+            )
+        return envelope, position
 
     def _drop_oldest(self) -> None:
         dropped = self._ring.popleft()
@@ -158,6 +196,13 @@ def _stored(page: Sequence[Envelope]) -> Iterator[Envelope]:
             yield _gap(StreamGap(first=first, last=last, reason="ttl"), envelopes[0])
         else:
             yield from envelopes
+
+
+def _one_gap(first: Envelope | None, second: Envelope) -> Envelope | None:
+    """Two gaps of expired content side by side as one; None where they are not."""
+    if first is None or not isinstance(first.event, StreamGap) or not isinstance(second.event, StreamGap):
+        return None
+    return _gap(StreamGap(first=first.event.first, last=second.event.last, reason="ttl"), first)
 
 
 def _gap(event: StreamGap, near: Envelope) -> Envelope:

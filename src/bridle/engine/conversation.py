@@ -18,8 +18,11 @@ from bridle.base.untrusted import wrap
 from bridle.protocol import inbox
 from bridle.protocol.events import (
     AnyEvent,
+    Branched,
+    ByCommand,
     ChildEnded,
     ChildStarted,
+    CommandStamp,
     Compacted,
     ContextAdded,
     CostIncremented,
@@ -30,6 +33,7 @@ from bridle.protocol.events import (
     Mode,
     ModeChanged,
     ModelChanged,
+    PermissionDecided,
     PrefixSet,
     RequestedCall,
     SessionCreated,
@@ -119,6 +123,17 @@ FOLD_VERSION = 6
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
+MOST_COMMANDS = 2_000
+"""Of so many commands with an id a session knows that it took them."""
+
+
+class TakenCommand(msgspec.Struct, frozen=True, array_like=True):
+    """A command with an id that this session took: the digest of the rest of it, and the event its answer named."""
+
+    digest: str
+    event: int | None
+
+
 class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A conversation between two turns, as bytes would keep it. A cache: the events can always tell it again."""
 
@@ -143,6 +158,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     known_files: dict[str, str] = {}
     named_remotes: bool = False
     effort: Effort | None = None
+    commands: dict[str, TakenCommand] = {}
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -191,6 +207,7 @@ class Conversation:
         self.todos: tuple[Todo, ...] = ()
         self.known_files: dict[str, str] = {}
         self.named_remotes = False
+        self.commands: dict[str, TakenCommand] = {}
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -233,6 +250,7 @@ class Conversation:
                 known_files=self.known_files,
                 named_remotes=self.named_remotes,
                 effort=self.effort,
+                commands=self.commands,
             )
         )
 
@@ -265,6 +283,7 @@ class Conversation:
         conversation.known_files = folded.known_files
         conversation.named_remotes = folded.named_remotes
         conversation.effort = conversation._chosen_effort = folded.effort
+        conversation.commands = folded.commands
         conversation._marks = folded.marks
         return conversation
 
@@ -273,12 +292,25 @@ class Conversation:
         if envelope.id is None:
             return
         self.last_id = envelope.id
+        if isinstance(envelope.event, ByCommand) and envelope.event.stamp is not None and self._own is None:
+            self._take_stamp(envelope.event.stamp, envelope.event)
         if envelope.invocation == self._own or concerns(envelope, self._own):
             handler = self._HANDLERS.get(type(envelope.event))
             if handler is not None:
                 handler(self, envelope.event, envelope)
         if self.children:
             self._tell_children(envelope)
+
+    def _take_stamp(self, stamp: CommandStamp, event: ByCommand) -> None:
+        """Its first event is what the answer to a command named; a decision comes after its answer."""
+        number = None if isinstance(event, PermissionDecided) else self.last_id
+        self.commands.setdefault(stamp.id, TakenCommand(stamp.digest, number))
+        while len(self.commands) > MOST_COMMANDS:
+            del self.commands[next(iter(self.commands))]
+
+    def _branched(self, _event: Branched, _envelope: Envelope) -> None:
+        """What another session was told is none of this one's commands."""
+        self.commands = {}
 
     def _child_started(self, event: ChildStarted, envelope: Envelope) -> None:
         """The main conversation holds all of them, also those that a child began."""
@@ -325,6 +357,7 @@ class Conversation:
 
     def _model_changed(self, event: ModelChanged, _envelope: Envelope) -> None:
         """A turn keeps the model it began with, unless the event says that it does not."""
+        event = msgspec.structs.replace(event, stamp=None)
         if event.holds != "this_turn":
             self._chosen = event
         if not self.turn_is_open or event.holds != "from_next_turn":
@@ -472,6 +505,7 @@ class Conversation:
 
     _HANDLERS: ClassVar[dict[type[AnyEvent], Callable[[Conversation, Any, Envelope], None]]] = {
         SessionCreated: _created,
+        Branched: _branched,
         ChildStarted: _child_started,
         ChildEnded: _child_ended,
         ModeChanged: _mode_changed,

@@ -48,7 +48,7 @@ class Deadline:
 
     def allow(self, seconds: float) -> None:
         """From here on, at most this long without a `touch`."""
-        if seconds < min(self._seconds, LONGEST_S) and self._timer is not None:
+        if seconds < self._seconds and seconds < LONGEST_S and self._timer is not None:
             self._timer.cancel()
             self._arm(seconds)
         self._seconds = seconds
@@ -106,12 +106,11 @@ async def finish(
             tell("FeatureFailed", feature=name, problem=problem)
 
     work = asyncio.ensure_future(run())
-    late = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(ENDING_S, lambda: late.done() or late.set_result(None))
+    late = asyncio.ensure_future(clock.sleep(ENDING_S))
     try:
         await asyncio.wait((work, late), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        timer.cancel()
+        late.cancel()
         work.cancel()
     if not work.done():
         tell("NotEnded", name=name, seconds=f"{ENDING_S:g}")

@@ -36,6 +36,7 @@ from bridle.protocol.events import (
     LiveEvent,
     Notice,
     PermissionRequested,
+    QuestionAnswered,
     QuestionAsked,
 )
 
@@ -279,6 +280,10 @@ class Journal:
         event, payload = self._clean(event, encode_payload(event))
         self._publisher.show(self._envelope(event, None, None), payload)
 
+    def for_one(self, event: LiveEvent | QuestionAsked | QuestionAnswered) -> Envelope:
+        """What a single reader is told, and nobody else: it is not stored."""
+        return self._envelope(event, None, "")
+
     def disk_is_full(self) -> None:
         """Tells whoever is there, once, and at once: nothing can be stored, this neither."""
         event = Degraded(what="disk", reason="DiskFull", message=sentence("DiskFull", {}))
@@ -296,6 +301,11 @@ class Journal:
             event = redacted(event, in_use)
             payload = encode_payload(event)
         return event, payload
+
+    async def stored(self, number: int) -> Envelope:
+        """The event of this number, as the log has it."""
+        (envelope,) = await self._publisher.log.since(number - 1, limit=1)
+        return envelope
 
     async def durable(self) -> None:
         await self._publisher.log.durable()

@@ -1,7 +1,8 @@
 """Questions to people: how long they stay open, and what happens when nobody can answer.
 
-Who may answer is decided before an answer comes here. The clock of a question runs only while no person is attached;
-where nobody can ever answer, the verdict is no at once.
+Who may answer is decided before an answer comes here. The clock of a question runs only while no person is here who
+could answer it; where nobody can ever answer, the verdict is no at once. A call may need the yes of several people:
+each name counts once, whoever attaches with it, and a single no is enough.
 """
 
 from __future__ import annotations
@@ -16,23 +17,56 @@ import msgspec
 from bridle.base.clock import Clock, Timer
 from bridle.engine.journal import Journal
 from bridle.engine.stopwatch import Measured, Stopwatch
+from bridle.protocol.codec import payload_of, with_payload
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust, PermissionChoice
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import PERSON, IdentityClass, PermissionRequested, QuestionAnswered, QuestionAsked
+from bridle.protocol.events import (
+    PERSON,
+    Approval,
+    ApprovalGiven,
+    CommandStamp,
+    Envelope,
+    IdentityClass,
+    PermissionRequested,
+    QuestionAnswered,
+    QuestionAsked,
+)
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 PERMISSION_TIMEOUT_S = 60.0
+REMEMBERED_ANSWERS = 200
+"""Of so many questions it is known who answered them, for whoever is late."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """Someone attached. `answers` says whether a question put to this client can be answered at all."""
+    """Someone attached. `answers` says whether a question put to this client can be answered at all.
+
+    `person` is the name its token gives: people are told apart by it, and without one all are the same. Who is `here`
+    while following counts as present only with an open stream of events.
+    """
 
     id: str
     name: str
     identity: IdentityClass
     answers: bool
+    person: str = ""
+    here: Literal["attached", "following"] = "attached"
+
+    @property
+    def can_say_yes(self) -> bool:
+        return self.answers and self.identity == "human"
+
+    @property
+    def called(self) -> str:
+        """What people read: the name of the token, or else of the program."""
+        return self.person or self.name
+
+    @property
+    def key(self) -> str:
+        """What this person's yes counts by."""
+        return self.person.casefold()
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +74,12 @@ class PermissionAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     answer: PermissionChoice
     answered_by: str | None = None
+    answered_name: str = ""
     note: str = ""
-    reason: Literal["PermissionDenied", "PermissionTimeout", "NoApprover"] | None = None
+    reason: Literal["PermissionDenied", "PermissionTimeout", "NoApprover", "MorePeopleNeeded"] | None = None
     waited_s: float = 0
+    approvals: tuple[Approval, ...] = ()
+    stamp: CommandStamp | None = None
 
     @property
     def allows(self) -> bool:
@@ -56,8 +93,11 @@ class GivenAnswer(msgspec.Struct, frozen=True):
     by: str
 
 
-class _Open(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that waits, put by the invocation of `journal`. `nobody` is the answer when no person comes."""
+class _Open(msgspec.Struct, kw_only=True):
+    """A question that waits, put by the invocation of `journal`. `nobody` is the answer when no person comes.
+
+    `number` is that of the event that put it; None until it is recorded. So many people must say yes as `keys` says.
+    """
 
     id: str
     journal: Journal
@@ -65,12 +105,19 @@ class _Open(msgspec.Struct, frozen=True, kw_only=True):
     nobody: Any
     digest: str = ""
     question: AnyQuestion | None = None
+    number: int | None = None
+    keys: int = 1
+    approvals: dict[str, Approval] = {}
+
+    def waits_for(self, client: Client) -> bool:
+        """Whether this client could still bring it further."""
+        return client.can_say_yes and client.key not in self.approvals
 
 
 class Questions:
     """The open questions of one session and the people who can answer them, as one invocation puts them.
 
-    A question waits for `timeout_s` while nobody is attached.
+    A question waits for `timeout_s` while nobody is here who could answer it.
     """
 
     def __init__(
@@ -91,6 +138,7 @@ class Questions:
         self._clients: dict[str, Client] = {}
         self._open: dict[str, _Open] = {}
         self._timers: dict[str, Timer] = {}
+        self._answered: dict[str, str] = {}
 
     def within(self, journal: Journal) -> Questions:
         """The questions of another invocation: to the same people, with its stamp, answered wherever those answer."""
@@ -101,15 +149,30 @@ class Questions:
         return other
 
     def attach(self, client: Client) -> None:
+        """Somebody is here, who may be able to answer."""
         self._clients[client.id] = client
-        if self._someone_is_here():
-            self._stop_clocks()
+        for question in self._open.values():
+            if question.waits_for(client):
+                self._stop_clock(question.id)
 
     def detach(self, client_id: str) -> None:
-        self._clients.pop(client_id, None)
-        if not self._someone_is_here():
+        if self._clients.pop(client_id, None) is not None:
             for question in self._open.values():
-                self._start_clock(question)
+                if question.id not in self._timers and not self._someone_may_answer(question):
+                    self._start_clock(question)
+
+    async def pending(self, since: int) -> list[Envelope]:
+        """The questions that wait and were put before `since`, for whoever joins: as they were, without an id, since
+        they are told a second time."""
+        numbers = sorted(
+            question.number
+            for question in self._open.values()
+            if question.number is not None and question.number <= since and not question.future.done()
+        )
+        again = [await self.journal.stored(number) for number in numbers]
+        return [
+            with_payload(msgspec.structs.replace(stored, id=None), payload_of(stored)) for stored in again
+        ]
 
     def can_be_answered(self) -> bool:
         """Whether a question would reach a person, now or later."""
@@ -117,11 +180,14 @@ class Questions:
 
     async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
         """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
-        if not self.can_be_answered():
-            return PermissionAnswer(answer="deny", reason="NoApprover")
+        people = {client.key for client in self._clients.values() if client.can_say_yes}
+        if len(people) < request.keys and not self._can_be_reached():
+            return PermissionAnswer(answer="deny", reason="MorePeopleNeeded" if people else "NoApprover")
         request = msgspec.structs.replace(request, digest=_digest(request))
         nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout", waited_s=self._timeout_s)
-        return await self._answer_to(request, request.call_id, nobody, digest=request.digest)
+        return await self._answer_to(
+            request, request.call_id, nobody, digest=request.digest, keys=request.keys
+        )
 
     async def ask(self, question_id: str, question: AnyQuestion) -> AnyAnswer | None:
         """Puts a question; the answer is about the same. None when nobody can answer it or nobody came."""
@@ -145,6 +211,7 @@ class Questions:
         *,
         digest: str = "",
         question: AnyQuestion | None = None,
+        keys: int = 1,
     ) -> Any:
         waiting = _Open(
             id=number,
@@ -153,13 +220,14 @@ class Questions:
             nobody=nobody,
             digest=digest,
             question=question,
+            keys=keys,
         )
         if not self._open:
             self._waits.append(self._stopwatch.measure(PERSON))
         self._open[number] = waiting
         try:
-            await self.journal.record(event)
-            if not self._someone_is_here():
+            waiting.number = await self.journal.record(event)
+            if not self._someone_may_answer(waiting):
                 self._start_clock(waiting)
             return await waiting.future
         finally:
@@ -168,34 +236,92 @@ class Questions:
                 self._waits.pop().end()
             self._stop_clock(number)
 
-    def answer(self, client: Client, command: AnswerPermission) -> None:
-        """Takes an answer. The first one counts; an answer to a closed question is refused, not an error."""
+    def answer(
+        self, client: Client, command: AnswerPermission, stamp: CommandStamp | None = None
+    ) -> int | None:
+        """Takes an answer. The first one counts; an answer to a closed question is refused, not an error.
+
+        Where several people must say yes, each does so once, and the event that says so is returned; the last of them
+        decides, and any of them with a no.
+        """
         question = self._open.get(command.call_id)
-        if question is None or question.future.done() or question.nobody is None:
+        if question is None or question.future.done():
+            raise self._too_late(command.call_id)
+        if question.nobody is None:
             raise CommandRefused("NoSuchQuestion")
         if command.digest and command.digest != question.digest:
             raise CommandRefused("QuestionChanged")
-        reason = "PermissionDenied" if command.answer == "deny" else None
+        says_no = command.answer == "deny"
+        if not says_no and question.keys > 1:
+            given = self._one_of_several(client, question, stamp)
+            if given is not None:
+                return given
+        self._remember(command.call_id, client)
         question.future.set_result(
-            PermissionAnswer(answer=command.answer, answered_by=client.id, note=command.note, reason=reason)
+            PermissionAnswer(
+                answer=command.answer,
+                answered_by=client.id,
+                answered_name=client.person,
+                note=command.note,
+                reason="PermissionDenied" if says_no else None,
+                approvals=tuple(question.approvals.values()),
+                stamp=stamp,
+            )
         )
+        return None
 
-    def answer_question(self, client: Client, command: AnswerQuestion) -> None:
+    def _one_of_several(self, client: Client, question: _Open, stamp: CommandStamp | None) -> int | None:
+        """Takes one yes; the event that says so where others are still needed. Where none can come, that is a no."""
+        if client.key in question.approvals:
+            raise CommandRefused("AlreadyApproved", name=client.called, keys=question.keys)
+        by = Approval(client=client.id, name=client.person)
+        question.approvals = {**question.approvals, client.key: by}
+        given = len(question.approvals)
+        if given >= question.keys:
+            return None
+        number = question.journal.emit(
+            ApprovalGiven(call_id=question.id, by=by, given=given, keys=question.keys, stamp=stamp),
+            originator=client.id,
+        )
+        approvals = tuple(question.approvals.values())
+        question.nobody = PermissionAnswer(
+            answer="deny", reason="MorePeopleNeeded", waited_s=self._timeout_s, approvals=approvals
+        )
+        if not self._someone_may_answer(question):
+            if self._can_be_reached():
+                self._start_clock(question)
+            else:
+                question.future.set_result(msgspec.structs.replace(question.nobody, waited_s=0))
+        return number
+
+    def answer_question(
+        self, client: Client, command: AnswerQuestion, stamp: CommandStamp | None = None
+    ) -> int:
         """Takes the answer to a question; the first one counts, and only one that is about the same thing."""
         waiting = self._open.get(command.question_id)
-        if waiting is None or waiting.question is None or waiting.future.done():
+        if waiting is None or waiting.future.done():
+            raise self._too_late(command.question_id)
+        if waiting.question is None:
             raise CommandRefused("NoSuchQuestion")
         from bridle.protocol.questions import about  # most runs ask nothing
 
         asked, answered = about(waiting.question), about(command.answer)
         if asked != answered:
             raise CommandRefused("WrongAnswer", asked=asked, answered=answered)
-        waiting.journal.emit(
-            QuestionAnswered(question_id=command.question_id, answer=command.answer, answered_by=client.id)
+        self._remember(command.question_id, client)
+        number = waiting.journal.emit(
+            QuestionAnswered(
+                question_id=command.question_id,
+                answer=command.answer,
+                answered_by=client.id,
+                answered_name=client.person,
+                stamp=stamp,
+            )
         )
         waiting.future.set_result(GivenAnswer(command.answer, client.id))
+        return number
 
-    def answer_trust(self, client: Client, command: AnswerTrust) -> None:
+    def answer_trust(self, client: Client, command: AnswerTrust, stamp: CommandStamp | None = None) -> int:
         """The same for whoever names what is to be trusted, and the content they have seen, instead of the question."""
         from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
@@ -206,14 +332,26 @@ class Questions:
                 command.sha256,
             ):
                 answer = TrustAnswer(use=command.trusted)
-                self.answer_question(
-                    client, AnswerQuestion(session=command.session, question_id=number, answer=answer)
+                return self.answer_question(
+                    client, AnswerQuestion(session=command.session, question_id=number, answer=answer), stamp
                 )
-                return
         raise CommandRefused("NoSuchQuestion")
 
+    def _remember(self, question_id: str, client: Client) -> None:
+        self._answered[question_id] = client.called
+        while len(self._answered) > REMEMBERED_ANSWERS:
+            del self._answered[next(iter(self._answered))]
+
+    def _too_late(self, question_id: str) -> CommandRefused:
+        if name := self._answered.get(question_id):
+            return CommandRefused("AlreadyAnswered", name=name)
+        return CommandRefused("NoSuchQuestion")
+
     def _someone_is_here(self) -> bool:
-        return any(client.answers and client.identity == "human" for client in self._clients.values())
+        return any(client.can_say_yes for client in self._clients.values())
+
+    def _someone_may_answer(self, question: _Open) -> bool:
+        return any(question.waits_for(client) for client in self._clients.values())
 
     def _start_clock(self, question: _Open) -> None:
         def nobody_came() -> None:
@@ -226,10 +364,6 @@ class Questions:
     def _stop_clock(self, number: str) -> None:
         if timer := self._timers.pop(number, None):
             timer.cancel()
-
-    def _stop_clocks(self) -> None:
-        for number in list(self._timers):
-            self._stop_clock(number)
 
 
 def _digest(request: PermissionRequested) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.engine.aside import AnswerAside, Asides
 from bridle.engine.bus import Bus
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
@@ -25,6 +24,7 @@ from bridle.protocol.commands import ChangeInput, ShellRequest
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
+    CommandStamp,
     ContextAdded,
     EndCause,
     Envelope,
@@ -44,6 +44,7 @@ from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
+    from bridle.engine.aside import AnswerAside, Asides
     from bridle.engine.services import Services
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
@@ -90,7 +91,8 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
-        self.asides = Asides(self.journal, aside) if aside is not None else None
+        self._answer_aside = aside
+        self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
         self._turn_since_ms = 0
@@ -136,19 +138,27 @@ class Session:
             self._turn_since_ms = self._ports.clock.now_ms()
             self._runner = asyncio.create_task(self._hold_court(self._lifecycle.court))
 
-    def accept(self, client: Client, content: tuple[InputBlock, ...], mode: InputMode) -> int:
+    def accept(
+        self,
+        client: Client,
+        content: tuple[InputBlock, ...],
+        mode: InputMode,
+        stamp: CommandStamp | None = None,
+    ) -> int:
         """Takes input into the inbox and returns its event id; starts a turn when none is running."""
         if self._ports.room is not None and self._ports.room.stuck():
             raise CommandRefused("DiskFull")
         if mode == "reject":
             self._refuse_if_busy()
         number = self.journal.emit(
-            InputAccepted(content=content, mode=mode, identity=client.identity), originator=client.id
+            InputAccepted(content=content, mode=mode, identity=client.identity, stamp=stamp),
+            originator=client.id,
         )
-        self._start_if_idle()
+        if not self.busy:
+            self._runner = asyncio.create_task(self._run())
         return number
 
-    def change_input(self, client: Client, command: ChangeInput) -> int:
+    def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
         """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
         if command.input not in self.journal.conversation.inputs:
             raise CommandRefused("NotWaiting")
@@ -156,15 +166,22 @@ class Session:
             raise CommandRefused("NothingAsked")
         content = command.content if command.change == "edit" else ()
         number = self.journal.emit(
-            InputChanged(input=command.input, change=command.change, content=content), originator=client.id
+            InputChanged(input=command.input, change=command.change, content=content, stamp=stamp),
+            originator=client.id,
         )
-        if command.change in ("release", "first"):
-            self._start_if_idle()
+        if command.change in ("release", "first") and not self.busy:
+            self._runner = asyncio.create_task(self._run())
         return number
 
-    def _start_if_idle(self) -> None:
-        if not self.busy:
-            self._runner = asyncio.create_task(self._run())
+    def ask_aside(self, client: Client, question: str, stamp: CommandStamp | None = None) -> int:
+        """Asks the model beside the conversation, whatever runs; returns the event of the question."""
+        if self._answer_aside is None:
+            raise CommandRefused("NotSupported", what="AskAside")
+        if self._asides is None:
+            from bridle.engine.aside import Asides  # few ask anything beside the work
+
+            self._asides = Asides(self.journal, self._answer_aside)
+        return self._asides.ask(question, originator=client.id, stamp=stamp)
 
     def run_for_person(self, client: Client, request: ShellRequest) -> None:
         """Runs a command a person typed. Every layer applies; only the question is skipped."""
@@ -190,29 +207,29 @@ class Session:
                 "TurnInProgress", originator=self.journal.originator, ts=iso_ms(self._turn_since_ms)
             )
 
-    def revoke(self, client: Client, grant_id: str) -> int:
+    def revoke(self, client: Client, grant_id: str, stamp: CommandStamp | None = None) -> int:
         """Forgets a remembered yes and returns the event that says so."""
         if not self._revoke_grant(grant_id):
             raise CommandRefused("UnknownGrant", grant=grant_id)
-        return self.journal.emit(GrantRevoked(grant_id=grant_id), originator=client.id)
+        return self.journal.emit(GrantRevoked(grant_id=grant_id, stamp=stamp), originator=client.id)
 
-    def set_mode(self, client: Client, mode: Mode) -> int:
+    def set_mode(self, client: Client, mode: Mode, stamp: CommandStamp | None = None) -> int:
         """Another mode, from now on."""
-        return self.journal.emit(ModeChanged(mode=mode), originator=client.id)
+        return self.journal.emit(ModeChanged(mode=mode, stamp=stamp), originator=client.id)
 
-    def leave_plan_mode(self, client: Client, *, approved: bool) -> int:
+    def leave_plan_mode(self, client: Client, *, approved: bool, stamp: CommandStamp | None = None) -> int:
         """A person ends planning, or looked at the plan and wants more of it. Returns the last event."""
         conversation = self.journal.conversation
         if conversation.mode != "plan":
             raise CommandRefused("NotPlanning")
         if not approved:
             return conversation.last_id
-        return self.journal.emit(ModeChanged(mode=conversation.mode_before_plan), originator=client.id)
+        return self.set_mode(client, conversation.mode_before_plan, stamp)
 
     def cancel(self, client: Client) -> None:
         """Stops the running turn and everything below it; without one, the open question beside the conversation."""
         if not self.busy:
-            if self.asides is not None and self.asides.cancel():
+            if self._asides is not None and self._asides.cancel():
                 return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
@@ -229,8 +246,8 @@ class Session:
             if self._turn is not None:
                 self._turn.cancel()
             await asyncio.wait((self._runner,))
-        if self.asides is not None:
-            await self.asides.end()
+        if self._asides is not None:
+            await self._asides.end()
         if self.services is not None:
             await self.services.close()
         await self._lifecycle.at_end()

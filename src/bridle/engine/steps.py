@@ -65,6 +65,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 AskModel: TypeAlias = Callable[[Step], Awaitable[Reply]]
 RequestLayer: TypeAlias = Callable[[Step, AskModel], Awaitable[Reply]]
 PriceOf: TypeAlias = Callable[[str, str, Usage], float | None]
+CostOf: TypeAlias = Callable[[str, str, Usage], CostIncremented]
+"""Both by provider and model: what a usage would cost, and what it did."""
 
 
 def with_layers(layers: Sequence[RequestLayer], ask: AskModel) -> AskModel:
@@ -91,13 +93,13 @@ class Model:
         ids: Ids,
         clock: Clock,
         stopwatch: Stopwatch,
-        price_of: PriceOf,
+        cost_of: CostOf,
     ) -> None:
         self._provider = provider
         self._ids = ids
         self._clock = clock
         self._stopwatch = stopwatch
-        self._price_of = price_of
+        self._cost_of = cost_of
         self._buffer = RequestBuffer()
 
     async def ask(self, step: Step) -> Reply:
@@ -131,10 +133,7 @@ class Model:
             )
         )
         if answer.usage != Usage():
-            usd = self._price_of(prefix.provider, prefix.model, answer.usage)
-            step.emit(
-                CostIncremented(provider=prefix.provider, model=prefix.model, usage=answer.usage, usd=usd)
-            )
+            step.emit(self._cost_of(prefix.provider, prefix.model, answer.usage))
         if answer.fault is not None:
             raise answer.fault
         return Reply(stop=stop, calls=calls, yielded=answer.yielded)
@@ -153,11 +152,12 @@ class Model:
                     first_byte = self._stopwatch.measure("provider.first_byte")
                     async for part in stream:
                         first_byte.end()
-                        if _is_more(part):
+                        size = len(part.text) if isinstance(part, WORDS) else -1
+                        if size > 0 or (size < 0 and _is_progress(part)):
                             silence.allow(patience.idle_s)
                         else:
                             silence.touch()
-                        if not isinstance(part, WORDS) or len(part.text) <= MAX_CHARACTERS:
+                        if size <= MAX_CHARACTERS or not isinstance(part, WORDS):
                             answer.take(part, deltas)
                             continue
                         for piece in _pieces(part):
@@ -234,12 +234,14 @@ class _Answer:
     def take(self, part: ModelPart, deltas: DeltaWriter) -> None:
         match part:
             case ModelText(text=text):
-                self._room.take(len(text) if self._kind is ModelText else len(text) + TURN)
-                self._kind = ModelText
+                if self._kind is not ModelText:
+                    self._turn_to(ModelText)
+                self._room.take(len(text))
                 deltas.text(text)
             case ModelThinking(text=text):
-                self._room.take(len(text) if self._kind is ModelThinking else len(text) + TURN)
-                self._kind = ModelThinking
+                if self._kind is not ModelThinking:
+                    self._turn_to(ModelThinking)
+                self._room.take(len(text))
                 deltas.thinking(text)
             case ModelThought(block=block):
                 self._room.take(len(block.opaque))
@@ -256,6 +258,10 @@ class _Answer:
             case _:
                 assert_never(part)
 
+    def _turn_to(self, kind: type[ModelPart]) -> None:
+        self._kind = kind
+        self._room.take(TURN)
+
 
 def _pieces(part: ModelText | ModelThinking) -> Iterable[ModelPart]:
     """Long words in pieces: a server may send a whole answer at once."""
@@ -263,10 +269,8 @@ def _pieces(part: ModelText | ModelThinking) -> Iterable[ModelPart]:
     return (type(part)(part.text[at : at + MAX_CHARACTERS]) for at in pieces)
 
 
-def _is_more(part: ModelPart) -> bool:
-    """Whether more of the answer came. A server that only says that it is there may be stuck."""
-    if isinstance(part, WORDS):
-        return part.text != ""
+def _is_progress(part: ModelPart) -> bool:
+    """Whether a part without words is more of the answer. A server that only says that it is there may be stuck."""
     return part.grown if isinstance(part, ModelAlive) else True
 
 

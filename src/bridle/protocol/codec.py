@@ -8,7 +8,7 @@ The kind stands on the envelope, so decoding is a look-up by kind. A kind this v
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -16,6 +16,9 @@ from bridle.base.clock import from_iso_ms, iso_ms
 from bridle.protocol import commands, events
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import AnyQuery
 
 DURABLE_KINDS: frozenset[str] = frozenset(kind.__name__ for kind in get_args(events.DurableEvent))
 _TYPES: dict[str, type[Any]] = {
@@ -115,6 +118,14 @@ def encode_envelope(envelope: Envelope, payload: bytes | None = None) -> bytes:
     )
 
 
+def wire_of(envelope: Envelope) -> bytes:
+    """The wire form with the event's own bytes, made once for all who are sent it."""
+    kept = vars(envelope)
+    if "wire" not in kept:
+        kept["wire"] = encode_envelope(envelope)
+    return kept["wire"]
+
+
 def decode_envelope(raw: bytes) -> Envelope:
     wire = _decoder(_Wire).decode(raw)
     payload = bytes(wire.payload)
@@ -152,6 +163,19 @@ def decode_command(raw: bytes) -> commands.AnyCommand:
         raise CommandRefused("BadCommand", kind=kind, problem=str(problem)) from None
 
 
+def decode_query(raw: bytes) -> AnyQuery:
+    """The same for a query."""
+    from bridle.protocol.queries import QUERY_KINDS
+
+    try:
+        return _query_decoder().decode(raw)
+    except _UNREADABLE as problem:
+        kind = _kind_named_in(raw)
+        if kind not in QUERY_KINDS:
+            raise CommandRefused("UnknownCommand", kind=kind) from None
+        raise CommandRefused("BadCommand", kind=kind, problem=str(problem)) from None
+
+
 def _kind_named_in(raw: bytes) -> str:
     try:
         body = msgspec.json.decode(raw)
@@ -163,6 +187,13 @@ def _kind_named_in(raw: bytes) -> str:
 @cache
 def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
+
+
+@cache
+def _query_decoder() -> msgspec.json.Decoder[AnyQuery]:
+    from bridle.protocol import queries
+
+    return msgspec.json.Decoder(queries.AnyQuery)
 
 
 @cache

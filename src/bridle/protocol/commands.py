@@ -5,7 +5,7 @@ Plugins extend it with `CustomCommand` alone. Fields a reader does not know are 
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,12 @@ PermissionChoice: TypeAlias = Literal["once", "pattern", "tool", "always", "deny
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True, omit_defaults=True):
-    """Something a client asks for. Defined only in this file."""
+    """Something a client asks for. Defined only in this file.
+
+    `id` is chosen by the client: the same one twice is one command with one answer.
+    """
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{0,128}$")] = ""
 
 
 class CreateSession(Command, frozen=True):
@@ -48,7 +53,10 @@ class DetachSession(Command, frozen=True):
 
 
 class EndSession(Command, frozen=True):
+    """`leaving`: because the program that had it opened ends, and not because a person wants it."""
+
     session: str
+    leaving: bool = False
 
 
 class SendInput(Command, frozen=True):
@@ -149,6 +157,40 @@ class RevokeGrant(Command, frozen=True):
     grant_id: str
 
 
+class PromoteGrant(Command, frozen=True):
+    """A remembered yes becomes a rule of the person's own settings, for later sessions in every folder.
+
+    A `Notice` with the reason `GrantPromoted` says where it stands. For people.
+    """
+
+    session: str
+    grant_id: str
+
+
+class SaveModel(Command, frozen=True):
+    """The model that new sessions of this person begin with, as `provider:model`. For people.
+
+    It must be there for a session made with `create`, or by the person's own settings.
+    """
+
+    model: str
+    create: CreateSession | None = None
+
+
+class ConnectProvider(Command, frozen=True):
+    """A key for a provider, stored where the person's keys are once it has shown that it is good. For people.
+
+    Nobody repeats the key: not the log, not an answer, not a refusal. `create` as in `SaveModel`.
+    """
+
+    provider: str
+    key: str
+    create: CreateSession | None = None
+
+    def __repr__(self) -> str:
+        return f"ConnectProvider(provider={self.provider!r}, key=…)"
+
+
 class Undo(Command, frozen=True):
     session: str
     turn: int | None = None
@@ -209,6 +251,9 @@ AnyCommand: TypeAlias = (
     | EnterPlanMode
     | ExitPlanMode
     | RevokeGrant
+    | PromoteGrant
+    | SaveModel
+    | ConnectProvider
     | Undo
     | RenameSession
     | PinSession
@@ -219,7 +264,8 @@ AnyCommand: TypeAlias = (
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a command that was taken. `event` is the id of the event that records it, if one does.
+    """The answer to a command that was taken. `event` is the id of the event that records it, if one does; `session` is
+    empty for a command about none.
 
     For a session that was opened, that is its last one so far, and `opened` the `SessionCreated` of this run of it.
     """

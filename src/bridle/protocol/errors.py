@@ -45,6 +45,14 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
+    "AlreadyAnswered": Sentence("{name} has answered this already. Nothing changed."),
+    "AlreadyApproved": Sentence(
+        "{name} has said yes to this already. It needs the yes of {keys} different people.", 3
+    ),
+    "CommandIdUsed": Sentence(
+        'The id "{id}" was used for another command. Give each command an id of its own.', 2
+    ),
+    "CommandCutOff": Sentence("The same command was cut off before it had an answer. Send it again."),
     "QuestionChanged": Sentence("This question changed after it was shown. Look again."),
     "WrongAnswer": Sentence(
         "The question is about {asked}, the answer about {answered}. Answer what is asked."
@@ -80,6 +88,58 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "TokenRevoked": Sentence("Token {jti} was revoked at {ts}. Mint a new one via /v1/auth/token.", 4),
     "TokenInvalid": Sentence("The capability token is not valid: {problem}.", 4),
+    "TokenNotYetValid": Sentence(
+        "The capability token is not valid before {nbf}. Wait, or mint another one.", 4
+    ),
+    "TooManyFailures": Sentence(
+        "Too many requests from here came without a valid token. Try again in {retry_after_s} s.", 4
+    ),
+    "TokensUnusable": Sentence(
+        "{path} cannot be used ({problem}), so no token is minted or accepted. Mend it, or move it away: then every "
+        "token is void and new ones can be minted.",
+        4,
+    ),
+    "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "NoConfirmation": Sentence(
+        "Token issuance requires an interactive confirmation channel. For headless/CI: pre-provision a token file. "
+        "For service managers: launch with --auth-channel notify.",
+        3,
+    ),
+    "NoSuchMint": Sentence("No such request waits for its code; each waits for 60 s. Ask again.", 3),
+    "WrongCode": Sentence("That is not the code; tries left: {left}.", 3),
+    "MintRefused": Sentence("This token cannot be minted: {problem}.", 3),
+    # Requests that were not taken
+    "TokenMissing": Sentence("Nothing is answered without a token. Send it in the header X-Bridle-Token.", 4),
+    "HostRefused": Sentence('This engine is not "{host}". Ask for it by the address it listens on.', 3),
+    "OriginRefused": Sentence("Pages from {origin} may not use this engine.", 3),
+    "NotAClient": Sentence(
+        "Processes that a tool, a hook or a server started are never clients, whatever token they show.", 3
+    ),
+    "OtherUser": Sentence("This engine belongs to another user.", 3),
+    "UnknownPath": Sentence("There is nothing at {path}. See /v1/openapi.json.", 2),
+    "MethodNotAllowed": Sentence("{method} means nothing at {path}. Allowed: {allowed}.", 2),
+    "NotJson": Sentence("A body is JSON, with the header Content-Type: application/json.", 2),
+    "TooLarge": Sentence("{what} is larger than {limit} bytes.", 2),
+    "TooSlow": Sentence("The request did not come within {seconds} s.", 1),
+    "TooManyConnections": Sentence("This engine has {limit} connections already. Try again later.", 1),
+    "BadFrame": Sentence("This frame cannot be read: {problem}.", 2),
+    "EngineStopping": Sentence("This engine is ending. Stored sessions go on in the next one.", 1),
+    # The engine that listens
+    "EngineRunning": Sentence(
+        "An engine listens for these sessions already (process {pid}, {socket}). Attach to it: bridle attach",
+        2,
+    ),
+    "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
+    "ListenRefused": Sentence("Cannot listen on {address}: {problem}.", 2),
+    "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "ConnectionLost": Sentence(
+        "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
+        1,
+    ),
+    "NothingEnforced": Sentence(
+        "Nothing on this machine keeps commands from looking for this engine's socket and token ({why}). They are "
+        "refused as clients as far as they can be told apart."
+    ),
     # Tool calls that did not run
     "PermissionDenied": Sentence(
         "Permission denied for {tool} by {client}. To allow: re-prompt and pick "
@@ -88,6 +148,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "PermissionTimeout": Sentence(
         "Permission for {tool} not answered within {timeout_s}s. Tool call cancelled.", 3
+    ),
+    "MorePeopleNeeded": Sentence(
+        "{tool} needs the yes of {keys} different people, and {given} of them gave it. Others attach with a token that "
+        "has their name: bridle token mint --approve --session ID --name NAME",
+        3,
     ),
     "NoApprover": Sentence("Nobody is here to answer for {tool}, so it was not run. {hint}", 3),
     "RuleDenied": Sentence("{tool} is denied by {rule}.", 3),
@@ -229,6 +294,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
+    "GrantPromoted": Sentence(
+        "{what} is a rule now, in {path}. It holds in every folder, from the next session on."
+    ),
     "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
@@ -488,11 +556,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "Usage": Sentence("{problem}", 2),
 }
 
-AWAITED_REASONS: Mapping[str, str] = {
-    "HandshakeRequired": "the transports",
-    "TokenExpired": "the transports",
-    "TokenRevoked": "the transports",
-}
+AWAITED_REASONS: Mapping[str, str] = {}
 """Reasons that nothing gives before a capability is there, each with that capability."""
 
 

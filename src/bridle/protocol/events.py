@@ -43,7 +43,26 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened in a session. Defined only in this file."""
 
 
+class CommandStamp(msgspec.Struct, frozen=True, array_like=True):
+    """The command that an event records: the id its client chose, and a digest of the rest of it."""
+
+    id: str
+    digest: str
+
+
+class ByCommand(Event, frozen=True, kw_only=True):
+    """An event that records a command. `stamp` is there when the command had an id: it is not carried out again."""
+
+    stamp: CommandStamp | None = None
+
+
 # The session and its turns
+
+
+class CommandTaken(ByCommand, frozen=True):
+    """A command with an id begins that no other event records at once."""
+
+    kind: str
 
 
 class SessionCreated(Event, frozen=True):
@@ -64,7 +83,7 @@ class SessionCreated(Event, frozen=True):
     hosts: tuple[str, ...] = ()
 
 
-class InputAccepted(Event, frozen=True):
+class InputAccepted(ByCommand, frozen=True):
     """Input is in the session's inbox. Its event id names it from here on."""
 
     content: tuple[InputBlock, ...]
@@ -72,7 +91,7 @@ class InputAccepted(Event, frozen=True):
     identity: IdentityClass = "human"
 
 
-class InputChanged(Event, frozen=True):
+class InputChanged(ByCommand, frozen=True):
     """Somebody changed an input that waits: other words, held or let go again, before all others, or gone.
 
     `content` is what it says from here on, after an `edit`.
@@ -239,10 +258,13 @@ class StepFailed(Event, frozen=True):
 
 
 class CostIncremented(Event, frozen=True):
+    """What a request came to. `local`: its model runs on the engine's machine, and nobody is paid for it."""
+
     provider: str
     model: str
     usage: Usage
     usd: float | None = None
+    local: bool = False
 
 
 # One tool call
@@ -307,7 +329,8 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PermissionRequested(Event, frozen=True):
     """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
 
-    `changes` are what would become of files, where the tool can say so.
+    `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
+    says.
     """
 
     call_id: str
@@ -321,10 +344,31 @@ class PermissionRequested(Event, frozen=True):
     parts: tuple[CommandPart, ...] = ()
     offers: tuple[Offer, ...] = ()
     changes: tuple[FileChange, ...] = ()
+    keys: int = 1
 
 
-class PermissionDecided(Event, frozen=True):
-    """The audit record of one evaluation: what decided, and by whose word. `step` is that of the order of decisions."""
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who said yes: the client, and the name of its token; one without a name is the engine's own terminal."""
+
+    client: str
+    name: str = ""
+
+
+class ApprovalGiven(ByCommand, frozen=True):
+    """A person said yes to a call that needs more than one: so many of `keys` have."""
+
+    call_id: str
+    by: Approval
+    given: int
+    keys: int
+
+
+class PermissionDecided(ByCommand, frozen=True):
+    """The audit record of one evaluation: what decided, and by whose word. `step` is that of the order of decisions.
+
+    `answered_by` is a client, `answered_name` the name its token gives; where more than one person had to agree,
+    `approvals` are all who did.
+    """
 
     call_id: str
     tool: str
@@ -336,6 +380,8 @@ class PermissionDecided(Event, frozen=True):
     answered_by: str | None = None
     note: str | None = None
     step: int | None = None
+    answered_name: str = ""
+    approvals: tuple[Approval, ...] = ()
 
 
 class ToolCallStarted(Event, frozen=True):
@@ -421,10 +467,11 @@ class QuestionAsked(Event, frozen=True):
     question: late.AnyQuestion
 
 
-class QuestionAnswered(Event, frozen=True):
+class QuestionAnswered(ByCommand, frozen=True):
     question_id: str
     answer: late.AnyAnswer
     answered_by: str
+    answered_name: str = ""
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True):
@@ -436,7 +483,7 @@ class TodosChanged(Event, frozen=True):
     todos: tuple[Todo, ...]
 
 
-class ModelChanged(Event, frozen=True):
+class ModelChanged(ByCommand, frozen=True):
     """Another model. During a turn it counts from the next one on, unless `holds` says something else.
 
     `this_turn`: until the turn ends, then the chosen model is asked again. `from_now`: at once and from here on.
@@ -447,17 +494,17 @@ class ModelChanged(Event, frozen=True):
     holds: Literal["from_next_turn", "this_turn", "from_now"] = "from_next_turn"
 
 
-class ModeChanged(Event, frozen=True):
+class ModeChanged(ByCommand, frozen=True):
     mode: Mode
 
 
-class EffortChanged(Event, frozen=True):
+class EffortChanged(ByCommand, frozen=True):
     """How much the model thinks, from the next turn on."""
 
     effort: Effort
 
 
-class AsideAsked(Event, frozen=True):
+class AsideAsked(ByCommand, frozen=True):
     """A question beside the conversation: neither it nor its answer is ever part of a later request."""
 
     question: str
@@ -481,7 +528,7 @@ class GrantAdded(Event, frozen=True):
     match: GrantMatch = "literal"
 
 
-class GrantRevoked(Event, frozen=True):
+class GrantRevoked(ByCommand, frozen=True):
     grant_id: str
 
 
@@ -570,6 +617,8 @@ class StreamGap(Event, frozen=True):
 
 
 class TokenExpiring(Event, frozen=True):
+    """The token of whoever is told this expires soon. Streams end a minute after that, commands at once."""
+
     jti: str
     expires_ms: int
 
@@ -581,6 +630,8 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Presence(Event, frozen=True):
+    """Somebody came or left: these are here now."""
+
     clients: tuple[Present, ...]
 
 
@@ -602,6 +653,7 @@ class UnknownEvent(Event, frozen=True):
 
 DurableEvent: TypeAlias = (
     SessionCreated
+    | CommandTaken
     | InputAccepted
     | InputChanged
     | TurnStarted
@@ -614,6 +666,7 @@ DurableEvent: TypeAlias = (
     | StepFailed
     | ToolCallRequested
     | PermissionRequested
+    | ApprovalGiven
     | PermissionDecided
     | ToolCallStarted
     | ToolResult

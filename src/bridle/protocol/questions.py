@@ -309,6 +309,30 @@ class OrphanAnswer(Answer, frozen=True, tag="orphan"):
     note: str = ""
 
 
+# Tokens
+
+
+class TokenQuestion(Question, frozen=True, tag="token"):
+    """Somebody asks for a token and has a minute to bring this code. It is told to one person and never stored.
+
+    `sessions` and `commands` are what it would be for; no commands are all of them.
+    """
+
+    code: str
+    identity: Literal["human", "agent"]
+    sessions: tuple[str, ...] = ()
+    commands: tuple[str, ...] | None = None
+    name: str = ""
+    can_mint: bool = False
+    life_s: int = 0
+
+
+class TokenAnswer(Answer, frozen=True, tag="token"):
+    """A no voids the request; a yes is the code itself, brought by whoever asked."""
+
+    allow: bool = False
+
+
 AnyQuestion: TypeAlias = (
     OpenQuestion
     | PlanQuestion
@@ -319,6 +343,7 @@ AnyQuestion: TypeAlias = (
     | ConflictQuestion
     | GitQuestion
     | OrphanQuestion
+    | TokenQuestion
 )
 AnyAnswer: TypeAlias = (
     WordsAnswer
@@ -330,6 +355,7 @@ AnyAnswer: TypeAlias = (
     | ConflictAnswer
     | GitAnswer
     | OrphanAnswer
+    | TokenAnswer
 )
 
 

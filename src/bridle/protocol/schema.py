@@ -76,17 +76,22 @@ def _events() -> bytes:
 
 def _bytes(schema: dict[str, Any]) -> bytes:
     schema["$comment"] = f"Bridle protocol {PROTOCOL_VERSION}"
-    return msgspec.json.format(msgspec.json.encode(_clean(schema), order="deterministic"), indent=2) + b"\n"
+    return (
+        msgspec.json.format(msgspec.json.encode(clean_descriptions(schema), order="deterministic"), indent=2)
+        + b"\n"
+    )
 
 
-def _clean(value: Any) -> Any:
+def clean_descriptions(value: Any) -> Any:
     """Descriptions are docstrings, whose indentation differs between versions of Python."""
     if isinstance(value, list):
-        return [_clean(item) for item in cast("list[Any]", value)]
+        return [clean_descriptions(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {
-            name: cleandoc(item) if name == "description" and isinstance(item, str) else _clean(item)
+            name: cleandoc(item)
+            if name == "description" and isinstance(item, str)
+            else clean_descriptions(item)
             for name, item in fields.items()
         }
     return value

@@ -15,8 +15,17 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass
 from bridle.protocol.handshake import TOKEN_CLAIM_VERSION
 
+WATCH: tuple[str, ...] = ("AttachSession", "DetachSession", "FollowEvents", "DescribeSession", "CheckHealth")
+"""What a token needs to look on: nothing of it changes a session."""
+APPROVE: tuple[str, ...] = (*WATCH, "AnswerPermission", "AnswerQuestion", "DismissExpiry")
+"""What it needs to answer the questions of a session as well."""
+
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`exp` and `nbf` are seconds since 1970. `name` says which person bears the token; without one it is the person
+    at the engine's own terminal. `commands` are kinds of commands and queries, and `FollowEvents` for reading events.
+    """
+
     ver: int
     jti: str
     identity_class: IdentityClass
@@ -26,6 +35,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     commands: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     can_mint: bool = False
     critical_claims: tuple[str, ...] = ()
+    name: str = ""
 
     def covers_session(self, session: str) -> bool:
         return self.sessions is msgspec.UNSET or session in self.sessions

@@ -17,7 +17,7 @@ import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError
-from bridle.protocol.events import ModelChanged, PrefixSet
+from bridle.protocol.events import CostIncremented, ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
 from bridle.providers.model_directory import DEMO, Models
 
@@ -66,6 +66,12 @@ class KnownModels:
     def price_of(self, provider: str, model: str, usage: Usage) -> float | None:
         """What this usage costs in dollars; None where nobody knows. What runs on this machine costs nothing."""
         return 0.0 if provider == DEMO else self.facts(provider, model).cost(usage)
+
+    def cost_of(self, provider: str, model: str, usage: Usage) -> CostIncremented:
+        """What a request with this usage came to."""
+        local = provider == DEMO or self._endpoint(provider).local
+        usd = self.price_of(provider, model, usage)
+        return CostIncremented(provider=provider, model=model, usage=usage, usd=usd, local=local)
 
     def window_of(self, name: str) -> int | None:
         """How many tokens the model `provider:model` takes, where that is known."""
@@ -127,8 +133,11 @@ class KnownModels:
             provider
             for provider in providers
             if provider != DEMO
-            and any(info.name == name for info in self.catalogue.models(self._endpoint(provider)))
+            and (f"{provider}:{name}" in self._sections or name in self._names_of(provider))
         ]
+
+    def _names_of(self, provider: str) -> list[str]:
+        return [info.name for info in self.catalogue.models(self._endpoint(provider))]
 
     def _set_up(self) -> list[str]:
         """The providers that somebody has configured, or whose key is at hand, or that run on this machine."""
@@ -137,6 +146,13 @@ class KnownModels:
             names |= dict.fromkeys(endpoint.name for endpoint in self.models.with_keys())
         names |= dict.fromkeys(name for name in self.models.names() if self._endpoint(name).local)
         return list(names)
+
+    def names_set_up(self) -> list[str]:
+        """Every model of the providers that are set up, as far as anybody knows without asking."""
+        return [
+            *self._sections,
+            *(f"{name}:{model}" for name in self._set_up() for model in self._names_of(name)),
+        ]
 
     async def usable(self) -> list[tuple[Endpoint, ModelInfo]]:
         """Every model that can be asked now: those of servers on this machine, which are looked for, first."""

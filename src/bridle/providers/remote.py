@@ -49,6 +49,11 @@ _PAGE: Final = "it is a web page; check base_url"
 _NO_TEXT: Final = ("image/", "audio/", "video/", "font/")
 
 
+ACCEPT: Final = "text/event-stream, application/json"
+MASK: Final = "********"
+"""What stands for a key where a request is only shown."""
+
+
 class Response(Protocol):
     """An answer whose body comes as it arrives; the contract is that of `base.http.StreamedResponse`."""
 
@@ -169,8 +174,7 @@ class RemoteModel:
         raise ProviderError(reason, provider=self.name, source=source)
 
     async def _send(self, asked: AskedProvider, body: bytes) -> Response:
-        accept = "text/event-stream, application/json"
-        headers = {**self._headers(asked), "accept": accept}
+        headers = {**self._headers(asked), "accept": ACCEPT}
         try:
             return await self._connections.post_stream(
                 self._endpoint.url(self._dialect.path), headers=headers, body=body, timeouts=self._timeouts
@@ -179,6 +183,14 @@ class RemoteModel:
             if fault.kind == "silent":
                 raise silent(self._timeouts.first_byte_s, endpoint=self._endpoint) from None
             raise unreachable(fault.kind, fault.problem, endpoint=self._endpoint) from None
+
+    def masked_head(self) -> tuple[str, dict[str, str]]:
+        """Where requests go and what they carry, without any key. What settings add to it may be one, too."""
+        needs_none = not self._endpoint.needs_key and not self._endpoint.placeholder_key
+        sent = self._endpoint.request_headers(None if needs_none else MASK)
+        headers = {**self._dialect.headers, **sent, "accept": ACCEPT}
+        own = {name: MASK for name in self._endpoint.headers if name in headers}
+        return self._endpoint.url(self._dialect.path), {**headers, **own}
 
     def _headers(self, asked: AskedProvider) -> dict[str, str]:
         return {**self._dialect.headers, **self._endpoint.request_headers(asked.key)}

@@ -14,7 +14,8 @@ wants asked about, and a command that asks to leave the sandbox or prints a secr
 person says yes to each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule
 asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no mode, no
 agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
-its own (`Lifted`).
+its own (`Lifted`). A rule with `keys` asks for the yes of so many different people, in step 2: no other rule, no grant,
+no mode, no hook and no `yes` comes before it.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -70,7 +71,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict and what decided.
 
     `step` is the one of the order above; it stays when a person answers. `reason` is the stable one of a denial, `note`
-    what the rule's author wrote. `for_person`: only the yes of a person counts, not that of a hook or a flag.
+    what the rule's author wrote. `for_person`: only the yes of a person counts, not that of a hook or a flag, and of so
+    many people as `keys` says.
     """
 
     verdict: Verdict
@@ -81,6 +83,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     note: str | None = None
     for_person: bool = False
+    keys: int = 1
 
 
 class ModeCell(NamedTuple):
@@ -134,6 +137,8 @@ def _decide(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Iterabl
     for rule in rules:
         if rule.verdict == "deny" and matches(rule, query):
             return _by_rule(rule, step=2)
+    if needing := _needing_most(rules, query):
+        return _by_keys(query, needing)
     if query.hides and (guarding := _guarding(rules, query.tool)):
         return _by_hidden(query, guarding)
     if query.must_ask:
@@ -282,13 +287,27 @@ def _by_rule(rule: Rule, *, step: int) -> Decision:
     )
 
 
+def _needing_most(rules: Sequence[Rule], query: CallFacts) -> Rule | None:
+    """Of the rules about this call, the first of those that want the most people."""
+    wanting = [rule for rule in rules if rule.keys > 1 and matches(rule, query)]
+    return max(wanting, key=lambda rule: rule.keys, default=None)
+
+
+def _by_keys(query: CallFacts, rule: Rule) -> Decision:
+    if query.agent_default == "deny":
+        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
+    asked = _by_rule(rule, step=2)
+    return msgspec.structs.replace(asked, for_person=True, keys=rule.keys)
+
+
 def _denies_commands(rule: Rule) -> bool:
-    """Whether somebody, not Bridle itself, wrote down commands that must not run."""
-    return rule.verdict == "deny" and rule.command is not None and rule.tier != "builtin"
+    """Whether somebody, not Bridle itself, wrote down commands that must not run, or not by the word of one person."""
+    return (rule.verdict == "deny" or rule.keys > 1) and rule.command is not None and rule.tier != "builtin"
 
 
 def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
-    return next((rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)), None)
+    about = [rule for rule in rules if _denies_commands(rule) and tool_matches(rule.tool, tool)]
+    return max(about, key=lambda rule: rule.keys, default=None)
 
 
 def _by_hidden(query: CallFacts, rule: Rule) -> Decision:
@@ -301,9 +320,14 @@ def _by_hidden(query: CallFacts, rule: Rule) -> Decision:
         step=2,
         rule=rule.shown,
         origin=rule.origin or rule.tier,
-        note=f"{query.hides}, so nobody can tell whether {rule.shown} denies it",
+        note=f"{query.hides}, so nobody can tell whether {rule.shown} {_wants(rule)}",
         for_person=True,
+        keys=rule.keys,
     )
+
+
+def _wants(rule: Rule) -> str:
+    return "denies it" if rule.verdict == "deny" else f"wants {rule.keys} people for it"
 
 
 def _by_agent(query: CallFacts, at_most: Verdict = "allow") -> Decision | None:

@@ -81,7 +81,7 @@ def permitted(
         query = permissions.query(call)
         decision = permissions.decide(query)
         answer: PermissionAnswer | None = None
-        if decision.verdict == "ask" and call.by_person:
+        if decision.verdict == "ask" and call.by_person and decision.keys == 1:
             answer = PermissionAnswer(answer="once", answered_by=call.originator)
             decision = _answered(decision, answer)
         elif decision.verdict == "ask" and (word := await _heard(hear, call, query, decision, permissions)):
@@ -96,7 +96,8 @@ def permitted(
         if decision.verdict != "allow":
             return _denied(call, query, decision, answer, permissions)
         if answer is not None:
-            _keep(call, query, answer, permissions, record)
+            if decision.keys == 1:
+                _keep(call, query, answer, permissions, record)
             call = msgspec.structs.replace(call, asked=True)
         if query.obeyed:
             call = msgspec.structs.replace(call, agreed=query.obeyed)
@@ -141,7 +142,8 @@ def question(
         subjects=tuple(subject.value for subject in call.subjects),
         because=because(query, decision),
         parts=call.parts or shown_parts(query.script),
-        offers=offers(query, persists=permissions.persists),
+        offers=() if decision.keys > 1 else offers(query, persists=permissions.persists),
+        keys=decision.keys,
     )
 
 
@@ -172,6 +174,9 @@ def _audit(
         answered_by=answer.answered_by if answer is not None else None,
         note=note,
         step=decision.step,
+        answered_name=answer.answered_name if answer is not None else "",
+        approvals=answer.approvals if answer is not None else (),
+        stamp=answer.stamp if answer is not None else None,
     )
 
 
@@ -235,7 +240,9 @@ def _denied(
         "risk": query.risk,
         "mode": permissions.mode,
         "rule": rule,
-        "client": (answer.answered_by if answer is not None else None) or "nobody",
+        "client": (answer and (answer.answered_name or answer.answered_by)) or "nobody",
+        "keys": decision.keys,
+        "given": len(answer.approvals) if answer is not None else 0,
         "timeout_s": f"{answer.waited_s if answer is not None else 0:g}",
         "hint": "" if query.hides else _hint(query, permissions),
         "hook": decision.rule,

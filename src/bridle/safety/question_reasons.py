@@ -30,7 +30,9 @@ def explanation(query: CallFacts, decision: Decision, mode: Mode, safety_notes: 
     if query.policy_file:
         facts.append(CHANGES_POLICY)
     facts += (f"{LIFTED_WORDS[flag]} ({flag})" for flag in query.lifted)
-    if decision.for_person:
+    if decision.keys > 1:
+        facts.append(f"{decision.keys} people must say yes")
+    elif decision.for_person:
         facts.append("only a person says yes")
     return "; ".join((*facts, *safety_notes))
 

@@ -46,7 +46,7 @@ class Rule(msgspec.Struct, frozen=True):
     """A pattern and a verdict. `origin` says where it was written, for people: `user config, line 12`.
 
     `program` is what a grant by key holds: it allows what that would, a program with harmless arguments inside the
-    workspace.
+    workspace. A rule that asks may want the yes of more than one person: of so many as `keys` says.
     """
 
     tool: str
@@ -58,6 +58,7 @@ class Rule(msgspec.Struct, frozen=True):
     tier: RuleTier = "user"
     origin: str = ""
     program: str | None = None
+    keys: int = 1
 
     @property
     def shown(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from bridle.base.processes import Within
 from bridle.sandbox.confinement import Confinement, Network
@@ -73,7 +73,6 @@ class Adapter(Protocol):
         ...
 
 
-@runtime_checkable
 class StartsAhead(Protocol):
     """An adapter that can be started before it is known what the command may touch."""
 
@@ -83,6 +82,10 @@ class StartsAhead(Protocol):
         """As `Adapter.confined` does. `look` is called when the gate is opened; what it raises, that raises, and so
         `CannotConfine`."""
         ...
+
+
+def starts_ahead(adapter: Adapter) -> TypeGuard[StartsAhead]:
+    return hasattr(adapter, "ahead")
 
 
 class CannotConfine(Exception):

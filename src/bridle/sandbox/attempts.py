@@ -272,6 +272,10 @@ def read_own_data(facts: ProbeFacts) -> str:
     return _read(f"{facts['data']}/sessions.key")
 
 
+def read_engine_token(facts: ProbeFacts) -> str:
+    return _read(f"{facts['runtime']}/token")
+
+
 def read_key_through_link(facts: ProbeFacts) -> str:
     os.symlink(f"{facts['home']}/.ssh", f"{facts['work']}/keys")
     return _read(f"{facts['work']}/keys/id_probe")
@@ -342,6 +346,10 @@ def reach_runtime_socket(facts: ProbeFacts) -> None:
 
 def reach_agent_socket(facts: ProbeFacts) -> None:
     _connect(socket.AF_UNIX, facts["agent_socket"])
+
+
+def reach_engine_socket(facts: ProbeFacts) -> None:
+    _connect(socket.AF_UNIX, facts["engine_socket"])
 
 
 def reach_any_socket(facts: ProbeFacts) -> None:

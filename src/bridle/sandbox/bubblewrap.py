@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
 from bridle.base.files import private_folder
@@ -134,7 +134,7 @@ class Bubblewrap:
         if confinement.network == "inherit":
             options.append("--share-net")
         root, *others = mounts
-        options += [*_mounted(root, confinement), "--dev", "/dev"]
+        options += [*_mounted(root, confinement.scratch), "--dev", "/dev"]
         if self._variant == "host-proc":
             options += ["--ro-bind", "/proc", "/proc"]
         else:
@@ -142,11 +142,7 @@ class Bubblewrap:
             if os.getuid() == 0:  # whose files in /proc/sys are writable without any capability
                 options += ["--remount-ro", "/proc"]
         options += wait
-        for mount in others:
-            options += _mounted(mount, confinement)
-        for mount in others:
-            if mount.kind == "room":  # what is written there would be gone with the command, without a word
-                options += ["--remount-ro", mount.path]
+        options += _all_mounted(tuple(others), confinement.scratch)
         return options
 
 
@@ -178,7 +174,17 @@ def _socket_scope(program: str) -> Callable[[], None] | None:
     return give_up
 
 
-def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
+@lru_cache(maxsize=8)
+def _all_mounted(mounts: tuple[Mount, ...], scratch: str) -> tuple[str, ...]:
+    """Mostly the same from one command to the next."""
+    options = [option for mount in mounts for option in _mounted(mount, scratch)]
+    for mount in mounts:
+        if mount.kind == "room":  # what is written there would be gone with the command, without a word
+            options += ["--remount-ro", mount.path]
+    return tuple(options)
+
+
+def _mounted(mount: Mount, scratch: str) -> Iterator[str]:
     path = mount.path
     match mount.kind:
         case "writable":
@@ -190,8 +196,8 @@ def _mounted(mount: Mount, confinement: Confinement) -> Iterator[str]:
             yield from ("--ro-bind", "/dev/null", path)
         case "hidden":
             yield from ("--perms", "0111" if mount.crossed else "0000", "--tmpfs", path)
-        case "temporary" if confinement.scratch:
-            yield from ("--bind", confinement.scratch, path)
+        case "temporary" if scratch:
+            yield from ("--bind", scratch, path)
         case "temporary":
             yield from ("--perms", "1777", "--tmpfs", path)
         case "masked":  # a new folder is made faster than one of the disk is bound

@@ -224,8 +224,9 @@ class _Protection:
     def add(self, path: str) -> None:
         """Keeps a path as it is, whatever stands there: something, nothing, a link to something."""
         for _ in range(_MAX_LINKS):
-            folder = self._real(os.path.dirname(path))
-            path = os.path.join(folder, os.path.basename(path))
+            folder, name = os.path.split(path)
+            folder = self._real(folder)
+            path = os.path.join(folder, name)
             if path in self._opened or not is_beneath_any(path, self._writable) or path in self._writable:
                 return
             status = _status(path)
@@ -382,11 +383,15 @@ def _socket_folders(place: HostContext, home: str, real: Callable[[str], str]) -
         named.append(os.path.dirname(socket))
     if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
         named.append(os.path.dirname(docker.removeprefix("unix://")))
-    in_home = [os.path.join(home, path) for path in SOCKETS_IN_HOME]
-    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *in_home], real)
+    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *_sockets_in(home)], real)
     # A socket right in the home or in a folder of the system cannot be had without the rest.
     too_wide = {"/", home, "/usr", "/etc", "/var", "/home"}
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
+
+
+@functools.lru_cache(maxsize=8)
+def _sockets_in(home: str) -> tuple[str, ...]:
+    return tuple(os.path.join(home, path) for path in SOCKETS_IN_HOME)
 
 
 def _asked(paths: Iterable[str], workspace: str) -> tuple[list[str], list[str]]:
@@ -424,7 +429,7 @@ def _is_led_by_a_command(path: str, changeable: Iterable[str]) -> bool:
 def _real(path: str) -> str:
     """Where a path leads. The kernel knows for what is there; walking it by hand takes a call per name."""
     try:
-        return find(path, "/").path if os.path.isabs(path) else os.path.realpath(path)
+        return find(path, "/").path if path.startswith("/") else os.path.realpath(path)
     except PathRefused:
         return os.path.realpath(path)
 
@@ -494,6 +499,6 @@ def _names(folder: str) -> list[str]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    while path != os.path.dirname(path):
-        path = os.path.dirname(path)
-        yield path
+    while (parent := os.path.dirname(path)) != path:
+        yield parent
+        path = parent

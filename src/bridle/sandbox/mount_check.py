@@ -154,29 +154,30 @@ def first_difference(table: str, expected: ExpectedMounts, *, beneath: str = "")
 
     Only mounts at or below `beneath` count, and it stands for the root of the file system.
     """
-    lines = [
-        line.split(" ", 6) for line in table.split("\n") if f" {beneath}/" in line or f" {beneath} " in line
-    ]
-    missing = dict(expected.wanted)
-    not_blank = set(expected.blank)
+    writable, readable, devices, wanted, blank = expected
+    here, below, length = f" {beneath} ", f" {beneath}/", len(beneath)
+    lines = [line.split(" ", 6) for line in table.split("\n") if below in line or here in line]
+    names, not_blank = set[str](), set(blank)
     for number, _above, device, root, point, flags, rest in lines:
-        if not (point == beneath or point.startswith(f"{beneath}/")):
+        if not f" {point} ".startswith((below, here)):
             continue
-        place = point[len(beneath) :] or "/"
+        place = point[length:] or "/"
         name = f"{device}:{root}:{place}"
-        missing.pop(name, None)
+        names.add(name)
+        if name in writable and device in devices:
+            continue
         read_only = flags.startswith("ro,") or flags == "ro"
-        if device not in expected.devices:
+        if device not in devices:
             if rest.partition("- ")[2].partition(" ")[0] in _NEW:
                 not_blank.discard(place)
             elif not read_only:
                 return place
-        elif name not in expected.writable and not (
-            name in expected.readable
-            and (read_only or _is_replaced(place) or any(on[1] == number and on[4] == point for on in lines))
+        elif name not in readable or not (
+            read_only or _is_replaced(place) or any(on[1] == number and on[4] == point for on in lines)
         ):
             return place
-    return next(iter((*missing.values(), *sorted(not_blank))), "")
+    missing = (place for name, place in wanted.items() if name not in names)
+    return next(missing, min(not_blank, default=""))
 
 
 def _is_replaced(place: str) -> bool:

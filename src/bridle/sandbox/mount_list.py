@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from bridle.base.files import private_folder
@@ -32,16 +33,35 @@ class Mount(NamedTuple):
 
 def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"] = "masked") -> list[Mount]:
     """The whole file system is the first. What stands for something absent may be `read-only` as it is, too."""
+    planned = _planned(
+        (
+            ("shown", confinement.shown),
+            (masks, confinement.absent),
+            ("read-only", tuple(path for path, _ in confinement.filled)),
+            ("read-only", confinement.read_only),
+            ("writable", confinement.held),
+            ("empty", confinement.emptied),
+            ("hidden", confinement.hidden),
+            ("temporary", confinement.temporary),
+            ("writable", confinement.writable),
+        ),
+        confinement.writable,
+    )
+    return [
+        mount._replace(is_folder=False) if matters and not os.path.isdir(mount.path) else mount
+        for mount, matters in planned
+    ]
+
+
+@lru_cache(maxsize=8)
+def _planned(
+    kinds: tuple[tuple[MountKind, tuple[str, ...]], ...], writable: tuple[str, ...]
+) -> tuple[tuple[Mount, bool], ...]:
+    """The mounts, and of which it matters whether they are folders. Mostly the same from one command to the next."""
     wanted: dict[str, MountKind] = {}
-    wanted.update(dict.fromkeys(confinement.shown, "shown"))
-    wanted.update(dict.fromkeys(confinement.absent, masks))
-    wanted.update((path, "read-only") for path, _ in confinement.filled)
-    wanted.update(dict.fromkeys(confinement.read_only, "read-only"))
-    wanted.update(dict.fromkeys(confinement.held, "writable"))
-    wanted.update(dict.fromkeys(confinement.emptied, "empty"))
-    wanted.update(dict.fromkeys(confinement.hidden, "hidden"))
-    wanted.update(dict.fromkeys(confinement.temporary, "temporary"))
-    wanted.update(dict.fromkeys(confinement.writable, "writable"))
+    for kind, paths in kinds:
+        wanted.update(dict.fromkeys(paths, kind))
+    looked_at = set[str]()
     mounts = {"/": Mount("/", "writable" if wanted.pop("/", "") == "writable" else "read-only")}
     way = ["/"]
     for path in sorted(wanted, key=_depth_first):
@@ -49,14 +69,15 @@ def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"]
             way.pop()
         above = mounts[way[-1]]
         kind = wanted[path]
-        if _adds_nothing(kind, above.kind, pokes_through=path in confinement.writable):
+        if _adds_nothing(kind, above.kind, pokes_through=path in writable):
             continue
         if above.kind in _BLANK:
             _open_way(path, above, mounts)
-        matters = kind == "hidden" or above.kind == "temporary"
-        mounts[path] = Mount(path, kind, not matters or os.path.isdir(path))
+        if kind == "hidden" or above.kind == "temporary":
+            looked_at.add(path)
+        mounts[path] = Mount(path, kind)
         way.append(path)
-    return list(mounts.values())
+    return tuple((mount, path in looked_at) for path, mount in mounts.items())
 
 
 def make_room(mounts: Sequence[Mount], confinement: Confinement) -> None:

@@ -79,6 +79,7 @@ class ProbePaths(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "config": f"{self.home}/.config/bridle",
             "data": f"{self.home}/.local/share/bridle",
+            "runtime": f"{self.home}/.run/bridle",
             "state": f"{self.home}/.local/state/bridle",
         }
 
@@ -284,6 +285,7 @@ class OtherSockets:
         self._unix = {
             "runtime_socket": f"{paths.root}/run/s",
             "agent_socket": f"{paths.root}/ssh/s",
+            "engine_socket": f"{paths.own['runtime']}/engine.sock",
             "plain_socket": f"{paths.outside}/s",
         }
         for name, path in self._unix.items():
@@ -348,6 +350,7 @@ def _furnish(paths: ProbePaths, token: str) -> None:
         f"{paths.home}/.cache/pip/wheel": "of another project\n",
         f"{paths.own['config']}/config.toml": 'mode = "default"\n',
         f"{paths.own['data']}/sessions.key": token,
+        f"{paths.own['runtime']}/token": token,
         f"{paths.outside}/victim": "as it was\n",
         f"{paths.outside}/canary": f"#!/bin/sh\n: > '{paths.outside}/sang'\n",
         f"{paths.temporary}/secret": token,

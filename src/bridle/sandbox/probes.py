@@ -158,6 +158,7 @@ PROBES: tuple[Probe, ...] = (
     _probe("hidden", "read_key", "read an SSH key"),
     _probe("hidden", "read_credentials", "read stored credentials"),
     _probe("hidden", "read_own_data", "read Bridle's own files"),
+    _probe("hidden", "read_engine_token", "read the token of an engine that listens"),
     _probe("hidden", "read_key_through_link", "read a key through a link"),
     _probe("hidden", "read_key_through_hard_link", "read a key through a second name"),
     _probe("hidden", "read_key_through_processes", "read a key through the root folder of other processes"),
@@ -169,6 +170,7 @@ PROBES: tuple[Probe, ...] = (
     _probe("temporary", "read_shared_memory", "read the shared memory of others"),
     _probe("emptied", "reach_runtime_socket", "talk to a program of the desktop"),
     _probe("emptied", "reach_agent_socket", "talk to the SSH agent"),
+    _probe("emptied", "reach_engine_socket", "talk to an engine that listens"),
     Probe(name="reach_any_socket", tries="talk to a socket in any folder", part="network", network=True),
     Probe(
         name="reach_abstract_socket", tries="talk to a socket without a path", part="network", network=True

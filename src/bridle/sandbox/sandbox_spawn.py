@@ -428,10 +428,10 @@ class _Border:
         return launch
 
     def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        from bridle.sandbox.adapters import StartsAhead
+        from bridle.sandbox.adapters import starts_ahead
 
         try:
-            if isinstance(self._adapter, StartsAhead):
+            if starts_ahead(self._adapter):
                 made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
             else:
                 made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())

@@ -40,7 +40,7 @@ _TAKE = "update logs set epoch = epoch + 1, holder = ? where key = ?"
 _TAKE_UNCHANGED = """update logs set epoch = epoch + 1, holder = ? where key = ? and epoch = ?
   and ? = (select coalesce(max(id), 0) from events where log = logs.key)"""
 _IS_THERE = "select 1 from logs where key = ? and id = ?"
-_LAST_KIND = "select kind from events where log = ? order by id desc limit 1"
+_LAST_EVENT = "select id, kind from events where log = ? order by id desc limit 1"
 _FOLD = """select f.bytes from folds f join events e on e.log = f.log and e.id = f.id
   where f.log = ? and e.chain = f.chain"""
 
@@ -158,17 +158,16 @@ class SessionStore:
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
-    def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
+    def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> SessionRow:
         """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
         and no label, which others can give, stands for the beginning of another session's id.
 
-        The `sess_` of an id may be left out. `cwd` decides between several that fit. Raises `CommandRefused`
-        (`UnknownSession`, `AmbiguousSession`).
+        The `sess_` of an id may be left out. `cwd` decides between several that fit. With `exact`, only a whole id or
+        alias means one. Raises `CommandRefused` (`UnknownSession`, `AmbiguousSession`).
         """
-        exact = self._rows(_ONE, text) or self._rows(_BY_ALIAS, text)
-        if exact:
-            return exact[0]
-        if not (matches := meant_by(text, self.list(), cwd)):
+        if found := self._rows(_ONE, text) or self._rows(_BY_ALIAS, text):
+            return found[0]
+        if not (matches := [] if exact else meant_by(text, self.list(), cwd)):
             self._refuse_lost_logs()
         return the_one(matches, text)
 
@@ -212,18 +211,18 @@ class SessionStore:
         with self._database.errors():
             yield from log_reader.of_kinds(self._reader(), name, ("CostIncremented",), since_ms)
 
-    def last_kind(self, row: SessionRow) -> str | None:
-        """The kind of the last event of a session."""
+    def _last_event(self, row: SessionRow) -> tuple[int, str | None]:
+        """The id and the kind of the last event of a session."""
         with self._database.errors():
-            found = self._reader().execute(_LAST_KIND, (row.log_key,)).fetchone()
-        return None if found is None else found[0]
+            return self._reader().execute(_LAST_EVENT, (row.log_key,)).fetchone() or (0, None)
 
     def describe(self, session_id: str) -> Description:
         """What is known of a session, and whether somebody has it open."""
         from bridle.engine.store_ports import Description
 
         row = self.row(session_id)
-        return Description(session=row, lease=self._held_by(row), last_kind=self.last_kind(row))
+        last_id, last_kind = self._last_event(row)
+        return Description(session=row, lease=self._held_by(row), last_id=last_id, last_kind=last_kind)
 
     def _held_by(self, row: SessionRow) -> Lease | None:
         """The lease of a log whose holder is alive."""

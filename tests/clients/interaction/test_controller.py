@@ -329,7 +329,8 @@ async def test_a_question_that_was_open_before_a_client_came_is_put_to_it() -> N
         async with headless(other, resume) as late:
             asked = await late.question()
             assert asked == question
-            assert late.events == [], "the past is read, not shown again"
+            past = [event for event in late.events if not isinstance(event, e.Presence)]
+            assert past == [], "the past is read, not shown again"
             late.answers(asked, "y")
             await late.shows(e.TurnEnded)
             assert await client.gets(CloseQuestion) == CloseQuestion(question.id, "Answered elsewhere.")

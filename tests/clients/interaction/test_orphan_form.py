@@ -69,7 +69,7 @@ def test_no_width_parts_a_key_from_its_word() -> None:
         ("", OrphanAnswer(judgement="unknown")),
         ("z", OrphanAnswer(judgement="undo")),
         ("q", OrphanAnswer(judgement="later")),
-        ("only the first half", OrphanAnswer(judgement="unknown", note="only the first half")),
+        ("? only the first half", OrphanAnswer(judgement="unknown", note="only the first half")),
     ],
 )
 def test_every_key_has_one_meaning_and_words_are_for_the_model(typed: str, answer: OrphanAnswer) -> None:
@@ -79,8 +79,8 @@ def test_every_key_has_one_meaning_and_words_are_for_the_model(typed: str, answe
     assert given_answer(ASKED, outcome) == answer
 
 
-@pytest.mark.parametrize("typed", ["y", "yes", "ok", "v", "x"])
-def test_no_other_key_answers(typed: str) -> None:
+@pytest.mark.parametrize("typed", ["y", "yes", "ok", "v", "x", "no", "it worked I think", "h n"])
+def test_no_other_key_answers_and_no_words_do(typed: str) -> None:
     card, _ = drawn(question(), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)
     assert not isinstance(outcome, Decided)

@@ -226,8 +226,8 @@ class Scene:
         self.models: dict[str, q.ModelEntry] = {}
         self.providers: tuple[q.ProviderEntry, ...] = ()
         self.prompts: tuple[q.SlashEntry, ...] = ()
-        self.changes = q.SessionChanges()
         self.grants: tuple[q.GrantEntry, ...] = ()
+        self.changes = q.SessionChanges()
         self.cwd = "/home/me/code/shop"
         self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
         self._next = 1
@@ -285,12 +285,12 @@ class Scene:
                 found = q.SessionList(sessions=())
             case q.ListProviders():
                 found = q.ProviderList(providers=self.providers)
-            case q.ListChanges():
-                found = self.changes
             case q.ListGrants():
                 found = q.GrantList(grants=self.grants)
             case q.ListModels(usable=True):
                 found = q.ModelList(models=tuple(self.models.values()))
+            case q.ListChanges():
+                found = self.changes
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
             case _:

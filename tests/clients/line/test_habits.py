@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
@@ -16,7 +17,8 @@ from bridle.protocol.commands import (
     SetEffort,
     SetModel,
 )
-from bridle.protocol.messages import TextBlock
+from bridle.protocol.errors import UsageError
+from bridle.protocol.messages import ImageBlock, TextBlock
 from clients.line.line_kit import READER, SESSION, Scene, at_terminal, check_golden, commands
 from clients.line.test_screens import CREATE, PAST, prompt
 from clients.line.test_status import passes
@@ -46,7 +48,7 @@ async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> 
         await person.types("\x1b", then="Esc again to stop")
         assert not commands(scene, CancelTurn)
         await passes(person, 2.5)
-        assert "Esc again to stop" not in person.glass.text
+        await person.waits(lambda: "Esc again to stop" not in person.glass.text, "the hint gone")
         await person.types("\x1b", then="Esc again to stop")
         person.type("\x1b")
         await person.sees("Stopping…", f"{MARK}half a thought")
@@ -113,6 +115,7 @@ async def test_people_who_listen_read_the_list() -> None:
         await person.waits(lambda: bool(commands(scene, SetModel)), "the command")
 
 
+@pytest.mark.requirement("G8.3")
 @ALL
 async def test_what_is_allowed_is_revoked_from_a_list(columns: int) -> None:
     scene = Scene(*PAST, e.GrantAdded(grant_id="g1", tool="bash", pattern="npm test", life="session"))
@@ -249,3 +252,76 @@ async def test_a_program_for_a_terminal_gets_a_sentence(typed: str) -> None:
         await person.types(f"{typed}\r", then="needs a terminal of its own")
         assert "Ctrl-Z leads to your shell" in person.glass.text
         assert len(scene.sent) == 1
+
+
+def _cart(path: str) -> Picture | None:
+    return (
+        Picture("[image cart.png 1280\u00d7720]", ImageBlock(url="data:x"))
+        if path.endswith("cart.png")
+        else None
+    )
+
+
+@ALL
+async def test_a_dropped_image_becomes_words_in_the_draft_and_goes_along(columns: int) -> None:
+    scene = Scene(*PAST)
+    scene.models = {"work:some-model": q.ModelEntry(model="work:some-model", images=False)}
+    async with at_terminal(scene, CREATE, columns=columns, picture=_cart) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("what is wrong in ")
+        await person.pastes("/home/me/cart.png")
+        await person.sees("[image cart.png", "takes no images")
+        check_golden("image", columns, person.glass.text)
+        await person.types("?\r")
+        await person.waits(lambda: bool(commands(scene, SendInput)), "the command")
+        (sent,) = commands(scene, SendInput)
+        text = TextBlock(text="what is wrong in [image cart.png 1280\u00d7720] ?")
+        assert sent.content == (text, ImageBlock(url="data:x"))
+
+
+async def test_a_mentioned_image_goes_along() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE, picture=_cart, is_file=lambda path: path == "cart.png") as (
+        person,
+        _,
+    ):
+        await person.sees("Type what you want")
+        await person.types("see @cart.png\r")
+        await person.waits(lambda: bool(commands(scene, SendInput)), "the command")
+        (sent,) = commands(scene, SendInput)
+        assert sent.content == (TextBlock(text="see "), ImageBlock(url="data:x"))
+
+
+async def test_ctrl_v_takes_an_image_from_the_clipboard_or_says_why_not() -> None:
+    async def read() -> Picture:
+        return Picture("[image clipboard]", ImageBlock(url="data:y"))
+
+    async def far_away() -> Picture:
+        raise UsageError("bridle cannot read this clipboard; use @path")
+
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE, clipboard_picture=read) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("\x16", then="[image clipboard]")
+    async with at_terminal(Scene(*PAST), CREATE, clipboard_picture=far_away) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("\x16", then="bridle cannot read this clipboard; use @path")
+    async with at_terminal(Scene(*PAST), CREATE) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("\x16", then="No clipboard can be read here.")
+
+
+async def test_a_verb_of_the_program_has_the_terminal_and_the_page_goes_on() -> None:
+    ran: list[tuple[str, ...]] = []
+
+    async def run_verb(words: tuple[str, ...]) -> None:
+        ran.append(tuple(words))
+
+    async with at_terminal(Scene(*PAST), CREATE, run_verb=run_verb) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("/login work\r")
+        await person.types("/trust ack AGENTS.md\r", then="counts for sessions that begin from here on")
+        await person.types("/hooks\r")
+        await person.types("/trust sell\r", then="What about it? /trust list")
+        await person.waits(lambda: len(ran) == 3, "three verbs")
+    assert ran == [("login", "work"), ("trust", "ack", "AGENTS.md"), ("hooks", "list")]

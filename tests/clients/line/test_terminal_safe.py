@@ -19,6 +19,9 @@ from bridle.protocol.questions import (
     AnyQuestion,
     BudgetQuestion,
     ConflictQuestion,
+    GitFile,
+    GitHook,
+    GitQuestion,
     LaunchShown,
     OpenQuestion,
     OrphanQuestion,
@@ -172,6 +175,35 @@ EVENTS: dict[str, tuple[e.AnyEvent, ...]] = {
         )
     ),
     "a conflict": asks_about(ConflictQuestion(conflict=UndoConflict(path=HOSTILE, since="turn"))),
+    "a commit": asks_about(
+        GitQuestion(
+            deed="commit",
+            cwd=HOSTILE,
+            commands=((HOSTILE, HOSTILE),),
+            branch=HOSTILE,
+            message=HOSTILE,
+            no_draft=HOSTILE,
+            files=(GitFile(path=HOSTILE, did="changed"),),
+            new_files=(HOSTILE,),
+            hooks=(GitHook(path=HOSTILE),),
+        )
+    ),
+    "what came of a commit": (
+        e.Notice(reason="GitRunning", message=HOSTILE, data={"command": HOSTILE}),
+        e.GitEnded(
+            name="commit-push-pr",
+            data=dict.fromkeys(("commit", "subject", "branch", "pull_request"), HOSTILE),
+        ),
+    ),
+    "a commit that failed": (
+        e.GitEnded(
+            name="commit",
+            runs=(e.GitRun(argv=(HOSTILE,), exit_code=1, output=HOSTILE),),
+            reason="GitFailed",
+            message=HOSTILE,
+            data={"draft": HOSTILE},
+        ),
+    ),
     "a call nobody saw end": asks_about(
         OrphanQuestion(
             tool=HOSTILE,

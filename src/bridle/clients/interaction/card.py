@@ -85,7 +85,10 @@ def answered(card: Card, line: str, *, columns: int) -> tuple[Card, Outcome]:
     choice = next((choice for choice in card.question.choices if choice.key == words), None)
     if choice is not None:
         return _chosen(card, choice)
-    if words.lower() in ("yes", "ok") or len(words) == 1:
+    key, _, note = words.partition(" ")
+    if key and key == card.question.noted_key:
+        return card, Decided(question=card.question, note=note.strip())
+    if words.lower() in ("yes", "ok") or len(words) == 1 or not card.question.words:
         return card, Hint(f"The answers are {' '.join(_keys(card.question))}. Nothing was answered.")
     note = "" if words.lower() == "no" else words
     return card, Decided(question=card.question, note=note)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from bridle.base.visible import visible
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.protocol.messages import ImageBlock
 
 FOLD_LINES: Final = 10
 FOLD_CHARACTERS: Final = 2_000
@@ -37,8 +39,19 @@ class Fold(msgspec.Struct, frozen=True):
         return f"[pasted {lines} lines]" if lines > 1 else f"[pasted {len(self.text)} characters]"
 
 
-Cell: TypeAlias = str | Fold
-"""One character with what belongs to it (accents, the parts of an emoji), or a folded paste."""
+class Picture(msgspec.Struct, frozen=True):
+    """An image that is sent with the draft, shown as a few words that stand in it."""
+
+    label: str
+    block: ImageBlock
+
+    @property
+    def text(self) -> str:
+        return self.label
+
+
+Cell: TypeAlias = str | Fold | Picture
+"""One character with what belongs to it (accents, the parts of an emoji), a folded paste, or an image."""
 Cells: TypeAlias = tuple[Cell, ...]
 
 
@@ -70,6 +83,11 @@ class Composer(msgspec.Struct, frozen=True, kw_only=True):
     def empty(self) -> bool:
         return not self.cells and self.search is None
 
+    @property
+    def pictures(self) -> int:
+        """How many images are in the draft."""
+        return sum(isinstance(cell, Picture) for cell in self.cells)
+
 
 class Send(msgspec.Struct, frozen=True):
     """The draft is to be sent; `steer` says now, during the turn."""
@@ -79,6 +97,11 @@ class Send(msgspec.Struct, frozen=True):
     cells: Cells
     steer: bool = False
 
+    @property
+    def images(self) -> tuple[ImageBlock, ...]:
+        """The images in it, in their order."""
+        return tuple(cell.block for cell in self.cells if isinstance(cell, Picture))
+
 
 def typed(text: str, *, steer: bool = False) -> Send:
     """Words that came from elsewhere than a draft, to be sent."""
@@ -86,7 +109,16 @@ def typed(text: str, *, steer: bool = False) -> Send:
 
 
 WishName: TypeAlias = Literal[
-    "interrupt", "escape", "leave", "suspend", "redraw", "edit", "complete", "mode", "thinking"
+    "interrupt",
+    "escape",
+    "leave",
+    "suspend",
+    "redraw",
+    "edit",
+    "complete",
+    "mode",
+    "thinking",
+    "paste_image",
 ]
 
 
@@ -130,7 +162,7 @@ def _belongs(cell: str, character: str) -> bool:
 
 def text_of(cells: Cells) -> str:
     """What is sent: every fold whole."""
-    return "".join(cell.text if isinstance(cell, Fold) else cell for cell in cells)
+    return "".join(cell if isinstance(cell, str) else cell.text for cell in cells)
 
 
 def shown(cells: Cells) -> str:
@@ -139,7 +171,7 @@ def shown(cells: Cells) -> str:
 
 
 def shown_cell(cell: Cell) -> str:
-    return cell.label if isinstance(cell, Fold) else visible(cell)
+    return visible(cell) if isinstance(cell, str) else visible(cell.label, newlines=False)
 
 
 def remembered(state: Composer, cells: Cells) -> Composer:
@@ -185,6 +217,8 @@ def press(state: Composer, key: Key) -> tuple[Composer, Effect]:
             return state, Wish("edit")
         case Press(name="ctrl-o"):
             return state, Wish("thinking")
+        case Press(name="ctrl-v"):
+            return state, Wish("paste_image")
         case Press(name="ctrl-x"):
             return _with(state, half_key=True), None
         case Press(name="ctrl-r"):
@@ -235,6 +269,12 @@ def rewritten(state: Composer, text: str) -> Composer:
     """The draft as another program left it; what a terminal would obey is written out."""
     cells = clusters(_without_controls(text.replace("\r\n", "\n").removesuffix("\n")))
     return _with(state, cells=cells, at=len(cells), place=None, parked=())
+
+
+def with_pictures(state: Composer, pictures: Sequence[Picture]) -> Composer:
+    """The draft with images where the cursor is, each with a blank behind it."""
+    cells: Cells = tuple(cell for picture in pictures for cell in (picture, " "))
+    return _inserted(_with(state, search=None), cells)
 
 
 def replaced(state: Composer, start: int, end: int, text: str) -> Composer:

@@ -13,7 +13,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.composer import Send
+from bridle.clients.interaction.composer import Picture, Send
 from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
@@ -61,6 +61,7 @@ from bridle.protocol.commands import (
     ShellRequest,
 )
 from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.messages import FileMention, InputBlock
 
 COUNTED_MS: Final = 1000
 """A shorter wait is over before anybody has read how long it is."""
@@ -76,7 +77,8 @@ class Controller:
     """One session in front of one person.
 
     `opened_at` is the last event of its past: until then events count and show nothing. `folder` is where it works, as
-    people write it; `is_file` answers for a path relative to it. `info` is what the engine said of models and commands.
+    people write it; `is_file` answers for a path relative to it, `picture` reads the image at one. `info` is what the
+    engine said of models and commands.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Controller:
         folder: str = "",
         info: EngineInfo | None = None,
         is_file: Callable[[str], bool] = slash_table.no_file,
+        picture: Callable[[str], Picture | None] = lambda _path: None,
     ) -> None:
         self.view = view
         self.session = session
@@ -95,6 +98,7 @@ class Controller:
         self._opened_at = opened_at
         self._info = info or EngineInfo()
         self._is_file = is_file
+        self._picture = picture
         self._questions = QuestionQueue(session)
         self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
@@ -146,10 +150,14 @@ class Controller:
                 return (Waiting(envelope, wait_ms / 1000),)
             case e.PermissionRequested() | e.QuestionAsked() as asked:
                 return (*self._questions.arrived(self._question(asked)), ShowEvent(envelope))
-            case e.PermissionDecided(call_id=question_id, answered_by=by):
-                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
-            case e.QuestionAnswered(question_id=question_id, answered_by=by):
-                return (*self._questions.settled(question_id, self._who(by)), ShowEvent(envelope))
+            case e.PermissionDecided(
+                call_id=question_id, answered_by=by, answered_name=name, verdict=verdict
+            ):
+                said = f"{name} said {'yes' if verdict == 'allow' else 'no'}." if name else ""
+                return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
+            case e.QuestionAnswered(question_id=question_id, answered_by=by, answered_name=name):
+                said = f"{name} answered." if name else ""
+                return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator != self.view.client:
@@ -177,11 +185,11 @@ class Controller:
             return asked_question(asked)
         return permission_question(asked, setting_of(self.view.created, self.folder))
 
-    def _who(self, by: str | None) -> str:
-        """What somebody is told whose question is gone without their answer."""
+    def _who(self, by: str | None, said: str) -> str:
+        """What somebody is told whose question is gone without their answer; `said` names who gave one."""
         if by is None:
             return "Nobody answered in time."
-        return "" if by == self.view.client else "Answered elsewhere."
+        return "" if by == self.view.client else visible(said, newlines=False) or "Answered elsewhere."
 
     # Intents
 
@@ -231,7 +239,11 @@ class Controller:
         if self.view.running and isinstance(typed, Words):
             shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
         match typed:
-            case Words(content=content):
+            case Words(content=words):
+                try:
+                    content = (*map(self._with_image, words), *send.images)
+                except BridleError as problem:
+                    return (shown, SayWords(visible(problem.message), "  "))
                 mode = "steer" if send.steer else "queue"
                 self.view.sending(send.shown)
                 command = SendInput(session=self.session, content=content, mode=mode)
@@ -246,6 +258,18 @@ class Controller:
                 return (shown, *self._slash(name, arguments))
             case None:
                 return (shown,)
+
+    def _with_image(self, block: InputBlock) -> InputBlock:
+        """A mentioned image is shown to the model; any other file it reads as text."""
+        picture = self._picture(block.path) if isinstance(block, FileMention) else None
+        return block if picture is None else picture.block
+
+    def picture_words(self) -> str:
+        """What to say of an image in the draft; empty where the model takes it, or nobody knows."""
+        entry = self._info.models.get(self.view.model)
+        if entry is None or entry.images is not False:
+            return ""
+        return f"{visible(self.view.model, newlines=False)} takes no images. /model changes it."
 
     def _held_back(self, key: str) -> str:
         """What is said of a lone letter during a turn: it was meant for a question, and would be paid for."""

@@ -7,15 +7,25 @@ without having seen it stays theirs. Tab goes to the question at once, Esc goes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from bridle.clients.interaction.card import Card, Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.composer import Cells, Composer, Send, Wish, press, remembered
+from bridle.clients.interaction.composer import (
+    Cells,
+    Composer,
+    Picture,
+    Send,
+    Wish,
+    press,
+    remembered,
+    with_pictures,
+)
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.question_card import Question
+from bridle.protocol.errors import BridleError
 
 QUIET_S: Final = 1.0
 """A key within this time before a question says that somebody is typing."""
@@ -30,10 +40,18 @@ class KeyRouter:
     """The draft, the question in front of it, and which of them has the keyboard.
 
     `lines_only` is for input that is no terminal: there is no Tab, and a question drawn has the next line.
+    `pictures_in` gives the images that a paste names; it raises `BridleError` for one that cannot be sent.
     """
 
-    def __init__(self, composer: Composer, *, lines_only: bool = False) -> None:
+    def __init__(
+        self,
+        composer: Composer,
+        *,
+        lines_only: bool = False,
+        pictures_in: Callable[[str], Sequence[Picture]] = lambda _pasted: (),
+    ) -> None:
         self.composer = composer
+        self._pictures_in = pictures_in
         self.card: Card | None = None
         self.focus: Focus = "draft"
         self._lines_only = lines_only
@@ -110,6 +128,15 @@ class KeyRouter:
         return self._answer(card, key, columns)
 
     def _compose(self, key: Key) -> KeyMeaning | None:
+        if isinstance(key, Paste):
+            try:
+                pictures = self._pictures_in(key.text)
+            except BridleError as problem:
+                self.composer, _ = press(self.composer, key)
+                return Hint(problem.message)
+            if pictures:
+                self.composer = with_pictures(self.composer, pictures)
+                return None
         self.composer, effect = press(self.composer, key)
         return effect
 

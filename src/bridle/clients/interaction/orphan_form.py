@@ -53,11 +53,13 @@ def orphan_question(question_id: str, asked: OrphanQuestion) -> Question:
         inline=True,
         whole=tuple(map(Row, orphan_details(asked))),
         whole_key="d",
+        words=False,
+        noted_key="?",
     )
 
 
 def orphan_answer(decided: Decided) -> OrphanAnswer:
-    """Words that are none of the choices are for the model: it must look for itself."""
+    """What the key says; words behind a `?` are for the model, which must look for itself."""
     if decided.stop:
         return OrphanAnswer(judgement="later")
     if decided.note:

@@ -55,7 +55,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     what `v` prints beyond the body. A question without choices takes any words for an answer; `options` are then
     suggestions, picked by number. With a `glimpse` only so many lines of the body are shown at first, and `v` shows the
     rest. `answer_rows` are the choices as they are drawn, where a list of them would not do; `whole_key` is what takes
-    the place of `v`.
+    the place of `v`. `words`: what is none of the keys says no, and why; otherwise the question is asked again,
+    and only behind the `noted_key` more may be written.
     """
 
     id: str
@@ -74,6 +75,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     glimpse: int = 0
     answer_rows: tuple[str, ...] = ()
     whole_key: Literal["v", "d"] = "v"
+    words: bool = True
+    noted_key: str = ""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +112,9 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
         question = _edit(request)
     else:
         question = _call(request)
+    if request.keys > 1:
+        people = f"needs the yes of {request.keys} different people"
+        question = msgspec.structs.replace(question, context=(*question.context, people))
     note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
     return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
 

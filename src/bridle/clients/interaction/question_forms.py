@@ -12,6 +12,7 @@ from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.git_form import git_answer, git_question
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
+from bridle.clients.interaction.token_form import token_question
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
 from bridle.clients.interaction.undo_form import (
     conflict_answer,
@@ -32,6 +33,8 @@ from bridle.protocol.questions import (
     PlanQuestion,
     StepLimitAnswer,
     StepLimitQuestion,
+    TokenAnswer,
+    TokenQuestion,
     TrustQuestion,
     UndoQuestion,
     WordsAnswer,
@@ -64,6 +67,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return git_question(name, question)
         case OrphanQuestion():
             return orphan_question(name, question)
+        case TokenQuestion():
+            return token_question(name, question)
         case _:
             assert_never(question)
 
@@ -90,6 +95,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return git_answer(about, decided)
         case OrphanQuestion():
             return orphan_answer(decided)
+        case TokenQuestion():
+            return TokenAnswer(allow=False)
         case _:
             assert_never(about)
 

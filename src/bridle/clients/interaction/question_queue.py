@@ -45,7 +45,9 @@ class QuestionQueue:
         return [PutQuestion(first, f"1 of {total}" if total > 1 else "")]
 
     def arrived(self, question: Question) -> list[Effect]:
-        self._open.append(question)
+        """One that is there already came again, for whoever joined meanwhile."""
+        if all(one.id != question.id for one in self._open):
+            self._open.append(question)
         return self.ask_first()
 
     def decided(self, decided: Decided) -> list[Effect]:

@@ -160,6 +160,7 @@ class SessionDriver:
             folder=folder_words(described.cwd, self._services.home),
             info=self.info,
             is_file=self._services.is_file,
+            picture=self._services.picture,
         )
         if self._nobody:
             self.controller.nobody_is_left()
@@ -241,7 +242,7 @@ class SessionDriver:
             case "permissions":
                 self._start_list(lambda: self._actions.grants_to_pick(self.controller.session, self.view))
             case "verb":
-                self._lend(tuple(words.split()))
+                self._lend(tuple(words.split(None, 2)))
             case _:
                 self._outbox.put(lambda: self._actions.run(what, words, self.controller.session, self.view))
 

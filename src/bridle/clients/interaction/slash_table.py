@@ -20,6 +20,7 @@ from bridle.protocol.commands import (
     AnyCommand,
     AskAside,
     CancelTurn,
+    PromoteGrant,
     RevokeGrant,
     RunSlash,
     SetEffort,
@@ -70,12 +71,11 @@ Deed: TypeAlias = Literal[
     "branch",
     "copy",
     "export",
-    "promote",
     "output",
-    "diff",
     "model",
     "permissions",
     "verb",
+    "diff",
 ]
 
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -123,6 +123,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("quit", ("quit", "exit"), "leave"),
 )
 _NAME_COLUMNS: Final = 14
+_PROVIDER_CHARACTERS: Final = 30
 _KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn: before what is queued",
@@ -210,7 +211,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         case "effort":
             return _effort(arguments, view, session)
         case "login":
-            return Do("verb", f"login {arguments}".strip())
+            return _login(arguments)
         case "trust":
             return _trust(arguments)
         case "hooks":
@@ -292,6 +293,13 @@ def _effort(name: str, view: SessionView, session: str) -> SlashOutcome:
     return Lines((f"effort   {now}    Change it: /effort NAME ({' '.join(EFFORTS)})",))
 
 
+def _login(provider: str) -> SlashOutcome:
+    """A key is typed unseen when it is asked for; what is written here could be read by others."""
+    if len(provider) > _PROVIDER_CHARACTERS:
+        return Lines(("That is no provider. Which one? /login PROVIDER   Its key is asked for, unseen.",))
+    return Do("verb", f"login {provider}".strip())
+
+
 def _trust(arguments: str) -> SlashOutcome:
     verb, _, path = arguments.partition(" ")
     if verb in ("", "list", "ack", "diff"):
@@ -341,7 +349,8 @@ def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcom
         if not 1 <= at <= len(grants):
             return Lines(("Which one? /permissions lists them with their numbers.",))
         chosen = grants[at - 1].grant_id
-        return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
+        kind = RevokeGrant if verb == "revoke" else PromoteGrant
+        return kind(session=session, grant_id=chosen)
     if verb:
         return Lines(("What about them? /permissions, /permissions revoke NUMBER, promote NUMBER",))
     return Do("permissions")

@@ -6,7 +6,7 @@ duration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -19,6 +19,36 @@ if TYPE_CHECKING:
 
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120
+
+_Silent: TypeAlias = (
+    e.SessionCreated
+    | e.InputAccepted
+    | e.TurnStarted
+    | e.TurnEnded
+    | e.TurnTiming
+    | e.SessionEnded
+    | e.Branched
+    | e.CommandTaken
+    | e.ThinkingDelta
+    | e.CostIncremented
+    | e.PermissionRequested
+    | e.ToolCallProgress
+    | e.QuestionAsked
+    | e.QuestionAnswered
+    | e.ModelChanged
+    | e.ModeChanged
+    | e.EffortChanged
+    | e.GrantAdded
+    | e.GrantRevoked
+    | e.ChildStarted
+    | e.ChildEnded
+    | e.CustomEvent
+    | e.TokenExpiring
+    | e.Presence
+    | e.ClientRequest
+    | e.UnknownEvent
+)
+"""What adds no line of its own: it is seen by what it changes, or by what follows."""
 
 
 class Story:
@@ -75,6 +105,8 @@ class Story:
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
+        if isinstance(event, _Silent):
+            return []
         match event:
             case e.ToolCallRequested():
                 self._inputs[event.call_id] = event.input
@@ -84,6 +116,8 @@ class Story:
             case e.PermissionDecided():
                 self._take_decision(event)
                 return []
+            case e.ApprovalGiven(by=by, given=given, keys=keys):
+                return [f"{f'{given} of {keys}':<9}{approver(by)} said yes; another person has to as well"]
             case e.ToolCallStarted():
                 self._started.add(event.call_id)
                 return []
@@ -112,6 +146,8 @@ class Story:
                 return compacted_lines(event, self._prefix, hint=self._hint)
             case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
                 return [f"pinned   {_short(words)}"]
+            case e.ContextAdded():
+                return []
             case e.Notice(reason="NothingToUndo", data={"preview": preview}):
                 return [visible(event.message), *_in_the_way(preview)]
             case e.Degraded() | e.Notice():
@@ -157,35 +193,6 @@ class Story:
                 return [f"{event.last - event.first + 1} events were skipped here"]
             case e.Error():
                 return [visible(event.message)]
-            case (
-                e.SessionCreated()
-                | e.InputAccepted()
-                | e.TurnStarted()
-                | e.TurnEnded()
-                | e.TurnTiming()
-                | e.SessionEnded()
-                | e.Branched()
-                | e.ContextAdded()
-                | e.ThinkingDelta()
-                | e.CostIncremented()
-                | e.PermissionRequested()
-                | e.ToolCallProgress()
-                | e.QuestionAsked()
-                | e.QuestionAnswered()
-                | e.ModelChanged()
-                | e.ModeChanged()
-                | e.EffortChanged()
-                | e.GrantAdded()
-                | e.GrantRevoked()
-                | e.ChildStarted()
-                | e.ChildEnded()
-                | e.CustomEvent()
-                | e.TokenExpiring()
-                | e.Presence()
-                | e.ClientRequest()
-                | e.UnknownEvent()
-            ):
-                return []
             case _:
                 assert_never(event)
 
@@ -216,6 +223,11 @@ class Story:
             self._allowed[decided.call_id] = f"allowed by {origin} '{rule}'"
         elif decided.decided_by == "yes":
             self._allowed[decided.call_id] = "allowed by --yes"
+        elif decided.approvals:
+            people = " and ".join(approver(one) for one in decided.approvals)
+            self._allowed[decided.call_id] = f"allowed by {people}"
+        elif decided.answered_name:
+            self._allowed[decided.call_id] = f"allowed by {_shown(decided.answered_name)}"
         elif decided.answered_by:
             self._allowed[decided.call_id] = "allowed by you"
 
@@ -467,3 +479,8 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
     from bridle.protocol.questions import UndoPreview
 
     return undo_lines(msgspec.convert(preview, UndoPreview))
+
+
+def approver(by: e.Approval) -> str:
+    """Who said yes, for people: a name, or the terminal of the engine."""
+    return _shown(by.name) or "the terminal"

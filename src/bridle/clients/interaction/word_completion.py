@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from bridle.clients.interaction.composer import Composer, Fold, replaced
+from bridle.clients.interaction.composer import Composer, replaced
 
 SHOWN_MAX: Final = 12
 
@@ -64,7 +64,7 @@ def _word_before(composer: Composer) -> tuple[int, str]:
 
 def _ends_word(composer: Composer, at: int) -> bool:
     cell = composer.cells[at]
-    return isinstance(cell, Fold) or cell.isspace()
+    return not isinstance(cell, str) or cell.isspace()
 
 
 def _open_quote(composer: Composer) -> int | None:

@@ -38,6 +38,7 @@ from bridle.clients.interaction.effects import (
 )
 from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.output_excerpt import last_lines
+from bridle.clients.interaction.pasted_paths import pictures_in
 from bridle.clients.interaction.picker import Listed, session_lines
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.queue_commands import WriteDraft
@@ -51,7 +52,7 @@ from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
-from bridle.protocol.commands import Accepted, CreateSession
+from bridle.protocol.commands import Accepted, AttachSession, CreateSession
 from bridle.protocol.connection import Connection
 
 LONG_TURN_S: Final = 20.0
@@ -66,13 +67,16 @@ async def talk(
     services: ClientServices,
     start: StartInfo | None = None,
     first_prompt: str | None = None,
+    attach: AttachSession | None = None,
 ) -> int:
     """Opens the session and stays with the person until they leave; returns the exit code.
+
+    With `attach` it is one that runs already; `create` is for those that the person begins from there.
 
     The terminal is as it was found when this returns or raises. Raises `BridleError` when the session cannot be
     opened. Neither the connection nor the session is closed here: whoever opened them does that.
     """
-    opened = await connection.send(create)
+    opened = await connection.send(attach or create)
     client = LineClient(connection, create, terminal, services, start or StartInfo())
     with terminal.raw():
         return await client.run(opened, first_prompt)
@@ -100,7 +104,11 @@ class LineClient:
             moves=terminal.look.moves,
             reflows=terminal.look.reflows,
         )
-        self._router = KeyRouter(composer_with(services.history), lines_only=not terminal.interactive)
+        self._router = KeyRouter(
+            composer_with(services.history),
+            lines_only=not terminal.interactive,
+            pictures_in=lambda pasted: pictures_in(pasted, services.picture),
+        )
         self._driver = SessionDriver(connection, create, services, perform=self._perform, settle=self._settle)
         self._screen = Screen(
             self._page,

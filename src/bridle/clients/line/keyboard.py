@@ -14,7 +14,15 @@ from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.choice_list import ChoiceList, Chosen, list_lines, press_in_list
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.composer import Send, Wish, WishName, cleared, rewritten, text_of
+from bridle.clients.interaction.composer import (
+    Send,
+    Wish,
+    WishName,
+    cleared,
+    rewritten,
+    text_of,
+    with_pictures,
+)
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.interaction.intents import ChooseRow, ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
@@ -26,6 +34,7 @@ from bridle.clients.line.footer import HINT_S, Footer
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.session_picker import picker_prompt
 from bridle.clients.line.terminal import Terminal
+from bridle.protocol.errors import BridleError
 
 LEAVE_S: Final = HINT_S
 """A second Ctrl-C within this time leaves."""
@@ -164,8 +173,11 @@ class Keyboard:
             card = self._router.card
             answer_line = card.line if card is not None and self._router.focus == "question" else ""
             columns = self._terminal.columns
+            had = self._router.composer.pictures
             for meaning in self._router.press((key,), now_s=self._clock.monotonic(), columns=columns):
                 self._act(meaning, answer_line)
+            if self._router.composer.pictures > had:
+                self._tell_of_pictures()
 
     def _act(self, meaning: KeyMeaning, answer_line: str) -> None:
         match meaning:
@@ -202,6 +214,8 @@ class Keyboard:
                 self._driver.handle(RunCommand("thinking"))
             case "escape":
                 self._escape()
+            case "paste_image":
+                self._paste_image()
 
     def _leave_politely(self) -> None:
         """Ctrl-D: leaves at once where nothing runs."""
@@ -277,6 +291,29 @@ class Keyboard:
 
         self._driver.do_in_order(work)
         return True
+
+    def _paste_image(self) -> None:
+        """Ctrl-V: an image from the person's clipboard, where one can be read."""
+        read = self._services.clipboard_picture
+        if read is None:
+            self._footer.hint("No clipboard can be read here.")
+            return
+
+        async def work() -> None:
+            try:
+                picture = await read()
+            except BridleError as problem:
+                self._show(Hint(problem.message))
+                return
+            self._router.composer = with_pictures(self._router.composer, (picture,))
+            self._tell_of_pictures()
+
+        self._driver.do_in_order(work)
+
+    def _tell_of_pictures(self) -> None:
+        """Who shows a model an image that it does not take is told so before it is sent."""
+        if words := self._driver.controller.picture_words():
+            self._footer.hint(words, lasting=True)
 
     def open_in_pager(self, text: str) -> bool:
         """Shows a text in the person's own pager; False where none can be opened."""

@@ -10,17 +10,19 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from bridle.base.clock import Clock
 from bridle.base.visible import visible
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.composer import Wish, composer_with
 from bridle.clients.interaction.controller import Controller
-from bridle.clients.interaction.effects import CloseQuestion, Effect, PutQuestion, SayWords
+from bridle.clients.interaction.effects import CloseQuestion, EditMessage, Effect, PutQuestion, SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.keys import Key
 from bridle.clients.interaction.outbox import Outbox
+from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.page import Page
@@ -32,6 +34,10 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, Command
 from bridle.protocol.connection import Connection
 from bridle.protocol.queries import DescribeSession
+
+_NO_EDITOR: Final = (
+    "A run opens no editor. Say what to change, or write the message behind the command: '/commit MESSAGE'"
+)
 
 
 class RunTerminal:
@@ -139,16 +145,10 @@ class RunTerminal:
         for effect in effects:
             match effect:
                 case PutQuestion(question=question, position=position):
-                    self._take_keyboard()
-                    put_question(
-                        question,
-                        self._router,
-                        self._screen,
-                        self._terminal,
-                        now_s=self._clock.monotonic(),
-                        position=position,
-                    )
-                    self._footer.draw()
+                    self._put(question, position)
+                case EditMessage(question=question):
+                    self._screen.say(_NO_EDITOR)
+                    self._put(question)
                 case CloseQuestion(why=why):
                     self._router.close()
                     if why:
@@ -160,6 +160,12 @@ class RunTerminal:
                     self._outbox.put(effect)
                 case _:  # the story of a run is told by whoever follows it
                     pass
+
+    def _put(self, question: Question, position: str = "") -> None:
+        self._take_keyboard()
+        now_s = self._clock.monotonic()
+        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+        self._footer.draw()
 
     def _take_keyboard(self) -> None:
         if not self._has_keyboard:

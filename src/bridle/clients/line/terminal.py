@@ -30,7 +30,7 @@ DEFAULT_ROWS: Final = 24
 COPY_BYTES: Final = 74_994
 """What every terminal that copies takes at once: 100,000 characters of base64 with the code around it."""
 
-Notify: TypeAlias = Literal["bell", "osc9", "osc777"]
+Notify: TypeAlias = Literal["off", "bell", "osc9", "osc777"]
 
 _PASTE_ON: Final = "\x1b[?2004h"
 _PASTE_OFF: Final = "\x1b[?2004l"
@@ -48,6 +48,7 @@ _ASCII: Final = str.maketrans(
         "▸": ">",
         "⟨": "<",
         "⟩": ">",
+        "\u00d7": "x",
         "│": "|",
         "─": "-",
         "┼": "+",
@@ -183,10 +184,15 @@ class Terminal:
 
     def notify(self, text: str) -> None:
         """Rings, and says why where the terminal can."""
-        if not self.interactive:
+        if not self.interactive or self.look.notify == "off":
             return
         said = visible(text, newlines=False).replace(";", ",")
-        code = {"bell": "", "osc9": f"\x1b]9;{said}\x07", "osc777": f"\x1b]777;notify;Bridle;{said}\x07"}
+        code = {
+            "off": "",
+            "bell": "",
+            "osc9": f"\x1b]9;{said}\x07",
+            "osc777": f"\x1b]777;notify;Bridle;{said}\x07",
+        }
         message = code[self.look.notify]
         if message and self.look.tmux:
             message = self._through_tmux(message)

@@ -1,0 +1,108 @@
+"""Where the code of a request for a token is shown: to a person who is here, on the terminal, as a desktop notice.
+
+A notice names the code in the arguments of the program that shows it, where programs of the same account can read it:
+it is used only by an engine that was started to (`--auth-channel notify`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.base.user_programs import start_detached
+from bridle.control.minting import Channel, MintRequest, ShownCode, Surfaces
+from bridle.control.multiplex import Multiplexer
+
+if TYPE_CHECKING:
+    from bridle.protocol.questions import TokenQuestion
+
+_OF_THE_DESKTOP = (
+    "PATH",
+    "HOME",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+)
+
+
+class CodeSurfaces(msgspec.Struct, frozen=True, kw_only=True):
+    """The surfaces of this machine: each shows a text and says whether it did."""
+
+    terminal: Callable[[str], bool]
+    desktop: Callable[[str], bool]
+
+
+def machine_surfaces(env: Mapping[str, str], *, notify: bool = False) -> CodeSurfaces:
+    """The controlling terminal of this process, if it has one, and the desktop's notices where they are wanted."""
+    return CodeSurfaces(
+        terminal=show_on_terminal,
+        desktop=(lambda text: _notify(text, env)) if notify else lambda _text: False,
+    )
+
+
+def surfaces_of(multiplexer: Multiplexer, machine: CodeSurfaces) -> Surfaces:
+    """The best there is: a person who is here, then the terminal, then the desktop."""
+
+    async def show(shown: ShownCode) -> Channel | None:
+        if multiplexer.show_code(shown.mint_id, _question(shown)):
+            return "client"
+        text = f"Somebody asks for a token{_for(shown.request)}. Its code: {shown.code}"
+        if machine.terminal(text):
+            return "terminal"
+        return "desktop" if machine.desktop(text) else None
+
+    return Surfaces(show=show, hide=multiplexer.hide_code)
+
+
+def _question(shown: ShownCode) -> TokenQuestion:
+    from bridle.protocol.questions import TokenQuestion
+
+    asked = shown.request
+    return TokenQuestion(
+        code=shown.code,
+        identity=asked.identity_class,
+        sessions=asked.sessions,
+        commands=None if asked.commands is msgspec.UNSET else asked.commands,
+        name=asked.name,
+        can_mint=asked.can_mint,
+        life_s=asked.life_s,
+    )
+
+
+def _for(asked: MintRequest) -> str:
+    return f" for {asked.name}" if asked.name else ""
+
+
+def show_on_terminal(text: str) -> bool:
+    """Writes to the terminal this process was started in, wherever its output goes."""
+    try:
+        fd = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return os.write(fd, f"\r\n{text}\r\n".encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _notify(text: str, env: Mapping[str, str]) -> bool:
+    path = env.get("PATH", os.defpath)
+    if program := shutil.which("notify-send", path=path):
+        argv = [program, "--urgency=critical", "--expire-time=60000", "Bridle", text]
+    elif program := shutil.which("osascript", path=path):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        argv = [program, "-e", f'display notification "{quoted}" with title "Bridle"']
+    else:
+        return False
+    try:
+        start_detached(argv, env={name: env[name] for name in _OF_THE_DESKTOP if name in env})
+    except Exception:  # noqa: BLE001  whatever stops a notice: the code was not shown
+        return False
+    return True

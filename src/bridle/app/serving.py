@@ -1,0 +1,309 @@
+"""An engine that listens, put together: tokens, the service, its sockets, and the way it ends.
+
+Loaded by `bridle serve` and by a program whose settings share its engine; nothing else needs any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle._version import __version__
+from bridle.app.token_files import read_token_file
+from bridle.base.clock import Clock
+from bridle.base.engine_place import EnginePlace
+from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.base.surviving_processes import recording_processes
+from bridle.config.folders import Folders
+from bridle.control.capability_tokens import Tokens
+from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.listening_socket import (
+    EngineSocket,
+    TcpAddress,
+    open_engine_socket,
+    open_tcp_socket,
+)
+from bridle.control.request_guard import Listener
+from bridle.control.served_clients import ServedClients
+from bridle.control.service import Service
+from bridle.control.service_metrics import ServiceCounters
+from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.sandbox.session_border import records_of
+
+if TYPE_CHECKING:
+    from bridle.app.engine import Engine
+    from bridle.control.http_server import HttpServer, ListeningAt
+
+END_S = 4.0
+"""So long sessions have to end when the engine does; with the connections that makes less than five seconds."""
+UNIX_HOST = "localhost"
+
+
+class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen beside the Unix socket, and with what. `origins` are pages that may ask."""
+
+    address: TcpAddress | None = None
+    token_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    origins: tuple[str, ...] = ()
+
+
+class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
+    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know."""
+
+    socket: str
+    token_file: str
+    url: str
+    notices: tuple[str, ...]
+    tokens: Tokens
+    counters: ServiceCounters
+
+
+def check_listen_options(options: ListenOptions) -> None:
+    """Refuses what would listen for the network without TLS and a token."""
+    tls = (options.tls_cert, options.tls_key)
+    if any(tls) and not all(tls):
+        raise UsageError("--tls-cert and --tls-key belong together")
+    if options.address is None:
+        if any(tls):
+            raise UsageError("--tls-cert and --tls-key are for --listen; the Unix socket needs none")
+        return
+    if options.address.is_loopback:
+        return
+    missing = [
+        name
+        for name, given in (
+            ("--auth-token-file", options.token_file),
+            ("--tls-cert", options.tls_cert),
+            ("--tls-key", options.tls_key),
+        )
+        if not given
+    ]
+    if missing:
+        raise UsageError(
+            f"{options.address.shown} can be reached from the network, so {' and '.join(missing)} must be given too. "
+            f"For this machine alone: --listen 127.0.0.1:{options.address.port}"
+        )
+
+
+@asynccontextmanager
+async def listening_engine(
+    engine: Engine,
+    options: ListenOptions,
+    *,
+    where: Folders,
+    clock: Clock,
+    limits: ConnectionLimits | None = None,
+    hear: Callable[[str, str], None] = lambda _reason, _peer: None,
+) -> AsyncGenerator[ListeningEngine]:
+    """Listens for clients of this engine for as long as it is used. Raises `EngineRunning` where another one does.
+
+    `hear` is told of every refusal. On the way out its sessions end, every stream says so, and the socket is gone.
+    """
+    check_listen_options(options)
+    stopping = asyncio.Event()
+    counters = ServiceCounters()
+    tokens = engine.tokens
+    if options.token_file is not None:
+        tokens.start_with(read_token_file(options.token_file))
+    service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
+    place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__)
+    servers: list[HttpServer] = []
+    try:
+        url = await _start_servers(
+            servers, service, place, options, limits=limits or ConnectionLimits(), records=records_of(where)
+        )
+        place.announce(tokens.issue_bootstrap(), url=url)
+        yield ListeningEngine(
+            socket=place.place.socket,
+            token_file=place.place.token_file,
+            url=url,
+            notices=await _notices(engine),
+            tokens=tokens,
+            counters=counters,
+        )
+    finally:
+        stopping.set()
+        try:
+            async with asyncio.timeout(END_S):
+                await engine.multiplexer.close()
+        except TimeoutError:
+            pass
+        finally:
+            await asyncio.gather(*(server.stop() for server in servers))
+            place.close()
+            tokens.close()
+
+
+def make_service(
+    engine: Engine,
+    counters: ServiceCounters,
+    *,
+    clock: Clock,
+    hear: Callable[[str, str], None],
+    is_stopping: Callable[[], bool],
+) -> Service:
+    """What is served of an engine, over whatever transport."""
+    return Service(
+        clients=ServedClients(engine.connect, engine.multiplexer),
+        tokens=engine.tokens,
+        hello=engine.hello,
+        clock=clock,
+        counters=counters,
+        gauges=engine.multiplexer.counts,
+        openapi=functools.cache(_openapi),
+        hear_refusal=hear,
+        hear_fault=engine.note_fault,
+        is_stopping=is_stopping,
+        minting=lambda: engine.minting,
+        revoke=lambda jti, by: engine.revoke_token(jti, by=by),
+    )
+
+
+def _openapi() -> bytes:
+    from bridle.app.openapi_file import openapi_document
+
+    return openapi_document()
+
+
+async def _start_servers(
+    servers: list[HttpServer],
+    service: Service,
+    place: EngineSocket,
+    options: ListenOptions,
+    *,
+    limits: ConnectionLimits,
+    records: str,
+) -> str:
+    """Starts one for each socket; the address of the one that is not on the Unix socket, if there is one."""
+    http_server, service_app = _web_packages()
+    app = service_app(service)
+
+    async def serve(at: ListeningAt) -> None:
+        server = http_server.HttpServer(app, at, limits, service.counters, service.note_refusal)
+        servers.append(server)
+        await server.start()
+
+    await serve(
+        http_server.ListeningAt(
+            socket=place.socket,
+            listener=Listener(name="unix", hosts=frozenset({UNIX_HOST})),
+            look_at=functools.partial(_unix_peer, records=records),
+        )
+    )
+    if options.address is None:
+        return ""
+    opened, address = open_tcp_socket(options.address)
+    secure = options.tls_cert is not None
+    hosts = _hosts(address, options.tls_cert)
+    scheme = "https" if secure else "http"
+    url = f"{scheme}://{address.shown}"
+    own = frozenset(f"{scheme}://{host}" for host in hosts)
+    try:
+        await serve(
+            http_server.ListeningAt(
+                socket=opened,
+                listener=Listener(
+                    name="tcp",
+                    hosts=hosts,
+                    origins=own | frozenset(options.origins),
+                    public=not address.is_loopback,
+                ),
+                look_at=_tcp_peer,
+                tls_cert=options.tls_cert,
+                tls_key=options.tls_key,
+            )
+        )
+    except (OSError, ssl.SSLError) as problem:
+        opened.close()
+        why = f"{options.tls_cert} and {options.tls_key} are no certificate and key ({problem.strerror or problem})"
+        raise CommandRefused("ListenRefused", address=address.shown, problem=why) from None
+    return url
+
+
+def _web_packages():
+    """The packages of the extra `web`; one sentence where they are missing."""
+    try:
+        from bridle.control import http_server
+        from bridle.control.http_app import service_app
+    except ImportError as problem:
+        raise CommandRefused("ExtraMissing", what="Listening for clients", extra="web") from problem
+    return http_server, service_app
+
+
+def _unix_peer(connection: socket.socket | None, *, records: str) -> tuple[str, str | None]:
+    """Who connected: only programs of the same person, and of those none that a call started."""
+    try:
+        peer = peer_process(_plain(connection))
+    except OSError:
+        return "unix", "NotAClient"
+    name = f"unix:{peer.uid}"
+    if peer.uid is not None and peer.uid not in (os.geteuid(), 0):
+        return name, "OtherUser"
+    engines = {os.getpid(), *recording_processes(records)}
+    if (peer.pid is not None or can_tell_descent()) and comes_from_a_call(peer.pid, engines):
+        return name, "NotAClient"
+    return name, None
+
+
+def _plain(connection: socket.socket | None) -> socket.socket:
+    if connection is None:
+        raise OSError("no socket")
+    return connection
+
+
+def _tcp_peer(connection: socket.socket | None) -> tuple[str, str | None]:
+    try:
+        return str(_plain(connection).getpeername()[0]), None
+    except OSError:
+        return "tcp", None
+
+
+def _hosts(address: TcpAddress, tls_cert: str | None) -> frozenset[str]:
+    """The names this listener has: its address, on this machine also localhost, and those of its certificate."""
+    names = {address.host} if not _is_any(address) else set[str]()
+    if address.is_loopback:
+        names.add("localhost")
+    if tls_cert is not None:
+        names.update(_certificate_names(tls_cert))
+    port = address.port
+    return frozenset(f"[{name}]:{port}" if ":" in name else f"{name.lower()}:{port}" for name in names)
+
+
+def _is_any(address: TcpAddress) -> bool:
+    return address.host in ("0.0.0.0", "::")  # noqa: S104  compared, not bound
+
+
+def _certificate_names(path: str) -> list[str]:
+    """The names a certificate is for."""
+    from cryptography import x509
+
+    try:
+        with open(path, "rb") as file:
+            certificate = x509.load_pem_x509_certificate(file.read())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"--tls-cert: {path} cannot be used: {problem}") from None
+    return [
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    ]
+
+
+async def _notices(engine: Engine) -> tuple[str, ...]:
+    """What a person should know who lets this engine listen."""
+    why = await engine.why_unconfined()
+    if not can_tell_descent():
+        why = "this system does not tell who started a process"
+    return () if why is None else (sentence("NothingEnforced", {"why": why}),)

@@ -1,0 +1,107 @@
+"""`bridle attach`: a client of a session that runs in an engine elsewhere, to watch, to answer and to go on with it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+from bridle._version import __version__
+from bridle.app.engine import session_environment
+from bridle.app.token_files import read_token_file
+from bridle.base.engine_place import EnginePlace
+from bridle.cli.console import say_raw, tell, tolerate_characters
+from bridle.cli.talk import terminal_services
+from bridle.cli.terminal_look import terminal_look
+from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.line.client import talk
+from bridle.clients.line.terminal import Terminal
+from bridle.clients.remote import (
+    Open,
+    RemoteConnection,
+    connect_remote,
+    place_opener,
+    unix_opener,
+    url_opener,
+)
+from bridle.clients.replay import EventReplay
+from bridle.config.folders import folders
+from bridle.protocol.commands import AttachSession, CreateSession
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
+
+
+def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if not parsed.watch and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("bridle attach is for a terminal. Only to look on: bridle attach --watch")
+    tolerate_characters()
+    if parsed.watch:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return asyncio.run(_attach(parsed, env))
+
+
+async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    opener, address = _way_there(parsed, env)
+    connection = await connect_remote(opener, address=address, name="terminal", answers=not parsed.watch)
+    try:
+        session = await _session_meant(connection, parsed)
+        if parsed.watch:
+            return await _watch(connection, session.id)
+        return await talk(
+            connection,
+            CreateSession(cwd=session.cwd, env=session_environment(env)),
+            Terminal(look=terminal_look(parsed, env)),
+            services=terminal_services(_folder_here(session.cwd), env),
+            start=StartInfo(version=__version__),
+            attach=AttachSession(session=session.id),
+        )
+    finally:
+        await connection.close()
+
+
+def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open, str]:
+    """To the engine that an address names, or to the person's own."""
+    token_file = parsed.token_file or env.get("BRIDLE_TOKEN_FILE")
+    url = parsed.target if "://" in (parsed.target or "") else env.get("BRIDLE_URL")
+    if url:
+        if token_file is None:
+            raise UsageError(f"{url} wants a token: --token-file FILE, or BRIDLE_TOKEN_FILE")
+        return url_opener(url, lambda: read_token_file(token_file), ca_file=parsed.ca_file), url
+    place = EnginePlace(folders(env).runtime)
+    if token_file is not None:
+        return unix_opener(place.socket, lambda: read_token_file(token_file)), place.socket
+    return place_opener(place), place.socket
+
+
+async def _session_meant(connection: RemoteConnection, parsed: argparse.Namespace) -> SessionInfo:
+    """The one that was named; else the newest open one, of this folder if there is one."""
+    named = parsed.session or (None if "://" in (parsed.target or "") else parsed.target)
+    if named is not None:
+        return (await connection.ask(DescribeSession(session=named))).session
+    listed = (await connection.ask(ListSessions())).sessions
+    running = [one for one in listed if one.state != "stored"]
+    here = _folder_here(".")
+    found = next((one for one in running if one.cwd == here), running[0] if running else None)
+    if found is None:
+        raise CommandRefused("NoSessionHere", cwd="this engine")
+    return found
+
+
+def _folder_here(folder: str) -> str:
+    """The folder on this machine; where it is none here, that of this process."""
+    return os.path.realpath(folder if os.path.isdir(folder) else ".")
+
+
+async def _watch(connection: RemoteConnection, session: str) -> int:
+    """What happens, as text that only grows, until the session ends or Ctrl-C."""
+    await connection.send(AttachSession(session=session))
+    tell(f"watching {session}; Ctrl-C leaves it as it is")
+    replay = EventReplay()
+    async for envelope in connection.events(session):
+        text, _ = replay.of(envelope)
+        if text and (code := say_raw(text)):
+            return code
+    return say_raw(replay.end())

@@ -1,0 +1,84 @@
+"""`bridle run` as a client of an engine that runs already."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from bridle.cli.console import tell
+from bridle.cli.engine_attach import connect_to_engine, why_in_process
+from bridle.clients.print import RunInput
+from bridle.clients.remote import RemoteConnection
+from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import BridleError
+from bridle.protocol.events import Envelope
+from bridle.protocol.handshake import Handshake
+from bridle.protocol.queries import DescribeSession
+
+if TYPE_CHECKING:
+    from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.protocol.queries import A, Query
+
+
+async def connection_of_run(
+    parsed: argparse.Namespace,
+    create: CreateSession,
+    content: RunInput,
+    env: Mapping[str, str],
+    at_terminal: RunAtTerminal | None,
+) -> Connection | None:
+    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here."""
+    say = tell if at_terminal is None else at_terminal.tell
+    if (
+        why := why_in_process(parsed, env, create, content if isinstance(content, tuple) else ())
+    ) is not None:
+        if parsed.verbose:
+            say(f"runs in this process: {why}")
+        return None
+    answers = at_terminal is not None and at_terminal.asks
+    connection = await connect_to_engine(env, name="print", answers=answers)
+    if connection is None:
+        return None
+    return _RunConnection(connection)
+
+
+class _RunConnection:
+    """The connection of one run: its session ends with it, as it does in a process of its own, unless somebody else is
+    in it."""
+
+    def __init__(self, connection: RemoteConnection) -> None:
+        self._connection = connection
+        self._session: str | None = None
+
+    @property
+    def client(self) -> str:
+        return self._connection.client
+
+    @property
+    def hello(self) -> Handshake:
+        return self._connection.hello
+
+    async def ask(self, query: Query[A]) -> A:
+        return await self._connection.ask(query)
+
+    def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
+        return self._connection.events(session, since=since)
+
+    async def send(self, command: AnyCommand) -> Accepted:
+        accepted = await self._connection.send(command)
+        if isinstance(command, CreateSession):
+            self._session = accepted.session
+        return accepted
+
+    async def close(self) -> None:
+        with suppress(BridleError):
+            if self._session is not None and await self._is_alone(self._session):
+                await self._connection.send(EndSession(session=self._session))
+        await self._connection.close()
+
+    async def _is_alone(self, session: str) -> bool:
+        described = await self._connection.ask(DescribeSession(session=session))
+        return all(one.id == self.client for one in described.clients)

@@ -1,0 +1,169 @@
+"""`bridle token`: tokens for others, minted by a person at a terminal; what was minted, and taking it back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bridle.app.engine import session_store
+from bridle.app.service_audit import ServiceAudit, answers_of
+from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, write_token_file
+from bridle.base.clock import SystemClock, iso_ms
+from bridle.base.ids import Ids
+from bridle.base.visible import visible
+from bridle.cli.console import say, say_json, say_raw, tell
+from bridle.cli.unlock import sessions_unlocked
+from bridle.config.folders import folders
+from bridle.control.capability_tokens import IssuedToken, Tokens
+from bridle.control.minting import described, refuse_bad_name
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.tokens import APPROVE, WATCH
+
+_UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
+_LONGEST_S: Final = 400 * 24 * 3600
+
+
+def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    clock = SystemClock()
+    where = folders(env)
+    audit = ServiceAudit(where.state, clock)
+    if parsed.action == "audit":
+        return _audit(parsed, env, audit)
+    register = TokenFile(where.state, clock)
+    if parsed.action == "list":
+        return _list(register, parsed, clock)
+    tokens = open_tokens(
+        register,
+        clock=clock,
+        ids=Ids(clock.now_ms, os.urandom),
+        machine_key=machine_key_of(env),
+        hear=lambda _reason, _data: None,
+    )
+    if parsed.action == "revoke":
+        return _revoke(tokens, parsed.jti, audit)
+    return _mint(tokens, parsed, env, audit)
+
+
+def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAudit) -> int:
+    if parsed.watch and parsed.approve:
+        raise UsageError("--watch looks on and --approve answers too: choose one of them")
+    if bool(parsed.session) == parsed.ci:
+        raise UsageError(
+            "Which session? bridle token mint --session ID; for the file a job's engine is started with: --ci"
+        )
+    life_s = _seconds(parsed.life)
+    refuse_bad_name(parsed.name or "")
+    if not sys.stdin.isatty():
+        raise CommandRefused("NoConfirmation")
+    if parsed.out is None and not (sys.stdout.isatty() or parsed.print):
+        raise UsageError(
+            "A token is not printed into a pipe by accident. Into a file: --out FILE. If you mean it: --print"
+        )
+    claims: dict[str, Any] = {"identity_class": parsed.identity_class, "name": (parsed.name or "").strip()}
+    if parsed.watch or parsed.approve:
+        claims["commands"] = WATCH if parsed.watch else APPROVE
+    if not parsed.ci:
+        claims["sessions"] = _sessions(parsed.session, env)
+    made = tokens.new_claims(life_s=life_s, **claims)
+    signed = tokens.issue_provisioned(made) if parsed.ci else tokens.issue(made)
+    if parsed.out is not None:
+        try:
+            write_token_file(parsed.out, signed)
+        except UsageError:
+            tokens.revoke(made.jti)
+            raise
+    audit.write("minted", described(made))
+    tell(f"{made.jti} holds until {iso_ms(made.exp * 1000)}. Take it back: bridle token revoke {made.jti}")
+    if parsed.out is not None:
+        return say(f"Written: {visible(parsed.out, newlines=False)}\n")
+    return say_raw(f"{signed}\n")
+
+
+def _sessions(names: list[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    store = session_store(sessions_unlocked(env))
+    try:
+        return tuple(dict.fromkeys(store.find(name).id for name in names))
+    finally:
+        store.close()
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= _LONGEST_S:
+        raise UsageError(f'--for "{text}" is no time: 30m, 2h or 7d, and at most 400d')
+    return seconds
+
+
+def _list(register: TokenFile, parsed: argparse.Namespace, clock: SystemClock) -> int:
+    issued = register.issued()
+    if parsed.json:
+        rows = [
+            described(one.claims, issued=iso_ms(one.issued_ms), state=_state(one, clock.now_ms()))
+            for one in issued
+        ]
+        return say_json({"tokens": rows})
+    if not issued:
+        return say("No token was minted. Mint one: bridle token mint --session ID\n")
+    return say("".join(f"{_row(one, clock.now_ms())}\n" for one in issued))
+
+
+def _row(one: IssuedToken, now_ms: int) -> str:
+    claims = one.claims
+    sessions = (
+        "every session" if claims.sessions is msgspec.UNSET else ", ".join(claims.sessions) or "no session"
+    )
+    who = f"{claims.name or '-'} ({claims.identity_class})"
+    return f"{claims.jti}  {who:<20}  {_may(one):<10}  {_state(one, now_ms):<36}  {sessions}"
+
+
+def _may(one: IssuedToken) -> str:
+    commands = one.claims.commands
+    if commands is msgspec.UNSET:
+        return "everything"
+    return {WATCH: "watch", APPROVE: "approve"}.get(commands, f"{len(commands)} commands")
+
+
+def _state(one: IssuedToken, now_ms: int) -> str:
+    if one.revoked_ms is not None:
+        return f"revoked {iso_ms(one.revoked_ms)}"
+    until = iso_ms(one.claims.exp * 1000)
+    return f"expired {until}" if one.claims.exp * 1000 <= now_ms else f"until {until}"
+
+
+def _revoke(tokens: Tokens, jti: str, audit: ServiceAudit) -> int:
+    tokens.revoke(jti)
+    audit.write("revoked", {"jti": jti})
+    return say(f"Revoked: {jti}. Nobody is admitted with it any more.\n")
+
+
+def _audit(parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAudit) -> int:
+    rows = list(audit.entries())
+    if parsed.session:
+        store = session_store(sessions_unlocked(env))
+        try:
+            for name in parsed.session:
+                rows += answers_of(store.events(store.find(name).id))
+        finally:
+            store.close()
+    rows.sort(key=lambda row: str(row.get("ts", "")))
+    if parsed.json:
+        return say_json({"entries": rows})
+    if not rows:
+        return say("Nothing was minted, revoked or refused.\n")
+    return say("".join(f"{_told(row)}\n" for row in rows))
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    rest = " ".join(
+        f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in row.items()
+        if name not in ("ts", "what") and value not in (None, "", [])
+    )
+    return visible(f"{row.get('ts', '')}  {row.get('what', ''):<9}  {rest}", newlines=False)

@@ -1,0 +1,190 @@
+"""The HTTP server: uvicorn on sockets we opened, with our own limits, our own look at who connects and our own end.
+
+uvicorn takes no signals here. A head that takes too long or is too long, and a connection too many, are closed before
+anything is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from bridle.control.connection_limits import HEAD_BYTES, ConnectionLimits
+from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
+from bridle.control.service_metrics import ServiceCounters
+from bridle.control.websocket_app import MAX_FRAME_BYTES
+
+KEEP_ALIVE_S = 30
+END_S = 1
+"""So long requests under way have to end when the server does."""
+PING_S = 20.0
+
+
+class ListeningAt(msgspec.Struct, frozen=True, kw_only=True):
+    """A socket to serve. `look_at` says who connected: where from, and why they are refused, if they are."""
+
+    socket: socket.socket
+    listener: Listener
+    look_at: Callable[[socket.socket | None], tuple[str, str | None]]
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+
+class HttpServer:
+    """Serves one application on sockets of its own until `stop`."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        listening: ListeningAt,
+        limits: ConnectionLimits,
+        counters: ServiceCounters,
+        shed: Callable[[str, str], None],
+    ) -> None:
+        http, websocket = _protocol_classes(listening, limits, counters, shed)
+        config = uvicorn.Config(
+            app,  # pyright: ignore[reportArgumentType]  its own names for the same shapes
+            http=http,
+            ws=websocket,
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=END_S,
+            ssl_certfile=listening.tls_cert,
+            ssl_keyfile=listening.tls_key,
+        )
+        for name in ("uvicorn", "uvicorn.error"):
+            logging.getLogger(name).addHandler(logging.NullHandler())
+            logging.getLogger(name).propagate = False
+        self._server = _Server(config)
+        self._socket = listening.socket
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when it answers. Raises `ssl.SSLError` or OSError where the certificate cannot be used."""
+        self._serving = asyncio.ensure_future(self._server.serve(sockets=[self._socket]))
+        ready = asyncio.ensure_future(self._server.ready.wait())
+        await asyncio.wait((self._serving, ready), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._serving.done():
+            self._serving.result()
+
+    async def stop(self) -> None:
+        """Takes nobody more and ends: what is under way has a moment."""
+        self._server.end()
+        if self._serving is not None:
+            await asyncio.wait((self._serving,))
+            self._serving = None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signals and without looking ten times a second whether it should end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self._is_over = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._is_over.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        self.ready.set()
+        await self._is_over.wait()
+
+
+def _protocol_classes(
+    listening: ListeningAt,
+    limits: ConnectionLimits,
+    counters: ServiceCounters,
+    shed: Callable[[str, str], None],
+) -> tuple[type[asyncio.Protocol], type[asyncio.Protocol]]:
+    """For HTTP, and for what becomes of it when it is upgraded."""
+
+    def left(transport: Any) -> None:
+        limits.gone(transport)
+        counters.open_connections = limits.count
+
+    class CountedWebSocketProtocol(WebSocketsSansIOProtocol):
+        def connection_lost(self, exc: Exception | None) -> None:
+            left(self.transport)
+            super().connection_lost(exc)
+
+    class GuardedHttpProtocol(HttpToolsProtocol):
+        """A connection that is known, counted and in time."""
+
+        _head_timer: asyncio.TimerHandle | None = None
+        _head_bytes = 0
+        _peer = ""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            found: socket.socket | None = transport.get_extra_info("socket")
+            self._peer, refused = listening.look_at(found)
+            origin = ConnectionOrigin(listener=listening.listener, peer=self._peer, refused=refused)
+            self.app_state = {**self.app_state, ORIGIN_STATE: origin}
+            counters.connections += 1
+            if not limits.admits(transport, self._peer, lambda: self._drop("TooSlow")):
+                self._drop("TooManyConnections")
+                return
+            counters.open_connections = limits.count
+            self._await_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            left(self.transport)
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._head_bytes += len(data)
+            super().data_received(data)
+            if self._head_timer is not None and self._head_bytes > HEAD_BYTES:
+                self._drop("TooLarge")
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._head_timer is None:
+                self._await_head()
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            limits.has_asked(self.transport)
+            super().on_headers_complete()
+
+        def _await_head(self) -> None:
+            self._head_bytes = 0
+            self._head_timer = self.loop.call_later(limits.head_s, self._drop, "TooSlow")
+
+        def _stop_timer(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _drop(self, reason: str) -> None:
+            self._stop_timer()
+            shed(reason, self._peer)
+            self.transport.abort()
+
+    return GuardedHttpProtocol, CountedWebSocketProtocol

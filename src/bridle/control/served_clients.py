@@ -1,0 +1,141 @@
+"""The clients behind tokens. All requests of one token are one client; every WebSocket is one of its own.
+
+A request acts through its token's attachment. Only an open event stream says that somebody is here: while one is open,
+and no longer, questions wait for this client.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal, Protocol
+
+from bridle.protocol.commands import AttachSession
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Envelope
+from bridle.protocol.handshake import check_version
+from bridle.protocol.queries import DescribeSession
+from bridle.protocol.tokens import Claims
+
+_CLIENTS_KEPT = 10_000
+"""So many ids of WebSocket clients are known after they have gone: who comes back is the same client."""
+
+
+class ServedConnection(Connection, Protocol):
+    """A client of this very engine."""
+
+    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+        """The events above an id, for a request that waits for one of them: nobody is here by it."""
+        ...
+
+
+class Connect(Protocol):
+    """Makes a client of the engine. `client_id` is one it had before; who is `here` only while `following` is nobody
+    who could be asked between two streams."""
+
+    def __call__(
+        self,
+        *,
+        name: str,
+        claims: Claims,
+        answers: bool,
+        client_id: str | None = None,
+        here: Literal["attached", "following"] = "attached",
+    ) -> ServedConnection: ...
+
+
+class SessionView(Protocol):
+    """What is open in this engine, and who is attached to it."""
+
+    def is_open(self, session: str) -> bool: ...
+
+    def is_attached(self, session: str, client: str) -> bool: ...
+
+
+class TokenClient:
+    """The client of one token. It is attached to what it uses, and here in it only while it follows the events."""
+
+    def __init__(self, claims: Claims, connect: Connect, sessions: SessionView) -> None:
+        self.claims = claims
+        self.connection = connect(
+            name=client_name(claims, "rest"), claims=claims, answers=True, here="following"
+        )
+        self._sessions = sessions
+        self._shaken = False
+
+    def shake_hands(self, version: str | None) -> None:
+        """From now on it is heard. Raises `HandshakeVersionMismatch`."""
+        if version is not None:
+            check_version(version)
+        self._shaken = True
+
+    def require_handshake(self) -> None:
+        if not self._shaken:
+            raise CommandRefused("HandshakeRequired")
+
+    async def open_session(self, name: str) -> str:
+        """The id of a session that is open, by any name it has. Raises `SessionNotOpen`: nothing is opened by this."""
+        if self._sessions.is_open(name):
+            return name
+        described = await self.connection.ask(DescribeSession(session=name))
+        if not self._sessions.is_open(described.session.id):
+            raise CommandRefused("SessionNotOpen", session=described.session.id)
+        return described.session.id
+
+    async def attached(self, session: str) -> str:
+        """The id of a session it is attached to from now on, opened for it where it was only stored."""
+        if not self._sessions.is_attached(session, self.connection.client):
+            session = (await self.connection.send(AttachSession(session=session))).session
+        return session
+
+
+class ServedClients:
+    """Everybody who came with a token."""
+
+    def __init__(self, connect: Connect, sessions: SessionView) -> None:
+        self._connect = connect
+        self._sessions = sessions
+        self._of_token: dict[str, TokenClient] = {}
+        self._socket_clients: OrderedDict[str, str] = OrderedDict()
+        """Ids of WebSocket clients, and the token each came with."""
+        self._connected: set[str] = set()
+
+    def of_token(self, claims: Claims) -> TokenClient:
+        """The client of all requests of this token."""
+        known = self._of_token.get(claims.jti)
+        if known is None:
+            known = self._of_token[claims.jti] = TokenClient(claims, self._connect, self._sessions)
+        return known
+
+    def forget(self, jti: str) -> None:
+        """This token is good for nothing any more."""
+        self._of_token.pop(jti, None)
+
+    @asynccontextmanager
+    async def socket_client(
+        self, claims: Claims, *, name: str, answers: bool, before: str = ""
+    ) -> AsyncGenerator[Connection]:
+        """A client for as long as its socket is open. Who was client `before`, with the same token, is it again."""
+        again = (
+            before
+            if self._socket_clients.get(before) == claims.jti and before not in self._connected
+            else None
+        )
+        connection = self._connect(name=name, claims=claims, answers=answers, client_id=again)
+        self._socket_clients[connection.client] = claims.jti
+        self._socket_clients.move_to_end(connection.client)
+        while len(self._socket_clients) > _CLIENTS_KEPT:
+            self._socket_clients.popitem(last=False)
+        self._connected.add(connection.client)
+        try:
+            yield connection
+        finally:
+            self._connected.discard(connection.client)
+            await connection.close()
+
+
+def client_name(claims: Claims, otherwise: str) -> str:
+    """How a client is called where people see who did what."""
+    return claims.name or otherwise

@@ -1,0 +1,262 @@
+"""An engine on real sockets: who finds it, who is kept out, what is shed, and how it ends."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle.base.engine_place import EnginePlace, connected_socket
+from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address
+from bridle.protocol.errors import CommandRefused, UsageError
+from listening_kit import listening
+
+linux = pytest.mark.skipif(not can_tell_descent(), reason="this system does not tell who started a process")
+
+
+async def fetch(sock: socket.socket, request: str) -> tuple[int, bytes]:
+    """One request over a socket: the status, and everything behind the head."""
+    reader, writer = await asyncio.open_connection(sock=sock)
+    writer.write(request.encode())
+    await writer.drain()
+    data = await reader.read()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]) if head else 0, body
+
+
+def get(path: str, token: str, *, host: str = "localhost") -> str:
+    return f"GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Bridle-Token: {token}\r\nConnection: close\r\n\r\n"
+
+
+def tcp(port: int) -> socket.socket:
+    opened = socket.create_connection(("127.0.0.1", port))
+    opened.setblocking(False)
+    return opened
+
+
+@pytest.mark.requirement("G21.1")
+async def test_the_socket_and_its_token_are_private_and_gone_with_the_engine(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        assert stat.S_IMODE(os.stat(here.place.folder).st_mode) == 0o700
+        for path in (here.place.socket, here.place.token_file, here.place.note_file):
+            assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600, path
+        status, body = await fetch(connected_socket(here.place.socket), get("/v1/handshake", here.token))
+        assert status == 200
+        assert {"rest", "ws"} <= set(json.loads(body)["features"])
+        first = here.token
+        status, _ = await fetch(connected_socket(here.place.socket), get("/v1/handshake", ""))
+        assert status == 401
+    assert os.listdir(here.place.folder) == []
+    async with listening(tmp_path) as again:
+        assert again.token != first
+        status, _ = await fetch(connected_socket(again.place.socket), get("/v1/handshake", first))
+        assert status == 401, "the token of an engine that is gone opens nothing"
+
+
+async def test_a_long_path_to_the_socket_is_no_obstacle(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    async with listening(deep) as here:
+        status, _ = await fetch(connected_socket(here.place.socket), get("/v1/handshake", here.token))
+        assert status == 200
+
+
+@pytest.mark.requirement("G41.1")
+async def test_one_engine_listens_for_a_data_folder(tmp_path: Path) -> None:
+    async with listening(tmp_path):
+        with pytest.raises(CommandRefused) as refused:
+            async with listening(tmp_path):
+                pass
+        assert refused.value.reason == "EngineRunning"
+        assert refused.value.data["pid"] == os.getpid()
+
+
+async def test_of_two_that_start_at_once_one_listens(tmp_path: Path) -> None:
+    place, data = EnginePlace(str(tmp_path / "run")), str(tmp_path / "data")
+
+    def start() -> object:
+        try:
+            return open_engine_socket(place, data=data, version="1")
+        except CommandRefused as refusal:
+            return refusal.reason
+
+    both = await asyncio.gather(*(asyncio.to_thread(start) for _ in range(8)))
+    (opened,) = [one for one in both if isinstance(one, EngineSocket)]
+    assert [one for one in both if one is not opened] == ["EngineRunning"] * 7
+    assert stat.S_ISSOCK(os.lstat(place.socket).st_mode)
+    opened.close()
+
+
+async def test_what_a_killed_engine_left_is_taken_over(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        folder = here.place.folder
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(os.path.join(folder, "engine.sock"))
+    stale.close()
+    Path(folder, "token").write_text("old")
+    async with listening(tmp_path) as here:
+        assert here.token != "old"
+        status, _ = await fetch(connected_socket(here.place.socket), get("/v1/handshake", here.token))
+        assert status == 200
+
+
+@pytest.mark.requirement("G21.2")
+async def test_loopback_answers_its_own_names_alone(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        for host, expected in (
+            (f"127.0.0.1:{here.port}", 200),
+            (f"localhost:{here.port}", 200),
+            ("localhost", 403),
+            (f"rebound.example:{here.port}", 403),
+        ):
+            status, _ = await fetch(tcp(here.port), get("/v1/handshake", here.token, host=host))
+            assert status == expected, host
+
+
+@pytest.mark.requirement("G21.6")
+@pytest.mark.parametrize("missing", ["token_file", "tls_cert", "tls_key"])
+async def test_the_network_is_not_listened_to_without_tls_and_a_token(tmp_path: Path, missing: str) -> None:
+    given: dict[str, Any] = dict.fromkeys(("token_file", "tls_cert", "tls_key"), "somewhere")
+    with pytest.raises(UsageError, match="--"):
+        async with listening(tmp_path, address=tcp_address("0.0.0.0:0"), **{**given, missing: None}):
+            pass
+
+
+@pytest.mark.parametrize(
+    "text", ["8421", "somewhere:8421", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", ":1"]
+)
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(UsageError, match="--listen takes an address"):
+        tcp_address(text)
+
+
+async def test_a_request_that_never_comes_is_shed(tmp_path: Path) -> None:
+    """Slowloris: a head that does not end. The limit is short here; it is ten seconds otherwise."""
+    limits = ConnectionLimits(head_s=0.2)
+    async with listening(tmp_path, limits=limits) as here:
+        reader, writer = await asyncio.open_connection(sock=tcp(here.port))
+        writer.write(b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert await reader.read() == b""
+        writer.close()
+        assert here.at.counters.refusals["TooSlow"] == 1
+
+
+async def test_a_head_without_end_is_shed(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        reader, writer = await asyncio.open_connection(sock=tcp(here.port))
+        writer.write(b"GET /v1/health HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            for number in range(200):
+                writer.write(f"X-{number}: {'a' * 1000}\r\n".encode())
+                await writer.drain()
+            assert await reader.read() == b""
+        writer.close()
+        assert here.at.counters.refusals["TooLarge"] == 1
+
+
+async def test_many_half_open_connections_are_in_nobodys_way(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        opened = contextlib.ExitStack()
+        for _ in range(300):
+            opened.enter_context(tcp(here.port))
+            await asyncio.sleep(0)
+        while here.at.counters.connections < 300:
+            await asyncio.sleep(0)
+        assert here.at.counters.open_connections <= 110  # those that were shed are just leaving
+        host = f"127.0.0.1:{here.port}"
+        status, _ = await fetch(tcp(here.port), get("/v1/handshake", here.token, host=host))
+        assert status == 200
+        opened.close()
+
+
+async def test_the_frames_of_a_real_websocket_are_limited(tmp_path: Path) -> None:
+    from websockets.asyncio.client import unix_connect
+    from websockets.exceptions import ConnectionClosed
+
+    async with listening(tmp_path) as here:
+        client = await unix_connect(
+            here.place.socket,
+            "ws://localhost/v1/ws",
+            additional_headers={"X-Bridle-Token": here.token},
+            max_size=None,
+        )
+        await client.send(json.dumps({"frame": "handshake", "body": {"protocol_version": "0.2.0"}}))
+        assert json.loads(await client.recv())["frame"] == "handshake"
+        with contextlib.suppress(ConnectionClosed):
+            await client.send("x" * 10_000_000)
+        await client.wait_closed()
+        assert client.close_code == 1009
+
+
+async def test_the_end_of_the_engine_ends_sessions_and_every_stream_says_so(tmp_path: Path) -> None:
+    async with listening(tmp_path) as here:
+        reader, writer = await asyncio.open_connection(sock=connected_socket(here.place.socket))
+        body = json.dumps({"cwd": here.work, "model": "demo:scripted"})
+        writer.write(
+            (
+                get("/v1/handshake", here.token).replace("Connection: close", "X-Keep: 1")
+                + f"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nX-Bridle-Token: {here.token}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+            ).encode()
+        )
+        read = b""
+        while b'"session"' not in read or not read.rstrip().endswith(b"}"):
+            read += await reader.read(65536)
+        session = json.loads(b"{" + read.rpartition(b"\r\n\r\n{")[2])["session"]
+        writer.write(get(f"/v1/sessions/{session}/events", here.token).encode())
+        while b"event: SessionCreated" not in read:
+            read += await reader.read(65536)
+        started = asyncio.get_running_loop().time()
+    rest = await reader.read()
+    writer.close()
+    assert b"event: SessionEnded" in rest
+    assert b"binary-shutdown" in rest
+    assert asyncio.get_running_loop().time() - started < 5
+
+
+# Who is never a client
+
+
+@linux
+async def test_a_process_of_ours_is_told_from_one_of_somebody_else(tmp_path: Path) -> None:
+    own = os.getpid()
+    child = await asyncio.create_subprocess_exec("sleep", "30")
+    try:
+        assert comes_from_a_call(child.pid, {own})
+        assert not comes_from_a_call(child.pid, {1 << 22})
+        assert not comes_from_a_call(own, {own})
+        assert comes_from_a_call(None, {own})
+    finally:
+        child.kill()
+        await child.wait()
+    assert comes_from_a_call(child.pid, set()), "what is gone cannot be told apart any more"
+
+
+@linux
+async def test_a_process_with_the_mark_of_a_call_is_none_of_ours_either(tmp_path: Path) -> None:
+    marked = await asyncio.create_subprocess_exec(
+        "sleep", "30", env={"PATH": os.defpath, "INSIDE_BRIDLE": "x.1"}
+    )
+    try:
+        assert comes_from_a_call(marked.pid, set())
+    finally:
+        marked.kill()
+        await marked.wait()
+
+
+@linux
+def test_a_socket_tells_who_is_at_its_other_end() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        peer = peer_process(ours)
+    assert (peer.uid, peer.pid) == (os.geteuid(), os.getpid())

@@ -1,0 +1,180 @@
+"""`bridle run` and `bridle attach` as clients of an engine that runs already."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridle.base.engine_place import EnginePlace
+from bridle.config.folders import folders
+from cli_kit import BRIDLE, TIMEOUT_S, Place
+from cli_terminal import sitting
+from serve_kit import ServedPlace, serving
+
+SCRIPT = """\
+call write_file {"path": "made.txt", "content": "made"}
+---
+call bash {"command": "cat made.txt"}
+---
+say It says made.
+"""
+
+
+def asked(served: ServedPlace, kind: str) -> int:
+    """How often the engine was asked for this."""
+    told = served.ask("GET", "/v1/metrics").body.decode()
+    for line in told.splitlines():
+        if line.startswith(f'bridle_requests_total{{kind="{kind}"}}'):
+            return int(line.split()[-1])
+    return 0
+
+
+def kinds(place: Place, session: str) -> list[str]:
+    """The kinds of the events of a session, but for text, which comes in pieces of any size."""
+    return [one.kind for one in place.events(session) if one.kind not in ("TextDelta", "TurnTiming")]
+
+
+@pytest.mark.requirement("G41.1")
+def test_a_run_through_the_engine_is_the_same_run(tmp_path: Path) -> None:
+    alone = Place(_made(tmp_path, "alone"))
+    words = ("run", "-m", alone.script(SCRIPT), "--mode", "auto", "--json", "go")
+    before = alone.bridle(*words)
+    served_place = Place(_made(tmp_path, "served"))
+    served_place.script(SCRIPT)
+    with serving(served_place) as served:
+        through = served_place.bridle(*words)
+        assert asked(served, "SendInput") == 1, "it went through the engine"
+        assert served.ask("GET", "/v1/health").json["open_sessions"] == 0, "its session ended with it"
+    assert (through.code, before.code) == (0, 0)
+    assert through.result["finalResponse"] == before.result["finalResponse"]
+    assert (served_place.work / "made.txt").read_text() == (alone.work / "made.txt").read_text()
+    assert kinds(served_place, served_place.only_session()) == kinds(alone, alone.only_session())
+    text = ("run", "-m", "demo:it.script", "--mode", "auto", "go")
+    with serving(served_place):
+        told = served_place.bridle(*text)
+    again = alone.bridle(*text)
+    assert (told.out, [line.split()[0] for line in told.story]) == (
+        again.out,
+        [line.split()[0] for line in again.story],
+    )
+
+
+def test_what_fails_in_the_engine_has_the_sentence_and_the_code_it_has_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    words = ("run", "-m", "nobody:model", "go")
+    alone = place.bridle(*words)
+    with serving(place):
+        through = place.bridle(*words)
+    assert (through.code, through.err) == (alone.code, alone.err)
+
+
+def test_a_run_is_kept_from_the_engine_by_a_word(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        assert place.bridle("run", "-m", "demo", "--no-attach", "hi").code == 0
+        assert place.bridle("run", "-m", "demo", "hi", env={"BRIDLE_NO_ATTACH": "1"}).code == 0
+        assert asked(served, "SendInput") == 0
+
+
+def test_what_cannot_travel_runs_alone_and_says_so_when_asked(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        for env in ({"BRIDLE_MODE": "safe"}, {"BRIDLE_MODEL": "demo"}):
+            ran = place.bridle("run", "-m", "demo", "--verbose", "hi", env=env)
+            assert ran.code == 0
+            assert "runs in this process" in ran.err
+        config = place.home / ".config/bridle"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(
+            '[providers.work]\nwire = "openai_chat"\nbase_url = "http://127.0.0.1:9/v1"\nkey_env = "WORK_KEY"\n'
+        )
+        words = ("run", "-m", "work:some", "--verbose", "--timeout", "0.5", "hi")
+        assert "a key is in this environment" in place.bridle(*words, env={"WORK_KEY": "x"}).err
+        assert asked(served, "SendInput") == 0
+
+
+def test_a_socket_that_nobody_answers_at_is_no_obstacle(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        served.stop(signal.SIGKILL)
+        assert place.bridle("run", "-m", "demo", "hi").code == 0
+
+
+@pytest.mark.requirement("X8")
+def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        body = {"cwd": str(place.work), "model": place.script("say Seen from afar.\n")}
+        session = served.ask("POST", "/v1/sessions", body).json["session"]
+        said = {"content": [{"type": "text", "text": "hi"}]}
+        served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
+        watching = subprocess.Popen(
+            [*BRIDLE, "attach", "--watch", session],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=place.work,
+            env=place.environment(),
+        )
+        try:
+            assert watching.stdout is not None
+            seen = b""
+            while b"Seen from afar." not in seen:
+                line = watching.stdout.readline()
+                assert line, seen
+                seen += line
+            served.ask("DELETE", f"/v1/sessions/{session}")
+            assert watching.wait(TIMEOUT_S) == 0
+        finally:
+            watching.kill()
+            watching.communicate(timeout=TIMEOUT_S)
+
+
+def test_attach_says_what_is_missing(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    nobody = place.bridle("attach", "--watch")
+    assert nobody.code == 2
+    assert "bridle serve" in nobody.err
+    assert "for a terminal" in place.bridle("attach").err
+    assert "--token-file" in place.bridle("attach", "--watch", "https://host.example:1").err
+
+
+def _made(folder: Path, name: str) -> Path:
+    made = folder / name
+    made.mkdir()
+    return made
+
+
+@pytest.mark.requirement("G41.1")
+def test_what_runs_at_a_terminal_is_shared_where_the_settings_say_so(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    config = place.home / ".config/bridle"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[engine]\nshare = true\n")
+    with sitting(place, "-m", "demo") as person:
+        person.sees("Type what you want.")
+        found = EnginePlace(folders(place.environment()).runtime)
+        assert found.found() is not None
+        ran = place.bridle("run", "-m", "demo", "hi")
+        assert ran.code == 0
+        person.types("\x04")
+        assert person.ends() == 0
+    assert found.found() is None
+
+
+@pytest.mark.requirement("G41.2")
+def test_a_person_attaches_to_what_runs_and_leaves_it_running(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        body = {"cwd": str(place.work), "model": place.script("say First.\n---\nsay Second.\n")}
+        session = served.ask("POST", "/v1/sessions", body).json["session"]
+        said = {"content": [{"type": "text", "text": "hi"}]}
+        served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
+        with sitting(place, "attach") as person:
+            person.sees("First.")
+            person.types("more\r")
+            person.sees("Second.")
+            person.types("\x04")
+            assert person.ends() == 0
+        assert served.ask("GET", "/v1/health").json["open_sessions"] == 1

@@ -1,0 +1,296 @@
+"""The engine over REST and server-sent events: the routes, their answers, and the same bytes as everywhere else."""
+
+import asyncio
+import json
+
+import pytest
+
+from bridle.conformance.fake_models import scripted
+from bridle.control.http_status import STATUSES, status_of
+from bridle.control.routes import routes
+from bridle.engine.features import Feature, FeatureQuery
+from bridle.protocol.codec import COMMAND_KINDS, encode_envelope
+from bridle.protocol.errors import SENTENCES
+from bridle.protocol.events import QuestionAsked
+from bridle.protocol.queries import QUERY_KINDS, CustomQuery
+from bridle.protocol.questions import TokenQuestion
+from bridle.providers.script import call, say
+from served_kit import UNIX, served, text
+
+
+def test_every_command_and_every_query_has_a_route() -> None:
+    placed = [kind.__name__ for route in routes() for kind in route.kinds]
+    assert sorted(placed) == sorted((*COMMAND_KINDS, *QUERY_KINDS))
+
+
+@pytest.mark.requirement("G17.1", "G17.4", "G17.7")
+async def test_a_session_is_made_and_spoken_to_by_requests_alone(tmp_path) -> None:
+    async with served(scripted(say("Hello.")), answers=False) as kit:
+        await kit.shake_hands()
+        made = await kit.ask("POST", "/v1/sessions", {"cwd": str(tmp_path), "model": "demo:scripted"})
+        assert made.status == 201
+        session = made.json["session"]
+        sent = await kit.ask("POST", f"/v1/sessions/{session}/input?wait=turn", text("hi"))
+        assert (sent.status, sent.json["stop"], sent.json["text"]) == (200, "end_turn", "[scripted] Hello.")
+        listed = await kit.ask("GET", "/v1/sessions")
+        assert [one["id"] for one in listed.json["sessions"]] == [session]
+        for place, body, reason in (
+            ("cancel", {}, "NoTurn"),
+            ("permission", {"call_id": "call_x", "answer": "once"}, "NoSuchQuestion"),
+            ("plan-mode", {}, None),
+            ("plan-mode", {"approve": True}, None),
+            ("model", {"model": "demo:scripted"}, None),
+        ):
+            answer = await kit.ask("POST", f"/v1/sessions/{session}/{place}", body)
+            assert answer.json.get("reason") == reason, place
+
+
+@pytest.mark.requirement("G17.7")
+async def test_input_is_taken_at_once_where_nobody_waits_for_the_turn() -> None:
+    async with served(scripted(say("Later."))) as kit:
+        await kit.shake_hands()
+        sent = await kit.ask("POST", f"/v1/sessions/{kit.session.id}/input", text("hi"))
+        assert sent.status == 202
+        assert sent.json["event"] > 0
+        events = await kit.session.turn_of(sent.json["event"])
+        assert type(events[-1]).__name__ == "TurnEnded"
+
+
+@pytest.mark.requirement("G17.2")
+async def test_a_session_is_shown_with_its_last_events_and_ending_it_keeps_the_log() -> None:
+    async with served(scripted(say("One."))) as kit:
+        await kit.shake_hands()
+        place = f"/v1/sessions/{kit.session.id}"
+        await kit.ask("POST", f"{place}/input?wait=turn", text("hi"))
+        stored = await kit.session.stored()
+        shown = await kit.ask("GET", f"{place}?events=3")
+        assert shown.json["session"]["id"] == kit.session.id
+        assert shown.json["events"] == [json.loads(encode_envelope(one)) for one in stored[-3:]]
+        assert (await kit.ask("DELETE", place)).status == 200
+        assert (await kit.ask("DELETE", place)).reason == "SessionNotOpen"
+        again = await kit.ask("GET", f"{place}?events=1")
+        assert again.json["events"][0]["kind"] == "SessionEnded"
+
+
+@pytest.mark.requirement("G17.3", "G24.2", "G26.1")
+async def test_events_are_streamed_with_their_stored_bytes_and_go_on_behind_the_last_id() -> None:
+    async with served(scripted(say("One."), say("Two."))) as kit:
+        await kit.shake_hands()
+        place = f"/v1/sessions/{kit.session.id}"
+        seen = {}
+        async with kit.stream(kit.session.id, since=0) as events:
+            await kit.ask("POST", f"{place}/input", text("first"))
+            async for event in events:
+                if event.id is not None:  # who is here is told besides
+                    seen[event.id] = event
+                if event.event == "TurnEnded":
+                    break
+        last = max(seen)
+        await kit.ask("POST", f"{place}/input?wait=turn", text("second"))
+        async with kit.stream(kit.session.id, since=last) as events:
+            async for event in events:
+                assert event.id not in seen
+                if event.id is not None:
+                    seen[event.id] = event
+                if event.event == "TurnEnded":
+                    break
+        stored = {one.id: one for one in await kit.session.stored() if one.id in seen}
+        assert sorted(seen) == list(range(1, max(seen) + 1))
+        assert {number: event.data for number, event in seen.items()} == {
+            number: encode_envelope(one) for number, one in stored.items()
+        }
+        assert all(seen[number].event == one.kind for number, one in stored.items())
+
+
+async def test_a_stream_ends_with_its_session_and_says_so_last() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        async with kit.stream(kit.session.id) as events:
+            await kit.ask("DELETE", f"/v1/sessions/{kit.session.id}")
+            kinds = [event.event async for event in events]
+    assert kinds[-1] == "SessionEnded"
+
+
+@pytest.mark.requirement("G17.6")
+async def test_what_there_is_can_be_listed() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        for path, field in (
+            ("profiles", "profiles"),
+            ("providers", "providers"),
+            (f"tools?session={kit.session.id}", "tools"),
+            ("slash-commands", "commands"),
+            ("models?names=demo:scripted", "models"),
+            ("costs?by=day", "rows"),
+            ("search?words=nothing", "hits"),
+            (f"grants?session={kit.session.id}", "grants"),
+        ):
+            answer = await kit.ask("GET", f"/v1/{path}")
+            assert (answer.status, field in answer.json) == (200, True), path
+        health = await kit.ask("GET", "/v1/health")
+        assert health.json["open_sessions"] == 1
+        assert health.json["version"]
+
+
+async def test_a_query_that_a_feature_brings_has_its_route() -> None:
+    async def answer(query: CustomQuery) -> dict[str, object]:
+        return {"got": query.payload}
+
+    weather = Feature(name="weather", queries=(FeatureQuery(verb="today", answer=answer),))
+    async with served(scripted(), features=(weather,)) as kit:
+        await kit.shake_hands()
+        told = await kit.ask("GET", '/v1/features/weather/today?payload={"in":"Bern"}')
+        assert told.json == {"kind": "CustomAnswer", "payload": {"got": {"in": "Bern"}}}
+        assert (await kit.ask("GET", "/v1/features/weather/tomorrow")).status == 404
+
+
+@pytest.mark.requirement("G23.2", "G23.3", "G47.2")
+async def test_nothing_is_answered_before_the_handshake_of_a_token() -> None:
+    async with served(scripted()) as kit:
+        refused = await kit.ask("GET", "/v1/health")
+        assert (refused.status, refused.reason) == (428, "HandshakeRequired")
+        assert refused.json["message"].startswith("Send /v1/handshake before any command.")
+        hello = await kit.shake_hands()
+        assert "rest" not in hello.json["features"]  # this engine opened no listener
+        assert hello.json["protocol_version"] == "0.2.0"
+        assert (await kit.ask("GET", "/v1/health")).status == 200
+        other = await kit.ask("GET", "/v1/health", headers={"x-bridle-token": kit.mint()})
+        assert other.reason == "HandshakeRequired"
+
+
+@pytest.mark.requirement("G47.16")
+async def test_a_client_of_another_version_is_told_both() -> None:
+    async with served(scripted()) as kit:
+        refused = await kit.ask("GET", "/v1/handshake?protocol_version=9.0.0")
+        assert (refused.status, refused.reason) == (409, "HandshakeVersionMismatch")
+        assert refused.json["data"]["client_version"] == "9.0.0"
+        assert (await kit.ask("GET", "/v1/health")).reason == "HandshakeRequired"
+
+
+@pytest.mark.requirement("G25.1")
+async def test_fields_nobody_knows_are_ignored() -> None:
+    async with served(scripted(say("Yes."))) as kit:
+        await kit.shake_hands()
+        body = {**text("hi"), "x_vendor": {"deep": [1]}}
+        sent = await kit.ask("POST", f"/v1/sessions/{kit.session.id}/input?wait=turn&colour=red", body)
+        assert sent.status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "raw", "headers", "reason", "status"),
+    [
+        ("GET", "/v1/nothing", None, {}, "UnknownPath", 404),
+        ("GET", "/", None, {}, "UnknownPath", 404),
+        ("PUT", "/v1/sessions", None, {}, "MethodNotAllowed", 405),
+        ("POST", "/v1/sessions", b"[1]", {}, "BadCommand", 400),
+        ("POST", "/v1/sessions", b"{", {}, "BadCommand", 400),
+        ("POST", "/v1/sessions", b"[" * 100_000, {}, "BadCommand", 400),
+        ("POST", "/v1/sessions", b"\xff\xfe", {}, "BadCommand", 400),
+        ("POST", "/v1/sessions", b"{}", {}, "BadCommand", 400),
+        ("POST", "/v1/sessions", b'{"cwd":"/"}', {"content-type": "text/plain"}, "NotJson", 415),
+        ("POST", "/v1/sessions", b" " * (12 * 1024 * 1024 + 1), {}, "TooLarge", 413),
+        ("GET", "/v1/sessions/sess_nobody", None, {}, "UnknownSession", 404),
+        ("GET", "/v1/tools?session=sess_nobody", None, {}, "UnknownSession", 404),
+        ("GET", "/v1/tools", None, {}, "BadCommand", 400),
+        ("GET", "/v1/costs?since_ms=soon", None, {}, "BadCommand", 400),
+        ("GET", "/v1/features/a/b?payload=x", None, {}, "BadCommand", 400),
+        ("POST", "/v1/sessions/sess_nobody/input", b'{"content":[]}', {}, "UnknownSession", 404),
+        ("GET", "/v1/sessions/sess_nobody/events", None, {}, "UnknownSession", 404),
+        ("GET", "/v1/sessions/sess_nobody/events?since=-1", None, {}, "BadCommand", 400),
+    ],
+)
+async def test_bad_requests_have_a_reason_and_a_status(method, path, raw, headers, reason, status) -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        answer = await kit.ask(method, path, raw=raw or b"", headers=headers)
+        assert (answer.status, answer.reason) == (status, reason)
+        assert answer.json["message"]
+        assert set(answer.json) == {"reason", "message", "data"}
+
+
+async def test_a_client_that_is_gone_is_noticed_and_its_stream_ends() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        async with kit.stream(kit.session.id):
+            assert kit.counters.streams == 1
+        assert kit.counters.streams == 0
+
+
+async def test_the_engine_counts_what_it_is_asked_and_what_it_refuses() -> None:
+    async with served(scripted(say("Yes."))) as kit:
+        await kit.ask("GET", "/v1/health", headers={"host": "evil.example"})
+        await kit.shake_hands()
+        await kit.ask("POST", f"/v1/sessions/{kit.session.id}/input?wait=turn", text("hi"))
+        told = (await kit.ask("GET", "/v1/metrics")).body.decode()
+        assert 'bridle_requests_total{kind="SendInput"} 1\n' in told
+        assert 'bridle_refusals_total{reason="HostRefused"} 1\n' in told
+        assert "bridle_sessions_open 1\n" in told
+        assert ("HostRefused", "127.0.0.1") in kit.refused
+
+
+async def test_a_question_is_answered_by_a_request() -> None:
+    model = scripted(call("bash", command="touch made"), say("Done."))
+    async with served(model, answers=True, mode="strict", sandbox="off") as kit:
+        await kit.shake_hands()
+        place = f"/v1/sessions/{kit.session.id}"
+        waiting = asyncio.ensure_future(kit.ask("POST", f"{place}/input?wait=turn", text("go")))
+        async with kit.stream(kit.session.id, since=0) as events:
+            async for event in events:
+                if event.event == "PermissionRequested":
+                    break
+        question = json.loads(event.data)["payload"]
+        body = {"call_id": question["call_id"], "answer": "once", "digest": question["digest"]}
+        assert (await kit.ask("POST", f"{place}/permission", body)).status == 200
+        assert (await waiting).json["text"] == "[scripted] Done."
+
+
+@pytest.mark.requirement("G22.7", "G22.9", "P18")
+async def test_a_token_is_asked_for_on_the_socket_confirmed_with_its_code_and_revoked() -> None:
+    async with served(scripted(), answers=True) as kit:
+        await kit.shake_hands()
+        wanted = f"/v1/auth/token?identity_class=agent&sessions={kit.session.id}&commands=CheckHealth"
+        assert (await kit.ask("GET", wanted)).reason == "MintRefused"
+        events = kit.session.connection.events(kit.session.id)
+        await anext(events)  # from now on somebody follows
+        asked = await kit.ask("GET", wanted, listener=UNIX, headers={"host": "localhost"})
+        assert (asked.status, asked.json["channel"]) == (202, "client")
+        question = await anext(one.event async for one in events if isinstance(one.event, QuestionAsked))
+        assert isinstance(question.question, TokenQuestion)
+        wrong = await kit.ask("POST", "/v1/auth/token", {"mint_id": asked.json["mint_id"], "code": "x"})
+        assert (wrong.status, wrong.reason) == (403, "WrongCode")
+        right = {"mint_id": asked.json["mint_id"], "code": question.question.code}
+        minted = await kit.ask("POST", "/v1/auth/token", right)
+        assert minted.status == 201
+        new = {"x-bridle-token": minted.json["token"]}
+        await kit.shake_hands(headers=new)
+        assert (await kit.ask("GET", "/v1/health", headers=new)).status == 200
+        assert (await kit.ask("GET", "/v1/sessions", headers=new)).reason == "NotGranted"
+        jti = kit.tokens.read(minted.json["token"]).jti
+        other = {"x-bridle-token": kit.mint()}
+        await kit.shake_hands(headers=other)
+        assert (await kit.ask("DELETE", f"/v1/auth/tokens/{jti}", headers=other)).reason == "NotGranted"
+        assert (await kit.ask("DELETE", f"/v1/auth/tokens/{jti}")).status == 200
+        assert (await kit.ask("GET", "/v1/health", headers=new)).reason == "TokenRevoked"
+
+
+@pytest.mark.parametrize("reason", sorted(SENTENCES))
+def test_every_reason_has_a_status_that_the_document_names(reason: str) -> None:
+    assert status_of(reason) in STATUSES
+
+
+@pytest.mark.requirement("X23")
+async def test_only_an_open_stream_says_that_somebody_is_here() -> None:
+    async with served(scripted(say("Yes."))) as kit:
+        await kit.shake_hands()
+        place = f"/v1/sessions/{kit.session.id}"
+        await kit.ask("POST", f"{place}/input?wait=turn", text("hi"))
+
+        async def names() -> list[str]:
+            return [one["name"] for one in (await kit.ask("GET", place)).json["clients"]]
+
+        assert await names() == ["harness"]
+        async with kit.stream(kit.session.id) as events:
+            async for _ in events:
+                break
+            assert sorted(await names()) == ["harness", "rest"]
+        assert await names() == ["harness"]

@@ -1,0 +1,36 @@
+"""The recipes of the page about serving work as written, against an engine as people start it."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli_kit import TIMEOUT_S, Place
+from serve_kit import serving
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_the_curl_recipes_do_what_the_page_says(tmp_path: Path, repository: Path) -> None:
+    page = (repository / "docs/serving.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    place = Place(tmp_path)
+    with serving(place) as served:
+        ran = subprocess.run(
+            ["bash", "-e", "-c", recipe],
+            cwd=place.work,
+            env=place.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert served.ask("GET", "/v1/health").json["open_sessions"] == 1  # the first one of the two
+    assert ran.returncode == 0, ran.stderr
+    assert '"protocol_version"' in ran.stdout
+    assert '"stop":"end_turn"' in ran.stdout
+    assert "event: " in ran.stdout
+    assert "bridle_requests_total" in ran.stdout
+    assert '"reason"' not in ran.stdout

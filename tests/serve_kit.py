@@ -1,0 +1,97 @@
+"""`bridle serve` as a person runs it, and requests to it over its socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from bridle.base.engine_place import EnginePlace, connected_socket
+from bridle.config.folders import folders
+from cli_kit import BRIDLE, TIMEOUT_S, Place
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class ServedPlace:
+    """A running engine and its place."""
+
+    def __init__(self, place: Place, process: subprocess.Popen[bytes], lines: list[str]) -> None:
+        self.home = place
+        self.process = process
+        self.lines = lines
+        self.place = EnginePlace(folders(place.environment()).runtime)
+        self.token = self.place.token()
+
+    def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Reply:
+        """One request over the socket, from this process."""
+        data = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            f"X-Bridle-Token: {self.token if token is None else token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        with connected_socket(self.place.socket) as opened:
+            opened.settimeout(TIMEOUT_S)
+            opened.sendall(head.encode() + data)
+            return read_reply(opened)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT_S)
+
+
+def read_reply(opened: socket.socket) -> Reply:
+    said = b""
+    while piece := opened.recv(65536):
+        said += piece
+    head, _, body = said.partition(b"\r\n\r\n")
+    return Reply(int(head.split()[1]), body)
+
+
+@contextmanager
+def serving(place: Place, *words: str, **env: str) -> Iterator[ServedPlace]:
+    """`bridle serve`, from when it answers. Whatever happens, it is gone afterwards."""
+    process = subprocess.Popen(
+        [*BRIDLE, "serve", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=place.work,
+        env=place.environment(**env),
+    )
+    try:
+        lines: list[str] = []
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line.decode().rstrip())
+            if "End: Ctrl-C" in lines[-1]:
+                break
+        else:
+            raise AssertionError("\n".join(lines))
+        served = ServedPlace(place, process, lines)
+        assert served.ask("GET", "/v1/handshake").status == 200
+        yield served
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+
+
+def in_work(place: Place, name: str, text: str) -> str:
+    path = os.path.join(place.work, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
