@@ -310,7 +310,7 @@ class LineClient:
     def _open(self, text: str) -> None:
         """A text in the person's pager, or on the page where there is none."""
         if not self._keyboard.open_in_pager(self._screen.terminal_text(text)):
-            self._screen.output(text)
+            self._screen.output(text, whole=True)
 
     def _copy(self, text: str) -> None:
         if self._terminal.copy(text):
