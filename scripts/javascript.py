@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-
 from bridle.control.routes import routes
+
 from bridle.protocol import queries
 from bridle.protocol.codec import COMMAND_KINDS
 from bridle.protocol.commands import Accepted

@@ -196,13 +196,11 @@ async def test_a_command_that_is_cut_off_does_not_leave_others_waiting() -> None
     assert refused.value.reason == "CommandCutOff"
 
 
-@given(st.text(min_size=1, max_size=20), st.text(max_size=20), st.text(max_size=20))
-def test_the_digest_is_of_everything_but_the_id(id_: str, one: str, two: str) -> None:
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_the_digest_is_of_everything_but_the_id(one: str, two: str) -> None:
     with_id = said("sess_1", one, id="a")
-    assert stamp_of(with_id) == CommandStamp("a", (stamp_of(with_id) or CommandStamp("", "")).digest)
-    same = stamp_of(said("sess_1", two, id="b"))
-    assert same is not None
-    assert (same.digest == (stamp_of(with_id) or same).digest) is (one == two)
+    assert stamp_of(with_id).id == "a"
+    assert (stamp_of(said("sess_1", two, id="b")).digest == stamp_of(with_id).digest) is (one == two)
     assert decode_command(encode_command(with_id)) == with_id
     assert b'"id"' not in encode_command(said("sess_1", one))
 

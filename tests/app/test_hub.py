@@ -235,6 +235,7 @@ def test_the_careful_answer_fits_every_question_and_allows_nothing() -> None:
         q.ConflictQuestion(conflict=q.UndoConflict(path="x", since="turn")),
         q.GitQuestion(deed="stash", cwd="/x", commands=(("git", "stash"),)),
         q.OrphanQuestion(tool="bash", input={}, started_ms=0, stopped_ms=0),
+        q.TokenQuestion(code="123456", identity="human"),
     )
     answers = [careful_answer(question) for question in questions]
     assert [q.about(answer) for answer in answers] == [q.about(question) for question in questions]
@@ -247,6 +248,7 @@ def test_the_careful_answer_fits_every_question_and_allows_nothing() -> None:
         q.ConflictAnswer(choice="stop"),
         q.GitAnswer(choice="keep"),
         q.OrphanAnswer(judgement="unknown"),
+        q.TokenAnswer(allow=False),
     ]
 
 

@@ -28,7 +28,11 @@ def test_what_was_allowed_is_listed_and_can_become_a_rule(place: Place, spelling
         person.types("p\r")
         person.sees("allowed  bash(touch", "Done.", "2 steps")
         person.types("/permissions\r")
-        person.sees("1        bash(touch) with harmless arguments inside this folder, until the session ends")
+        person.sees(
+            "1  bash(touch) with harmless arguments inside this folder, until the session ends", "Esc back"
+        )
+        person.types("\x1b")
+        person.waits(lambda: "Esc back" not in person.text, "the list gone")
         person.types(f"{spelling}\r")
         person.sees(
             "bash(touch) with harmless arguments inside this folder is a rule now, in",

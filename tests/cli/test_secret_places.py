@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.app.explain import standing
-from bridle.app.machine_sandbox import this_place
 from bridle.base.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
 from bridle.base.paths import session_folders
 from bridle.base.private_places import PrivatePlaces, secret_places
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.confinement import confinement_of
+from bridle.sandbox.session_border import this_place
 from cli_kit import Place
 
 PLACES = [
@@ -243,7 +243,7 @@ def put_others(place: Place) -> dict[str, Path]:
 def hidden(place: Place, work: Path | None = None) -> list[str]:
     """The environment files that a sandbox around commands in this workspace hides."""
     env = place.environment()
-    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    here = this_place(folders(env), env, home=home_of(env), others=OtherProjects(str(place.home)))
     policy = SpawnPolicy(mode="workspace-write", workspace=str(work or place.work))
     return [
         path for path in confinement_of(policy, here).hidden if is_environment_file(os.path.basename(path))
@@ -309,7 +309,7 @@ def test_what_is_in_the_same_repository_or_was_opened_is_no_other_project(place:
     assert hidden(place, top / "app") == []
     policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work), writable=(str(top),))
     env = place.environment()
-    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    here = this_place(folders(env), env, home=home_of(env), others=OtherProjects(str(place.home)))
     assert [path for path in confinement_of(policy, here).hidden if ".env" in path] == []
 
 
@@ -319,7 +319,7 @@ def test_where_a_link_leads_is_hidden(place: Place) -> None:
     (place.home / "app/.env").symlink_to(target)
     assert hidden(place) == []
     env = place.environment()
-    here = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    here = this_place(folders(env), env, home=home_of(env), others=OtherProjects(str(place.home)))
     policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work))
     assert os.path.realpath(target) in confinement_of(policy, here).hidden
 
@@ -331,10 +331,10 @@ def test_a_link_in_another_project_takes_nothing_away_that_commands_need(place: 
         (place.home / f"code/p{number}").mkdir(parents=True)
         (place.home / f"code/p{number}/.env").symlink_to(target)
     env = place.environment()
-    here = this_place(folders(env), env)
+    here = this_place(folders(env), env, home=home_of(env))
     policy = SpawnPolicy(mode="workspace-write", workspace=str(place.work))
     alone = confinement_of(policy, here).hidden
-    with_others = this_place(folders(env), env, others=OtherProjects(str(place.home)))
+    with_others = this_place(folders(env), env, home=home_of(env), others=OtherProjects(str(place.home)))
     assert confinement_of(policy, with_others).hidden == alone
 
 

@@ -10,6 +10,7 @@ import pytest
 from bridle.clients.interaction.story import Story
 from bridle.clients.print import EXIT_READER_GONE, Format, Printer
 from bridle.protocol import events as e
+from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput
 from bridle.protocol.display_values import EditedFile, ShownEdit, ShownRead
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
@@ -45,6 +46,9 @@ class Replay:
         if isinstance(command, CreateSession):
             return Accepted(session=SESSION, event=9, opened=7)
         return Accepted(session=SESSION, event=INPUT)
+
+    async def ask(self, query: q.Query[q.A]) -> q.A:
+        raise CommandRefused("NotSupported", what=type(query).__name__)
 
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         self.since = since
@@ -104,12 +108,11 @@ async def printed(
     form: Format = "text",
     out: io.StringIO | None = None,
     create: CreateSession = CREATE,
-    local: tuple[str, ...] = (),
 ) -> tuple[int, str, list[str]]:
     """Exit code, output and story of a run on this connection."""
     out = out or io.StringIO()
     story: list[str] = []
-    printer = Printer(form=form, out=out, write_line=story.append, story=Story(), is_local=local.__contains__)
+    printer = Printer(form=form, out=out, write_line=story.append, story=Story())
     await printer.run(connection, create, (TextBlock(text="do it"),))
     code = printer.finish()
     return code, out.getvalue(), story
@@ -143,8 +146,11 @@ async def test_the_closing_line_says_what_was_paid_and_never_a_number_nobody_kno
     costs: list[tuple[str, float | None]], said: str
 ) -> None:
     used = Usage(input_tokens=10, output_tokens=1)
-    paid = [e.CostIncremented(provider=provider, model="m", usage=used, usd=usd) for provider, usd in costs]
-    _, _, story = await printed(Replay(started(), *step("x"), *paid, ended()), local=("home",))
+    paid = [
+        e.CostIncremented(provider=provider, model="m", usage=used, usd=usd, local=provider == "home")
+        for provider, usd in costs
+    ]
+    _, _, story = await printed(Replay(started(), *step("x"), *paid, ended()))
     assert re.sub(r"\d+\.\d s", "T", story[-1]) == f"done     T · 1 step{said}"
 
 

@@ -96,6 +96,9 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (c.AskAside(session=S, question="why"), None, "NotAttached", None, "NotAttached"),
     (c.SetEffort(session=S, effort="low"), None, "NotAttached", None, "NotAttached"),
     (c.RevokeGrant(session=S, grant_id="g"), None, "NotAttached", None, "NotAttached"),
+    (c.PromoteGrant(session=S, grant_id="g"), None, "NotAttached", "NotAPerson", "NotAPerson"),
+    (c.SaveModel(model="a:b"), None, None, "NotAPerson", "NotAPerson"),
+    (c.ConnectProvider(provider="a", key="k"), None, None, "NotAPerson", "NotAPerson"),
     (c.Undo(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.CustomCommand(namespace="n", verb="v"), None, None, None, None),
     (c.CustomCommand(namespace="n", verb="v", session=S), None, "NotAttached", None, "NotAttached"),
@@ -106,8 +109,13 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (FollowEvents(S), None, "NotAttached", None, "NotAttached"),
     (q.ListSessions(), None, None, None, None),
     (q.DescribeSession(session=S), None, None, None, None),
+    (q.FindSession(cwd="/w"), None, None, None, None),
+    (q.PreviewSession(create=c.CreateSession(cwd="/w")), None, None, "NotAPerson", "NotAPerson"),
+    (q.DescribeLog(session=S), None, None, None, "NotAttached"),
     (q.SearchSessions(words="x"), None, None, None, None),
     (q.ListModels(), None, None, None, None),
+    (q.ListModels(provider="a", ask_provider=True), None, None, "NotAPerson", "NotAPerson"),
+    (q.ListModels(create=c.CreateSession(cwd="/w")), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (q.ListTools(session=S), None, "NotAttached", None, "NotAttached"),
@@ -159,8 +167,9 @@ def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     asked = row[0]
     session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
     mine, other, none = claims(sessions=(S,)), claims(sessions=("sess_2",)), claims(sessions=())
-    if session is None or isinstance(asked, c.BranchSession):
-        makes_one = isinstance(asked, c.CreateSession | c.BranchSession)
+    beyond = isinstance(asked, c.BranchSession | c.PromoteGrant | c.SaveModel | c.ConnectProvider)
+    if session is None or beyond:
+        makes_one = beyond or isinstance(asked, c.CreateSession)
         for bound in (mine, other, none):
             assert reason(PERSON, asked, HERE, bound) == ("NotGranted" if makes_one else None)
     else:
@@ -287,3 +296,22 @@ def test_what_an_agent_is_given_is_never_looser_than_the_settings(
     assert config.get("sandbox") != "off" or live.bounds.sandbox == "off"
     steps = config.get("max_steps")
     assert steps is None or steps <= live.bounds.max_steps
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        c.PromoteGrant(session=S, grant_id="g"),
+        c.SaveModel(model="a:b"),
+        c.ConnectProvider(provider="a", key="k"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_client_bound_to_sessions_changes_nothing_that_holds_for_others(asked: Any) -> None:
+    assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "NotGranted"
+    assert reason(PERSON, asked, claims=claims()) is None
+
+
+def test_a_session_outside_of_its_claims_is_not_there_for_a_client_that_would_go_on_with_it() -> None:
+    asked = q.PreviewSession(create=c.CreateSession(cwd="/w", resume="sess_2"))
+    assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "UnknownSession"

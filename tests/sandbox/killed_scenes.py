@@ -8,14 +8,14 @@ import asyncio
 import os
 import sys
 
-from bridle.app.machine_sandbox import this_place
 from bridle.base.processes import Processes
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.landlock import Landlock
 from bridle.sandbox.plain_spawn import find_program
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.session_border import this_place
 from bridle.sandbox.unshare import Unshare, programs
 
 ESCAPES = "exec 9>alive 8<hold; env -i setsid sh -c 'echo up; exec cat <&8' & exec cat <&8"
@@ -42,7 +42,10 @@ async def main(name, home, workspace) -> None:
 
     processes = Processes(adopts_orphans=True)
     spawn = SandboxSpawn(
-        processes, place=lambda: this_place(where, env), choose=choose, notes=f"{home}/cut-off"
+        processes,
+        place=lambda: this_place(where, env, home=home_of(env)),
+        choose=choose,
+        notes=f"{home}/cut-off",
     )
     await spawn(
         ["/bin/sh", "-c", ESCAPES],

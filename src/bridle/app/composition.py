@@ -131,7 +131,7 @@ def _main(parts: SessionParts, joined: Joined) -> InvocationParts:
         ids=services.ids,
         clock=services.clock,
         stopwatch=stopwatch,
-        price_of=services.known.price_of,
+        cost_of=services.known.cost_of,
     )
     return InvocationParts(
         journal=journal,

@@ -13,7 +13,6 @@ import msgspec
 from bridle.app.composition import ReadySession, compose
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.machine_sandbox import machine_spawn, opening_words, records_of
 from bridle.app.session_features import instruction_files
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
@@ -36,7 +35,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider, StoredSession
 from bridle.engine.resume import close_interrupted, not_after_the_end, orphans
 from bridle.engine.tools import Tool
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import (
     ContextAdded,
@@ -55,6 +54,7 @@ from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
+from bridle.sandbox.session_border import machine_spawn, opening_words, records_of
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
@@ -125,9 +125,8 @@ class Engine:
         code_surfaces: CodeSurfaces | None = None,
     ) -> None:
         self._code_surfaces = code_surfaces
-        self._where = where
-        self._clock = clock
-        self._env = env
+        self._where, self._env, self._clock = where, env, clock
+        self._ids = Ids(clock.now_ms, os.urandom)
         self.listening = listening
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(
@@ -138,27 +137,43 @@ class Engine:
         self._catalogue = shared_catalogue(where.state, clock)
         self._known_of: dict[str, KnownModels] = {}
         self._features = join((), features)
-        self.ids = self._ids = Ids(clock.now_ms, os.urandom)
+        self._plugins = tuple(plugins)
         self._approvals = Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock)
-        self._sandbox = machine_spawn(self._processes, where=where, env=env)
-        self.sessions: Store = store or SqliteStore(
+        self._sandbox = machine_spawn(self._processes, where=where, home=home_of(env), env=env)
+        self.sessions: Store = store or self._database(stored, notice, waits_for_room=waits_for_room)
+        wanted = env.get(LOG_VARIABLE, "")
+        self._notes = Notes(where.state, wanted, clock=clock, secrets=self._models.keys_in_use)
+        self._services = self._shared(tools, fetch, waits_for_room=waits_for_room, listening=listening)
+        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
+        self.multiplexer = self._control()
+
+    def _database(
+        self, stored: StoredKeys, notice: Callable[[str], None], *, waits_for_room: bool
+    ) -> SqliteStore:
+        """The encrypted database in the data folder."""
+        return SqliteStore(
             SessionStore(
-                where.data,
+                self._where.data,
                 ids=self._ids,
-                clock=clock,
+                clock=self._clock,
                 notice=notice,
                 waits_for_room=waits_for_room,
                 key_wrap=stored.log_key,
             )
         )
-        self._notes = Notes(
-            where.state,
-            env.get(LOG_VARIABLE, ""),
-            clock=clock,
-            secrets=self._models.keys_in_use,
-        )
-        self._services = ProcessServices(
-            where=where,
+
+    def _shared(
+        self,
+        tools: Sequence[Tool | ToolSource],
+        fetch: JudgedFetch | None,
+        *,
+        waits_for_room: bool,
+        listening: bool,
+    ) -> ProcessServices:
+        """What all sessions of this process share."""
+        env, clock = self._env, self._clock
+        return ProcessServices(
+            where=self._where,
             env=env,
             notes=self._notes,
             clock=clock,
@@ -173,9 +188,10 @@ class Engine:
             room=self.sessions if waits_for_room else None,
             listening=listening,
         )
-        self._plugins = tuple(plugins)
-        self._housekeeping = Housekeeping(self.sessions, where, env, clock)
-        self.multiplexer = Multiplexer(
+
+    def _control(self) -> Multiplexer:
+        """The clients and the live sessions, on what this engine knows of stored ones."""
+        return Multiplexer(
             sessions=SessionSource(
                 open=self._opened,
                 find=self._found,
@@ -186,13 +202,14 @@ class Engine:
                 pin=lambda session, pinned: self.sessions.pin(session, pinned=pinned),
                 branch=self._branched,
                 delete=self._deleted,
+                set_up=self._set_up,
             ),
             choose_model=lambda session, name, client: self.known_of(session).choose(
                 name, by_agent=client.identity == "agent"
             ),
             prompt_of=_prompt_of,
             ids=self._ids,
-            clock=clock,
+            clock=self._clock,
             hello=self.hello,
             check_claims=self._check_claims,
             hear_refusal=self._refused,
@@ -349,12 +366,26 @@ class Engine:
         )
         return await answer_query(sources, query, sight)
 
-    def _known_or_own(self, session: str | None) -> KnownModels:
-        """The models of an open session; without one, those of the person's own settings."""
+    def _known_or_own(self, session: str | None, create: CreateSession | None) -> KnownModels:
+        """The models of an open session, of one that a command would make, or those of the person's own settings."""
         if session is not None:
             return self.known_of(session)
-        cwd = home_of(self._env)
-        return self.known_for(session_settings(SessionOptions(), where=self._where, cwd=cwd, env=self._env))
+        cwd, options = (
+            (home_of(self._env), SessionOptions())
+            if create is None
+            else (_working_folder(create.cwd), session_options(create))
+        )
+        return self.known_for(session_settings(options, where=self._where, cwd=cwd, env=self._env))
+
+    async def _set_up(self, command: SaveModel | ConnectProvider) -> None:
+        from bridle.app import model_setup  # once in a person's life
+
+        models = self._known_or_own(None, command.create).models
+        match command:
+            case SaveModel():
+                model_setup.save_model(models, command, self._where)
+            case ConnectProvider():
+                await model_setup.connect_provider(models, command, self._clock)
 
     async def _branched(self, session: str, turn: int | None) -> str:
         from bridle.app.session_retention import copy_outputs
@@ -549,10 +580,17 @@ class Engine:
 
             return grant_entries(ready.grants())
 
+        def promote(grant_id: str) -> Notice:
+            from bridle.app.gates import promoted
+
+            cwd = ready.session.journal.conversation.cwd
+            return promoted(ready.grants(), grant_id, where=self._where, cwd=cwd, env=self._env)
+
         return Run(
             session=ready.session,
             tools=tools,
             grants=grants,
+            promote=promote,
             changes=ready.changes,
             output=ready.output,
             added_slash=tuple(command for feature in plugged for command in feature.slash),

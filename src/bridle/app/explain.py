@@ -14,7 +14,7 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_setting
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
-from bridle.config.folders import Folders, folders
+from bridle.config.folders import Folders, folders, home_of
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
@@ -148,14 +148,14 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.app.machine_sandbox import machine_spawn
         from bridle.base.processes import Processes
         from bridle.safety.git_arrivals import foreseen
         from bridle.sandbox.read_only_git import repository_of
+        from bridle.sandbox.session_border import machine_spawn
 
         processes = Processes()
         try:
-            spawn = machine_spawn(processes, where=where, env=env)
+            spawn = machine_spawn(processes, where=where, home=home_of(env), env=env)
             look = foreseen(understand, lambda folder: repository_of(spawn, cwd=folder, env=env))
             return await look(call, proceed)
         finally:

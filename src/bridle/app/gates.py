@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -14,8 +14,9 @@ from bridle.base.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, Sight, ToolLayer
-from bridle.protocol.events import Mode
-from bridle.safety.grants import SavedGrants
+from bridle.protocol.errors import CommandRefused, sentence
+from bridle.protocol.events import Mode, Notice
+from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
@@ -123,3 +124,19 @@ def _reader() -> Callable[[str, ScriptContext], Understanding]:
     from bridle.shell.understanding import understand
 
     return understand
+
+
+def promoted(
+    grants: Iterable[Grant], grant_id: str, *, where: Folders, cwd: str, env: Mapping[str, str]
+) -> Notice:
+    """Makes one of the grants a rule of the person's own settings. Raises `UnknownGrant`, `FileUnwritable`."""
+    from bridle.config.rule_list import put_rule_first
+    from bridle.config.tiers import load
+    from bridle.safety.promoted_rule import promoted_words, rule_of
+
+    grant = next((one for one in grants if one.grant_id == grant_id), None)
+    if grant is None:
+        raise CommandRefused("UnknownGrant", grant=grant_id)
+    path = put_rule_first(where, load(where=where, cwd=cwd, env=env).checked(), rule_of(grant))
+    data = {"grant_id": grant_id, "what": promoted_words(grant), "path": path}
+    return Notice(reason="GrantPromoted", message=sentence("GrantPromoted", data), data=data)

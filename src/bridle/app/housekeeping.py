@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -149,14 +148,14 @@ class Housekeeping:
         if self._task is not None:
             return
         self._notes = notes
-        last_ms, now_ms = _marked(self._marker), self._clock.now_ms()
+        last_ms, now_ms = files.marked_ms(self._marker), self._clock.now_ms()
         if last_ms is None or (last_ms >= 0 and now_ms - last_ms > LONG_MS):
-            _mark(self._marker, -now_ms)
+            files.mark_ms(self._marker, -now_ms)
         elif self._is_due():
             self._task = asyncio.create_task(self._sweep_alone(cwd))
 
     def _is_due(self) -> bool:
-        last_ms = _marked(self._marker)
+        last_ms = files.marked_ms(self._marker)
         return last_ms is not None and not 0 <= self._clock.now_ms() - abs(last_ms) < _DAY_MS
 
     async def close(self) -> None:
@@ -189,47 +188,4 @@ class Housekeeping:
         if expired.sessions and self._notes is not None:
             self._notes.write("info", "store", "old content went", sessions=len(expired.sessions))
         if not self._stop.is_set():
-            _mark(self._marker, self._clock.now_ms())
-
-
-async def expiry_notice(
-    archive: Archive, where: Folders, env: Mapping[str, str], *, now_ms: int, cwd: str
-) -> str | None:
-    """What to say to a person about content that goes soon, once a day."""
-    from bridle.app.session_retention import NOTICE_DAYS, NOTICE_MS, days_kept
-
-    found = await archive.expiring(days_kept(where, env, cwd), until_ms=now_ms + NOTICE_MS)
-    if not found or not _once_a_day(os.path.join(where.state, "expiry-told"), now_ms):
-        return None
-    first = found[0]
-    name = f'"{first.title}"' if first.title else first.id
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    these = "1 session loses its" if len(found) == 1 else f"{len(found)} sessions lose their"
-    when = time.strftime("%Y-%m-%d", time.localtime(first.at_ms / 1000))
-    return (
-        f"{these} content within {NOTICE_DAYS} days: {name} on {when}{more}. Keep one: bridle sessions pin ID"
-    )
-
-
-def _once_a_day(marker: str, now_ms: int) -> bool:
-    """Whether something that is done once a day is due; if so it counts as done."""
-    last_ms = _marked(marker)
-    if last_ms is not None and 0 <= now_ms - last_ms < _DAY_MS:
-        return False
-    return _mark(marker, now_ms)
-
-
-def _marked(marker: str) -> int | None:
-    try:
-        return int(files.read_limited(marker, 100).data)
-    except (OSError, ValueError):
-        return None
-
-
-def _mark(marker: str, now_ms: int) -> bool:
-    try:
-        files.private_folder(os.path.dirname(marker))
-        files.write_atomic(marker, str(now_ms).encode(), durable=False)
-    except OSError:
-        return False
-    return True
+            files.mark_ms(self._marker, self._clock.now_ms())

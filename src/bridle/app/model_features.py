@@ -121,7 +121,7 @@ def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
         asking = ask_aside(
             provider=services.models.provider,
             clock=services.clock,
-            price_of=services.known.price_of,
+            cost_of=services.known.cost_of,
             emit=parts.journal.emit,
             timeout_s=timeout_s,
         )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
@@ -19,14 +20,14 @@ from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
-from bridle.providers.model_directory import DEMO, Models
-from bridle.providers.model_facts import ModelFacts
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.control.multiplex import ClientSight
     from bridle.engine.features import Joined
     from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Registry
+    from bridle.protocol.commands import CreateSession
     from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
 
@@ -35,11 +36,11 @@ LAST_CHARS = 200
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers are made from. `known` are the models of an open session, or those of the person's own settings;
-    `features` those from outside."""
+    """What answers are made from. `known` are the models of an open session, of one that a command would make, or those
+    of the person's own settings; `features` those from outside."""
 
     store: Store
-    known: Callable[[str | None], KnownModels]
+    known: Callable[[str | None, CreateSession | None], KnownModels]
     where: Folders
     env: Mapping[str, str]
     clock: Clock
@@ -57,21 +58,27 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             )
         case q.DescribeSession(session=session, events=count):
             return await _details(sources, session, sight, events=count)
+        case q.FindSession(cwd=cwd, alias=alias):
+            store = sources.store
+            row = await (store.newest(cwd) if alias is None else store.find(alias, exact=True))
+            if not sight.shows(row.id):
+                raise CommandRefused("UnknownSession", session=alias or "")
+            return await _details(sources, row.id, sight, events=0)
+        case q.PreviewSession(create=create):
+            return await _preview(sources, create)
+        case q.DescribeLog(session=session):
+            return await _log(sources.store, session)
         case q.SearchSessions(words=words, cwd=cwd, limit=limit):
             found = await sources.store.search(words, limit=FOUND_MAX)
             hits = search_hits(found, await sources.store.list(), cwd=cwd)
             return q.SearchHits(hits=tuple([hit for hit in hits if sight.shows(hit.session)][:limit]))
-        case q.ListModels(session=session, names=names, provider=provider, usable=usable):
-            known = sources.known(session)
-            more = await known.usable() if usable else ()
-            return q.ModelList(
-                models=(
-                    *_models(known, names, provider),
-                    *(_model(known, f"{of.name}:{info.name}", of.name, info) for of, info in more),
-                )
-            )
-        case q.ListProviders(session=session, names=names):
-            return q.ProviderList(providers=tuple(_providers(sources.known(session).models, names)))
+        case q.ListModels(session=session, create=create):
+            return q.ModelList(models=await model_entries(sources.known(session, create), query))
+        case q.ListProviders(session=session, create=create):
+            known = sources.known(session, create)
+            providers = await provider_entries(known, query)
+            keyed = known.models.default_of_keys() if query.which == "running" else None
+            return q.ProviderList(providers=providers, default=keyed)
         case q.ListTools(session=session):
             return q.ToolList(tools=sight.live[session].run.tools())
         case q.ListGrants(session=session):
@@ -92,7 +99,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             rows = await store.list() if session is None else [await store.find(session)]
             seen = [row for row in rows if sight.shows(row.id) and row.updated_ms >= since_ms]
             paid = [(row, await store.costs(row.id, since_ms=since_ms)) for row in seen]
-            return cost_sum(paid, by=by, models=sources.known(None).models)
+            return cost_sum(paid, by=by, models=sources.known(None, None).models)
         case q.CheckHealth():
             return q.Health(
                 version=__version__,
@@ -154,6 +161,46 @@ async def _details(sources: Sources, name: str, sight: ClientSight, *, events: i
         clients=tuple(q.ClientInfo(id=one.id, name=one.called, identity=one.identity) for one in clients),
         events=tuple(last),
     )
+
+
+async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
+    """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
+    from bridle.app.project_trust import agreed_and_waiting
+    from bridle.app.session_features import instruction_files
+    from bridle.app.settings import session_options, session_settings
+    from bridle.base.files import branch_of, real_folder
+    from bridle.safety.trust.approvals import Approvals, session_approvals
+    from bridle.safety.wide_folders import why_wide
+
+    resume, env = create.resume, sources.env
+    cwd = real_folder(create.cwd) if resume is None else (await sources.store.find(resume)).cwd
+    where, options = sources.where, session_options(create)
+    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
+    used, waiting = agreed_and_waiting(approvals, instruction_files(where, cwd, settings))
+    model, model_from = create.model, "command"
+    if model is None and resume is None:
+        model = settings.model
+        model_from = "environment" if env.get("BRIDLE_MODEL") == model else "settings"
+    return q.SessionPreview(
+        cwd=cwd,
+        branch=branch_of(cwd),
+        model=model,
+        model_from=model_from if model else "",
+        wide=why_wide(cwd, home_of(env)) or "",
+        rules=tuple(file.shown for file in used),
+        waiting_rules=tuple(file.shown for file in waiting),
+        notify=settings.notify,
+    )
+
+
+async def _log(store: Store, session: str) -> q.LogDescription:
+    from bridle.undo.changed_files import changed_files
+
+    row = await store.find(session)
+    found = changed_files(await store.calls(row.id), row.cwd)
+    changes = tuple(q.CallChanges(call_id=call_id, paths=paths) for call_id, paths in found.items())
+    return q.LogDescription(changes=changes, digest=await store.digest(row.id))
 
 
 def session_infos(
@@ -222,47 +269,7 @@ def search_hits(
     ]
 
 
-# Models, tools, commands
-
-
-def _models(known: KnownModels, names: Iterable[str], provider: str | None) -> Iterator[q.ModelEntry]:
-    for name in names:
-        of, _, model = name.partition(":")
-        yield _model(known, name, of, ModelFacts() if of == DEMO else known.facts(of, model))
-    if provider is not None:
-        for info in known.catalogue.models(known.models.endpoint(provider)):
-            yield _model(known, f"{provider}:{info.name}", provider, info)
-
-
-def _model(known: KnownModels, name: str, provider: str, facts: ModelFacts) -> q.ModelEntry:
-    return q.ModelEntry(
-        model=name,
-        local=is_local(known.models, provider),
-        context_tokens=facts.context_tokens,
-        max_output_tokens=facts.max_output_tokens,
-        tools=facts.tools,
-        images=facts.images,
-        price_in=facts.price_in,
-        price_out=facts.price_out,
-        price_cache_read=facts.price_cache_read,
-        price_cache_write=facts.price_cache_write,
-    )
-
-
-def _providers(models: Models, names: Iterable[str]) -> Iterator[q.ProviderEntry]:
-    endpoints = {name: models.endpoint(name) for name in names if name != DEMO}
-    for endpoint in models.with_keys():
-        endpoints.setdefault(endpoint.name, endpoint)
-    for name, endpoint in endpoints.items():
-        yield q.ProviderEntry(name=name, local=endpoint.local, key_from=models.key_source(endpoint))
-
-
-def is_local(models: Models, provider: str) -> bool:
-    """Whether a provider runs on this machine, so that nobody is paid for it."""
-    try:
-        return provider == DEMO or models.endpoint(provider).local
-    except BridleError:
-        return False
+# Tools, commands
 
 
 def tool_entries(registry: Registry) -> tuple[q.ToolEntry, ...]:

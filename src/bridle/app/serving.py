@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.machine_sandbox import records_of
 from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -37,6 +36,7 @@ from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.sandbox.session_border import records_of
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine

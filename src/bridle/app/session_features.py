@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.app.machine_sandbox import clear_away, left_behind, outlived
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
@@ -28,6 +27,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
+from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool

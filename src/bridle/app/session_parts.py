@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.housekeeping import Notes
-from bridle.app.machine_sandbox import claimed_spawn, session_policy
 from bridle.app.session_undo import SessionUndo, session_undo
 from bridle.app.settings import SessionSettings
 from bridle.base.clock import Clock
@@ -33,6 +32,7 @@ from bridle.providers.model_directory import Models
 from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.session_border import claimed_spawn, session_policy
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:

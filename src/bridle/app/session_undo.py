@@ -191,23 +191,6 @@ def stored_undo(
         log.close()
 
 
-def changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
-    """The files each call of a session changed, as undo saw it, whatever tool did it; by the id of the call.
-
-    What belongs to a repository itself is not among them.
-    """
-    from bridle.undo.file_states import is_own_file
-    from bridle.undo.file_tree import shown_below
-
-    row = store.find(session)
-    return {
-        call.call_id: [
-            shown_below(change.name, (row.cwd,)) for change in call.kept.changes if is_own_file(change)
-        ]
-        for call in store.undo_of(row.id).calls()
-    }
-
-
 def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
     from bridle.sandbox.git_places import find_repository
     from bridle.undo.keeper import WatchedFolders

@@ -20,6 +20,7 @@ from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
 from bridle.protocol.messages import Effort
 from bridle.safety.trust import Approvals
+from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
     from bridle.safety.path_guard import PathMode
@@ -70,19 +71,6 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wide_folder: str | None = None
     transcript: str | None = None
     output_schema: dict[str, Any] | None = None
-
-
-class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings and options say about the border around commands."""
-
-    mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
-    network: Literal["inherit", "filtered", "deny"] = "inherit"
-    hosts: tuple[str, ...] = ()
-    required: bool = False
-    writable: tuple[str, ...] = ()
-    max_file_mib: int = 16_384
-    max_processes: int = 4_096
-    max_memory_mib: int = 1_048_576
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -359,3 +359,36 @@ def repository_root(folder: str) -> str:
             return folder
         root = parent
     return root
+
+
+def real_folder(folder: str) -> str:
+    """The folder by its name without links, from the root."""
+    return os.path.realpath(folder)
+
+
+def branch_of(folder: str) -> str:
+    """The git branch a folder is on, read from the repository's own note; empty where there is none."""
+    try:
+        head = read_limited(os.path.join(repository_root(folder), ".git", "HEAD"), 4096)
+    except (OSError, ValueError):
+        return ""
+    text = head.data.decode("utf-8", "replace")
+    return text.strip().removeprefix("ref: refs/heads/") if text.startswith("ref: ") else ""
+
+
+def marked_ms(marker: str) -> int | None:
+    """The moment that `mark_ms` noted; None where there is none to be read."""
+    try:
+        return int(read_limited(marker, 100).data)
+    except (OSError, ValueError):
+        return None
+
+
+def mark_ms(marker: str, now_ms: int) -> bool:
+    """Notes a moment in a file of its own. False where it cannot be written."""
+    try:
+        private_folder(os.path.dirname(marker))
+        write_atomic(marker, str(now_ms).encode(), durable=False)
+    except OSError:
+        return False
+    return True

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.hidden_input import secret_from
 from bridle.credentials.records import ApiKey
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import UsageError
 from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
@@ -23,16 +22,20 @@ Ask = Callable[[str], str]
 Say = Callable[[str], None]
 
 
-def connectable(models: Models) -> list[Endpoint]:
-    """Every provider that a key or an account is for."""
-    found: list[Endpoint] = []
-    for name in models.names():
-        with contextlib.suppress(BridleError):
-            found.append(models.endpoint(name))
-    return [endpoint for endpoint in found if endpoint.needs_key]
+class Connectable(Protocol):
+    """A provider that a key is for, as a list shows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def key_env(self) -> str | None: ...
 
 
-def chosen_provider(endpoints: Sequence[Endpoint], env: Mapping[str, str], ask: Ask, say: Say) -> str | None:
+def chosen_provider(
+    endpoints: Sequence[Connectable], env: Mapping[str, str], ask: Ask, say: Say
+) -> str | None:
     """The provider a person picks from a list, by number, by name or by a part of it that fits only one.
 
     None when they leave.
@@ -61,12 +64,18 @@ def chosen_provider(endpoints: Sequence[Endpoint], env: Mapping[str, str], ask: 
 
 def pasted_key(endpoint: Endpoint, *, account: str = "") -> ApiKey:
     """A key that a person pasted or piped in. Raises `UsageError` for what can be none."""
+    secret = pasted_secret()
+    return ApiKey(provider=endpoint.name, secret=secret, account=account, saved_ms=SystemClock().now_ms())
+
+
+def pasted_secret() -> str:
+    """The same, by itself."""
     from bridle.providers.endpoints import is_usable_key
 
     secret = secret_from("Key (hidden) › ", what="key")
     if not is_usable_key(secret):
         raise UsageError("That is no key: it holds characters that no key has. Nothing was stored")
-    return ApiKey(provider=endpoint.name, secret=secret, account=account, saved_ms=SystemClock().now_ms())
+    return secret
 
 
 async def listed_with(models: Models, endpoint: Endpoint, credential: Credential) -> tuple[ModelInfo, ...]:

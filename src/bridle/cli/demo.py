@@ -48,8 +48,10 @@ async def run_demo(env: Mapping[str, str]) -> int:
     parts = "engine, tools and log"
     try:
         async with running_engine(env, notice=_say) as engine:
-            await run_prompt(engine, printer, create, (TextBlock(text=PROMPT),))
-            parts = "engine, tools, sandbox and log" if engine.confines else parts
+            connection = engine.connect(name="print", answers=False)
+            await run_prompt(connection, printer, create, (TextBlock(text=PROMPT),))
+            parts = "engine, tools, sandbox and log" if printer.confined else parts
+            await connection.close()
     except BridleError as failure:
         printer.fail(failure)
     code = printer.finish()

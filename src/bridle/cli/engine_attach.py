@@ -16,9 +16,8 @@ from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import InputBlock
-from bridle.protocol.queries import ListProviders
 from bridle.providers.model_directory import DEMO
-from bridle.providers.presets import PRESETS, with_keys
+from bridle.providers.presets import with_keys
 
 MOST_INPUT_CHARACTERS = 700_000
 """What is longer, a picture mostly, does not fit into a frame."""
@@ -72,14 +71,3 @@ async def connect_to_engine(env: Mapping[str, str], *, name: str, answers: bool)
         return await connect_remote(place_opener(place), address=place.socket, name=name, answers=answers)
     except BridleError:
         return None
-
-
-async def local_providers(connection: RemoteConnection, create: CreateSession) -> frozenset[str]:
-    """Those that run on this machine, so that nobody is paid for them."""
-    provider = (create.model or "").partition(":")[0]
-    names = {known.name for known in PRESETS if known.local} | ({provider} - {"", DEMO})
-    try:
-        listed = await connection.ask(ListProviders(names=tuple(sorted(names))))
-    except BridleError:
-        return frozenset({DEMO})
-    return frozenset({DEMO, *(one.name for one in listed.providers if one.local)})

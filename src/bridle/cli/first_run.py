@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.cells import width_of, wrapped
+from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
-from bridle.providers.model_directory import Models
-
-if TYPE_CHECKING:
-    from bridle.providers.endpoints import Endpoint
-    from bridle.providers.local_servers import LocalServer
-    from bridle.providers.model_listing import ModelInfo
+from bridle.protocol.queries import ListModels, ListProviders, ModelEntry, ProviderEntry, ProviderList
 
 DEMO = "demo"
+DEMO_MODEL = ModelEntry(model=DEMO, local=True)
 PASTE = "paste"
 LEAVE = None
 SHOWN_MODELS = 20
@@ -32,29 +29,106 @@ Ask = Callable[[str], str]
 Say = Callable[[str], None]
 
 
-async def choose_model(models: Models, ask: Ask, show: Say, *, columns: int = 0) -> str | None:
-    """`provider:model`, `demo`, or None when the person leaves. Columns of zero mean endless ones."""
+async def choose_model(
+    connection: Connection,
+    create: CreateSession,
+    found: ProviderList,
+    ask: Ask,
+    show: Say,
+    *,
+    columns: int = 0,
+) -> ModelEntry | None:
+    """The model for a session like this, saved for later ones, or None when the person leaves.
+
+    `found` are the servers and keys there are. `DEMO_MODEL` stands for the demo. Columns of zero mean endless ones.
+    """
 
     def say(line: str) -> None:
         for row in _rows(line, columns):
             show(row)
 
-    servers = await models.local_servers()
-    await models.look_for_stored()
-    keyed = models.with_keys()
-    usable = [server for server in servers if any(model.can_chat for model in server.models)]
-    if len(usable) == 1 and not keyed:  # one way stands open, and it is on this machine
-        return _pick_local(usable[0], ask, say)
-    options = _options(servers, [(endpoint, models.key_source(endpoint)) for endpoint in keyed])
-    say("No model is connected yet, and nothing has been sent anywhere.")
-    say("")
-    for number, (_, name, detail) in enumerate(options, 1):
-        say(f"  {number}  {name:<24} {detail}")
-    say("")
-    choice = _option(len(options), ask, say)
-    if choice is None:
-        return LEAVE
-    return await _chosen(options[choice - 1][0], models, servers, keyed, ask, say)
+    return await _FirstChoice(connection, create, ask, say).made(found)
+
+
+class _FirstChoice:
+    """What there is, and what a person does about it, through a connection alone."""
+
+    def __init__(self, connection: Connection, create: CreateSession, ask: Ask, say: Say) -> None:
+        self._connection = connection
+        self._create = create
+        self._ask = ask
+        self._say = say
+
+    async def made(self, found: ProviderList) -> ModelEntry | None:
+        servers = [one for one in found.providers if one.running]
+        keyed = [one for one in found.providers if one.key_from is not None]
+        usable = [server for server in servers if any(model.can_chat for model in server.models)]
+        if len(usable) == 1 and not keyed:  # one way stands open, and it is on this machine
+            return await self._local(usable[0])
+        options = _options(servers, keyed)
+        self._say("No model is connected yet, and nothing has been sent anywhere.")
+        self._say("")
+        for number, (_, name, detail) in enumerate(options, 1):
+            self._say(f"  {number}  {name:<24} {detail}")
+        self._say("")
+        choice = _option(len(options), self._ask, self._say)
+        return LEAVE if choice is None else await self._chosen(options[choice - 1][0], servers)
+
+    async def _chosen(self, choice: str, servers: Sequence[ProviderEntry]) -> ModelEntry | None:
+        kind, _, name = choice.partition(":")
+        match kind:
+            case "local":
+                server = next(server for server in servers if server.name == name)
+                return await self._picked(name, server.models)
+            case "key":
+                return await self._listed(name)
+            case "paste":
+                return await self._pasted()
+            case "local-howto":
+                self._say("Start one of them (for instance: ollama serve), then start bridle again.")
+                return LEAVE
+            case _:
+                return DEMO_MODEL
+
+    async def _local(self, server: ProviderEntry) -> ModelEntry | None:
+        self._say(f"Found {server.title} on this machine with {counted(len(server.models), 'model')}.")
+        return await self._picked(server.name, server.models)
+
+    async def _listed(self, provider: str) -> ModelEntry | None:
+        """A model of the provider's own list."""
+        try:
+            listed = await self._connection.ask(
+                ListModels(provider=provider, ask_provider=True, create=self._create)
+            )
+        except BridleError as failure:
+            self._say(visible(failure.message))
+            return LEAVE
+        return await self._picked(provider, listed.models)
+
+    async def _pasted(self) -> ModelEntry | None:
+        """A key that is stored once it has shown that it is good, and a model to use it for."""
+        from bridle.cli.connect_provider import chosen_provider, pasted_secret
+
+        found = await self._connection.ask(ListProviders(which="connectable", create=self._create))
+        name = chosen_provider(found.providers, {}, self._ask, self._say)
+        if name is None:
+            return LEAVE
+        try:
+            key = pasted_secret()
+            await self._connection.send(ConnectProvider(provider=name, key=key, create=self._create))
+        except BridleError as failure:
+            self._say(visible(failure.message))
+            self._say("Nothing was stored.")
+            return LEAVE
+        self._say("Stored.")
+        return await self._listed(name)
+
+    async def _picked(self, provider: str, listed: Sequence[ModelEntry]) -> ModelEntry | None:
+        """A model out of a list, which is that of later sessions too."""
+        model = pick(provider, listed, self._ask, self._say)
+        if model is not None:
+            await self._connection.send(SaveModel(model=model.model, create=self._create))
+        return model
 
 
 def _option(most: int, ask: Ask, say: Say) -> int | None:
@@ -75,18 +149,14 @@ def _rows(line: str, columns: int) -> list[str]:
     return [name[0], *wrapped(f"{_INDENT}{detail}", columns, indent=_INDENT)]
 
 
-def _options(
-    servers: Sequence[LocalServer], keyed: Sequence[tuple[Endpoint, str | None]]
-) -> list[tuple[str, str, str]]:
+def _options(servers: Sequence[ProviderEntry], keyed: Sequence[ProviderEntry]) -> list[tuple[str, str, str]]:
     """What can be chosen: a word for it, its name, and what it means."""
     options: list[tuple[str, str, str]] = []
     for server in servers:
         count = counted(sum(model.can_chat for model in server.models), "model")
-        name = server.endpoint.name
-        options.append((f"local:{name}", f"Use {server.endpoint.title}", f"running here with {count}"))
+        options.append((f"local:{server.name}", f"Use {server.title}", f"running here with {count}"))
     options += [
-        (f"key:{endpoint.name}", f"Use {endpoint.title or endpoint.name}", f"its key is in {source}")
-        for endpoint, source in keyed
+        (f"key:{one.name}", f"Use {one.title or one.name}", f"its key is in {one.key_from}") for one in keyed
     ]
     if not keyed:
         options.append((PASTE, "Paste an API key", "stored encrypted on this machine"))
@@ -100,61 +170,7 @@ def _options(
     ]
 
 
-def _pick_local(server: LocalServer, ask: Ask, say: Say) -> str | None:
-    say(f"Found {server.endpoint.title} on this machine with {counted(len(server.models), 'model')}.")
-    return pick(server.endpoint.name, server.models, ask, say)
-
-
-async def _chosen(
-    choice: str,
-    models: Models,
-    servers: Sequence[LocalServer],
-    keyed: Sequence[Endpoint],
-    ask: Ask,
-    say: Say,
-) -> str | None:
-    kind, _, name = choice.partition(":")
-    match kind:
-        case "local":
-            server = next(server for server in servers if server.endpoint.name == name)
-            return pick(name, server.models, ask, say)
-        case "key":
-            try:
-                listed = await models.chat(name).models()
-            except BridleError as failure:
-                say(visible(failure.message))
-                return LEAVE
-            return pick(name, listed, ask, say)
-        case "paste":
-            return await _pasted(models, ask, say)
-        case "local-howto":
-            say("Start one of them (for instance: ollama serve), then start bridle again.")
-            return LEAVE
-        case _:
-            return DEMO
-
-
-async def _pasted(models: Models, ask: Ask, say: Say) -> str | None:
-    """A key that is stored once it has shown that it is good, and a model to use it for."""
-    from bridle.cli.connect_provider import chosen_provider, connectable, listed_with, pasted_key
-
-    name = chosen_provider(connectable(models), {}, ask, say)
-    if name is None or models.stored is None:
-        return LEAVE
-    endpoint = models.endpoint(name)
-    try:
-        key = pasted_key(endpoint)
-        listed = await listed_with(models, endpoint, key)
-        models.stored.store.put(key)
-    except BridleError as failure:
-        say(visible(failure.message))
-        say("Nothing was stored.")
-        return LEAVE
-    say("Stored.")
-    return pick(name, listed, ask, say)
-
-
-def pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str | None:
+def pick(provider: str, listed: Sequence[ModelEntry], ask: Ask, say: Say) -> ModelEntry | None:
     """A model out of a list, by its number or its name. Those that cannot chat stand last."""
     models = sorted(listed, key=lambda model: not model.can_chat)
     if not models or not models[0].can_chat:
@@ -162,9 +178,9 @@ def pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str 
         return LEAVE
     say("")
     shown = models[:SHOWN_MODELS]
-    width = min(max(len(visible(model.name, newlines=False)) for model in shown), 40)
+    width = min(max(len(_name(model)) for model in shown), 40)
     for number, model in enumerate(shown, 1):
-        say(f"  {number:>2}  {visible(model.name, newlines=False):<{width}}   {_facts(model)}".rstrip())
+        say(f"  {number:>2}  {_name(model):<{width}}   {_facts(model)}".rstrip())
     if len(models) > SHOWN_MODELS:
         say(f"      … {len(models) - SHOWN_MODELS} more; any name will do")
     say("")
@@ -173,14 +189,20 @@ def pick(provider: str, listed: Sequence[ModelInfo], ask: Ask, say: Say) -> str 
         if typed.lower() in ("q", "quit"):
             return LEAVE
         number = _number(typed, 1, len(models))
-        name = typed if number is None else models[number - 1].name
-        if any(model.name == name and not model.can_chat for model in models):
-            say(f"{visible(name, newlines=False)} cannot chat.")
+        named = ModelEntry(model=f"{provider}:{typed}", local=models[0].local)
+        chosen = named if number is None else models[number - 1]
+        known = next((model for model in models if model.model == chosen.model), chosen)
+        if not known.can_chat:
+            say(f"{_name(known)} cannot chat.")
             continue
-        return f"{provider}:{name}"
+        return known
 
 
-def _facts(model: ModelInfo) -> str:
+def _name(model: ModelEntry) -> str:
+    return visible(model.model.partition(":")[2], newlines=False)
+
+
+def _facts(model: ModelEntry) -> str:
     if not model.can_chat:
         return "cannot chat"
     context, size = model.context_tokens, model.size_bytes
@@ -192,7 +214,7 @@ def _facts(model: ModelInfo) -> str:
     return "   ".join(filter(None, facts))
 
 
-def _context_words(model: ModelInfo) -> str:
+def _context_words(model: ModelEntry) -> str:
     """What is served, else what the model could have."""
     if model.context_tokens is not None:
         return f"{f'{model.context_tokens // 1024}k context':>12}"

@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bridle.app.model_setup import connectable, listed_entries
 from bridle.base.visible import visible
 from bridle.cli import login_store
-from bridle.cli.connect_provider import chosen_provider, connectable, listed_with, pasted_key
+from bridle.cli.connect_provider import chosen_provider, listed_with, pasted_key
 from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.login_desk import LoginDesk
 from bridle.cli.stdin import typed_line
@@ -112,13 +113,14 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
 
     say("Stored.\n")
     try:
-        model = pick(endpoint.name, listed, typed_line, _say_line)
+        entries = tuple(listed_entries(desk.models, endpoint.name, listed))
+        model = pick(endpoint.name, entries, typed_line, _say_line)
     except EOFError:
         model = None
     if model is None:
         return 0
-    set_value(desk.where, "model", model)
-    return say(f"Default model: {visible(model, newlines=False)}. Change it with /model.\n")
+    set_value(desk.where, "model", model.model)
+    return say(f"Default model: {visible(model.model, newlines=False)}. Change it with /model.\n")
 
 
 def _chosen(desk: LoginDesk) -> str:

@@ -19,12 +19,11 @@ from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.path_options import added_folders
 from bridle.clients.interaction.start_info import MODE_WORDS
-from bridle.config.folders import Folders, folders
-from bridle.config.settings_writer import set_value, user_file
-from bridle.config.tiers import Tiers
+from bridle.config.folders import folders
+from bridle.config.rule_list import put_rule_first
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.safety.grants import Grant
-from bridle.safety.patterns import ALIASES, literal_pattern
+from bridle.safety.promoted_rule import rule_of
 from bridle.safety.question_reasons import granted_words
 from bridle.safety.rules import COMMAND_TOOLS, Rule
 
@@ -240,20 +239,10 @@ def _revoke(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     here = _standing(parsed, env)
     grant = _found(here.saved.of(here.permissions.root), parsed.grant)
-    file = made_rule(grant, folders(env), settings_here(parsed, env).checked())
+    file = put_rule_first(folders(env), settings_here(parsed, env).checked(), rule_of(grant))
     here.saved.revoke(here.permissions.root, grant.grant_id)
     said = f"{_words(grant)} is a rule now, in {_one_line(file)}, and holds in every folder."
     return say(said + "\n")
-
-
-def made_rule(grant: Grant, where: Folders, tiers: Tiers) -> str:
-    """Makes a remembered yes a rule of the person's own settings; returns the file it stands in."""
-    mine = _user_rules(tiers)
-    new = [rule for rule in (_rule_of(grant),) if rule not in mine]
-    try:
-        return set_value(where, "permissions.rules", _toml([*new, *mine])).path
-    except OSError as problem:
-        raise BridleError("FileUnwritable", path=user_file(where), problem=problem.strerror) from None
 
 
 def _found(grants: Iterable[Grant], name: str) -> Grant:
@@ -269,33 +258,6 @@ def _found(grants: Iterable[Grant], name: str) -> Grant:
     if len(exact or begun) != 1:
         raise CommandRefused("UnknownGrant", grant=name)
     return (exact or begun)[0]
-
-
-def _rule_of(grant: Grant) -> dict[str, str]:
-    """The rule that means what the grant meant: its text and nothing else, its program if harmless, or the tool."""
-    if grant.subject is None:
-        return {"tool": grant.tool, "verdict": "allow"}
-    if grant.match == "key":
-        return {"tool": grant.tool, "program": grant.subject, "verdict": "allow"}
-    about = "command" if set(ALIASES.get(grant.tool, (grant.tool,))) <= COMMAND_TOOLS else "path"
-    return {"tool": grant.tool, about: literal_pattern(grant.subject), "verdict": "allow"}
-
-
-def _user_rules(tiers: Tiers) -> list[dict[str, Any]]:
-    """The rules of the person's own file, as they stand there."""
-    own: dict[str, Any] = next(
-        (source.values for source in tiers.sources if source.tier == "user"), dict[str, Any]()
-    )
-    return [dict(rule) for rule in own.get("permissions", {}).get("rules", [])]
-
-
-def _toml(rules: Iterable[Mapping[str, Any]]) -> str:
-    """A list of tables on one line; the strings of JSON are strings of TOML."""
-    tables = (
-        ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in rule.items())
-        for rule in rules
-    )
-    return f"[{', '.join(f'{{{table}}}' for table in tables)}]"
 
 
 def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderRules:

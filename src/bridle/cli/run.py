@@ -11,8 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bridle.app.engine import Engine, running_engine, session_environment, session_store
+from msgspec import structs
+
+from bridle.app.engine import running_engine, session_environment
 from bridle.app.housekeeping import log_wanted
+from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
@@ -29,16 +32,15 @@ from bridle.clients.print import (
     RunInput,
 )
 from bridle.config.folders import folders
-from bridle.protocol.commands import CancelTurn, CreateSession
+from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, UsageError, exit_code_of
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
-from bridle.providers.model_directory import DEMO
-from bridle.sessions.store import SessionRow, SessionStore
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
 SOCKET_NAME = "engine.sock"
@@ -91,9 +93,8 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     else:
         if parsed.timeout is not None:
             deadline_s = time.monotonic() + parsed.timeout
-        asyncio.run(_run(parsed, printer, create, content, env, at_terminal))
-        digest, changed = _looked_up(printer, env, digest=form != "text")
-        code = printer.finish(log_digest=digest, changed=changed)
+        asyncio.run(_run(printer, create, parsed, content, env, at_terminal))
+        code = printer.finish()
         fits = schema is None or bool(printer.answer)
         if parsed.output and fits and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
             _write_answer(parsed.output, printer.answer)
@@ -141,28 +142,35 @@ def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float 
 
 
 async def _run(
-    parsed: argparse.Namespace,
     printer: Printer,
     create: CreateSession,
+    parsed: argparse.Namespace,
     content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
+
+    async def run_through(connection: Connection) -> None:
+        try:
+            wanted = await going_on(create, parsed, connection)
+            await run_prompt(
+                connection, printer, wanted, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+            )
+        finally:
+            await connection.close()
+
     try:
         if engine_may_answer(parsed, env):
             from bridle.cli.run_attached import connection_of_run  # most runs find no socket
 
-            connection = await connection_of_run(parsed, printer, create, content, env, at_terminal)
+            connection = await connection_of_run(parsed, create, content, env, at_terminal)
             if connection is not None:
-                await run_on(
-                    connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
-                )
+                await run_through(connection)
                 return
         async with running_engine(env, notice=notice) as engine:
-            await run_prompt(
-                engine, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
-            )
+            asks = at_terminal is not None and at_terminal.asks
+            await run_through(engine.connect(name="print", answers=asks))
     except BridleError as failure:
         printer.fail(failure)
 
@@ -175,21 +183,6 @@ def engine_may_answer(parsed: argparse.Namespace, env: Mapping[str, str]) -> boo
 
 
 async def run_prompt(
-    engine: Engine,
-    printer: Printer,
-    create: CreateSession,
-    content: RunInput,
-    *,
-    timeout_s: float | None = None,
-    at_terminal: RunAtTerminal | None = None,
-) -> None:
-    """One prompt on an engine of this process."""
-    connection = engine.connect(name="print", answers=at_terminal is not None and at_terminal.asks)
-    printer.is_local = lambda provider: _is_local(engine, printer.session, provider)
-    await run_on(connection, printer, create, content, timeout_s=timeout_s, at_terminal=at_terminal)
-
-
-async def run_on(
     connection: Connection,
     printer: Printer,
     create: CreateSession,
@@ -198,8 +191,7 @@ async def run_on(
     timeout_s: float | None = None,
     at_terminal: RunAtTerminal | None = None,
 ) -> None:
-    """One prompt on a connection, which is closed afterwards; the first signal stops the turn, the second leaves at
-    once."""
+    """One prompt through a connection; the first signal stops the turn, the second leaves at once."""
     loop = asyncio.get_running_loop()
     run = asyncio.ensure_future(printer.run(connection, create, content))
     stopping: list[asyncio.Task[None]] = []
@@ -232,17 +224,6 @@ async def run_on(
     finally:
         if timer is not None:
             timer.cancel()
-        await connection.close()
-
-
-def _is_local(engine: Engine, session: str | None, provider: str) -> bool:
-    """Whether a provider runs on this machine, so that nobody is paid for it."""
-    try:
-        return provider == DEMO or (
-            session is not None and engine.known_of(session).models.endpoint(provider).local
-        )
-    except BridleError:
-        return False
 
 
 async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None]) -> None:
@@ -320,18 +301,19 @@ def session_wanted(
     output_schema: dict[str, Any] | None = None,
     asks: bool = True,
 ) -> CreateSession:
-    """The session these options ask for: a new one, or the one to go on with. `asks`: a person can be asked."""
+    """The session these options ask for, as a new one; `going_on` finds the one to go on with.
+
+    `asks`: a person can be asked.
+    """
     cwd = os.path.abspath(parsed.cwd)
-    resume = _resumed(parsed, cwd, env)
-    aliases = (parsed.session,) if parsed.session and resume is None else ()
+    _refuse_two_ways(parsed)
     return CreateSession(
         cwd=cwd,
         env=session_environment(env),
         profile=parsed.profile,
         model=parsed.model,
         mode=_mode_of(parsed),
-        resume=resume,
-        aliases=aliases,
+        aliases=(parsed.session,) if parsed.session else (),
         config={
             "yes": parsed.yes,
             "allow_policy_changes": parsed.allow_policy_changes,
@@ -413,8 +395,8 @@ def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> str:
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan
 
 
-def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> str | None:
-    """The session to go on with, or a branch of it; None for a new one."""
+def _refuse_two_ways(parsed: argparse.Namespace) -> list[str]:
+    """The way to name the session to go on with, if there is one. Raises `UsageError` where they are two."""
     if parsed.verb == "run" and parsed.resume == "":
         raise UsageError("-r needs a session. List them: bridle sessions")
     ways = [name for name, given in _ways_back(parsed) if given]
@@ -424,22 +406,24 @@ def _resumed(parsed: argparse.Namespace, cwd: str, env: Mapping[str, str]) -> st
         raise UsageError(
             "--fork goes on with a copy of a session: name it with -r, or take the newest with -c"
         )
-    if not ways:
-        return None
-    store = session_store(env)
-    try:
-        row = _named_session(parsed, cwd, store)
-        if row is None or not parsed.fork:
-            return row and row.id
-        from bridle.app.session_retention import copy_outputs
-        from bridle.config.folders import folders
-        from bridle.sessions.stored_archive import StoredArchive
+    if parsed.session is not None and not parsed.session.strip():
+        raise UsageError("--session needs a name")
+    return ways
 
-        made = StoredArchive(store).branch(row.id)
-        copy_outputs(folders(env), row.id, made)
-        return made
-    finally:
-        store.close()
+
+async def going_on(
+    create: CreateSession, parsed: argparse.Namespace, connection: Connection
+) -> CreateSession:
+    """The command with the session to go on with, or a branch of it, where the options name one that is there."""
+    if not _refuse_two_ways(parsed):
+        return create
+    found = await _named_session(parsed, create.cwd, connection)
+    if found is None:
+        return create
+    session = found.id
+    if parsed.fork:
+        session = (await connection.send(BranchSession(session=session))).session
+    return structs.replace(create, resume=session, aliases=())
 
 
 def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
@@ -450,42 +434,22 @@ def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
     )
 
 
-def _named_session(parsed: argparse.Namespace, cwd: str, store: SessionStore) -> SessionRow | None:
+async def _named_session(parsed: argparse.Namespace, cwd: str, connection: Connection) -> SessionInfo | None:
     """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
+    from bridle.protocol.queries import DescribeSession, FindSession  # most runs begin a session of their own
+
     if parsed.resume:
-        return store.find(parsed.resume)
+        return (await connection.ask(DescribeSession(session=parsed.resume))).session
+    here = real_folder(cwd)
     if parsed.session is None:
-        return store.newest(os.path.realpath(cwd))
-    if not parsed.session.strip():
-        raise UsageError("--session needs a name")
-    found = store.by_alias(parsed.session)
-    return found if found is not None and found.expired_ms is None else None
-
-
-def _looked_up(
-    printer: Printer, env: Mapping[str, str], *, digest: bool
-) -> tuple[str | None, dict[str, list[str]]]:
-    """The last link of the session's chain, which stands for everything in the log, and the files each call changed.
-
-    Nothing where the log failed: nobody knows what of it is on the disk.
-    """
-    session = printer.session
-    if session is None or printer.log_failed or not (digest or printer.has_calls):
-        return None, {}
-    store = session_store(env)
+        return (await connection.ask(FindSession(cwd=here))).session
     try:
-        last = store.digest(session) if digest else None
-        return last, _changed_files(store, session) if printer.has_calls else {}
-    except BridleError:
-        return None, {}
-    finally:
-        store.close()
-
-
-def _changed_files(store: SessionStore, session: str) -> dict[str, list[str]]:
-    from bridle.app.session_undo import changed_files  # not before something may have changed
-
-    return changed_files(store, session)
+        found = (await connection.ask(FindSession(cwd=here, alias=parsed.session))).session
+    except CommandRefused as refused:
+        if refused.reason != "UnknownSession":
+            raise
+        return None
+    return found if found.expired_ms is None else None
 
 
 def _refuse_unwritable(path: str | None) -> None:

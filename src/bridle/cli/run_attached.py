@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bridle.cli.console import tell
-from bridle.cli.engine_attach import connect_to_engine, local_providers, why_in_process
-from bridle.clients.print import Printer, RunInput
+from bridle.cli.engine_attach import connect_to_engine, why_in_process
+from bridle.clients.print import RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
 from bridle.protocol.connection import Connection
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 async def connection_of_run(
     parsed: argparse.Namespace,
-    printer: Printer,
     create: CreateSession,
     content: RunInput,
     env: Mapping[str, str],
@@ -43,8 +42,6 @@ async def connection_of_run(
     connection = await connect_to_engine(env, name="print", answers=answers)
     if connection is None:
         return None
-    local = await local_providers(connection, create)
-    printer.is_local = local.__contains__
     return _RunConnection(connection)
 
 

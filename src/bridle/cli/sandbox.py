@@ -17,7 +17,6 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.machine_sandbox import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
@@ -26,7 +25,7 @@ from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
 from bridle.clients.interaction.start_info import CONFINED_WORDS
-from bridle.config.folders import folders
+from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
@@ -37,6 +36,7 @@ from bridle.sandbox.container import container_around
 from bridle.sandbox.control_group import SharedLimits, memory_mib, writable_parents
 from bridle.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.sandbox.plain_spawn import OWN_NETWORK
+from bridle.sandbox.session_border import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
@@ -109,7 +109,7 @@ def _unstartable(program: str, here: SandboxContext) -> tuple[str, int] | None:
 
 async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes | None) -> int:
     processes = Processes(adopts_orphans=True, records=records_of(here.where))
-    machine = machine_spawn(processes, where=here.where, env=here.env)
+    machine = machine_spawn(processes, where=here.where, home=home_of(here.env), env=here.env)
     policy = here.policy
     spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     if makes_a_repository(command):

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridle.app.machine_sandbox import session_policy, this_place
 from bridle.app.settings import SessionSettings
 from bridle.base.paths import session_folders
 from bridle.base.processes import CannotStart, Processes
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_choice import ORDER, ChosenAdapter, TriedAdapter, find_program
 from bridle.sandbox.confinement import HostContext
+from bridle.sandbox.session_border import session_policy, this_place
 
 _VERSION_S = 5.0
 
@@ -39,7 +39,7 @@ class SandboxContext(NamedTuple):
     @property
     def place(self) -> HostContext:
         """Without the caches, which would be made by asking."""
-        return this_place(self.where, self.env)
+        return this_place(self.where, self.env, home=home_of(self.env))
 
 
 async def version_of(chosen: ChosenAdapter, processes: Processes) -> str:

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from bridle.app.machine_sandbox import is_unfiltered
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
@@ -21,6 +20,7 @@ from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.container import container_around
 from bridle.sandbox.probes import ProbeOutcome, Result, StartFor, probes_for, run_probes
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.session_border import is_unfiltered
 
 EXIT_LEAKS = 1
 _WORDS: dict[ProbeOutcome, str] = {

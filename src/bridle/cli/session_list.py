@@ -1,51 +1,33 @@
-"""The stored sessions as a list to pick from: titles, costs, who is at work, what expires, what was said last."""
+"""The stored sessions as a list to pick from, and what is done to one of them: through a connection alone."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 
-from bridle.app.query_answers import session_infos
-from bridle.app.session_retention import (
-    NOTICE_MS,
-    copy_outputs,
-    days_kept,
-    forget_beside,
-)
-from bridle.cli.session_changes import kept
+from bridle.base.files import real_folder
 from bridle.clients.interaction.picker import Deed, Listed, listed
-from bridle.config.folders import folders
-from bridle.sessions.store import SessionStore
-from bridle.sessions.stored_archive import StoredArchive
+from bridle.protocol.commands import BranchSession, DeleteSession, PinSession, RenameSession
+from bridle.protocol.connection import Connection
+from bridle.protocol.queries import DescribeSession, ListSessions
 
 
-def listed_sessions(store: SessionStore, env: Mapping[str, str], here: str) -> tuple[Listed, ...]:
+async def listed_sessions(connection: Connection, env: Mapping[str, str], here: str) -> tuple[Listed, ...]:
     """Every session somebody has said something in, the one used last first, for somebody in the folder `here`."""
-    here, now_ms = os.path.realpath(here), time.time_ns() // 1_000_000
-    rows = [row for row in store.list() if row.title or row.turns]
-    if not rows:
-        return ()
-    archive = StoredArchive(store)
-    found = session_infos(
-        [store.describe(row.id) for row in rows],
-        everyone=[row.id for row in store.list()],
-        answers=archive.last_answers(),
-        due=archive.expiring(days_kept(folders(env), env, here), until_ms=now_ms + NOTICE_MS),
-    )
-    home = env.get("HOME", "")
+    here, now_ms, home = real_folder(here), time.time_ns() // 1_000_000, env.get("HOME", "")
+    found = (await connection.ask(ListSessions())).sessions
     return tuple(listed(one, now_ms=now_ms, here=here, home=home) for one in found)
 
 
-def do_deed(store: SessionStore, env: Mapping[str, str], deed: Deed) -> None:
+async def do_deed(connection: Connection, deed: Deed) -> None:
     """Does what a person wants done to a session of the list. Raises `BridleError` when it cannot be."""
-    row, where = store.find(deed.id), folders(env)
     match deed.what:
         case "fork":
-            copy_outputs(where, row.id, StoredArchive(store).branch(kept(row).id))
+            await connection.send(BranchSession(session=deed.id))
         case "pin":
-            store.pin(row.id, pinned=not row.pinned)
+            pinned = (await connection.ask(DescribeSession(session=deed.id))).session.pinned
+            await connection.send(PinSession(session=deed.id, pinned=not pinned))
         case "rename":
-            store.rename(row.id, deed.title)
+            await connection.send(RenameSession(session=deed.id, title=deed.title))
         case "delete":
-            StoredArchive(store).delete(row.id, beside=forget_beside(where))
+            await connection.send(DeleteSession(session=deed.id))

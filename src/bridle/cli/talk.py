@@ -9,24 +9,19 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine, session_store
-from bridle.app.project_trust import agreed_and_waiting
-from bridle.app.query_answers import is_local
-from bridle.app.session_features import instruction_files
-from bridle.app.settings import SessionSettings, session_options, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
-from bridle.cli.first_run import DEMO, choose_model
+from bridle.cli.first_run import DEMO, DEMO_MODEL, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
-from bridle.cli.run import engine_may_answer, session_wanted, tell, with_log_options
+from bridle.cli.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
@@ -36,26 +31,18 @@ from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.picker import Deed, Listed, Picker
-from bridle.clients.interaction.start_info import StartInfo, StartLine, rules_line
+from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
-from bridle.config.settings_writer import set_value
 from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.protocol.events import GrantAdded
-from bridle.protocol.queries import DescribeSession
-from bridle.safety.trust.approvals import Approvals, session_approvals
-from bridle.safety.wide_folders import AcceptedFolders, why_wide
-from bridle.sessions.store import SessionStore
+from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
+from bridle.safety.wide_folders import AcceptedFolders
 
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import Archive
-
-MAX_SHOWN_BYTES = 1 << 20
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
 
@@ -74,40 +61,23 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     terminal = Terminal(look=terminal_look(parsed, env))
-    if parsed.resume == "":
-        chosen = await _picked(terminal, env)
-        if chosen is None:
-            return 0
-        parsed.resume = chosen
-    create = session_wanted(parsed, env)
-    model_from = _model_from(parsed, env)
-    create = _with_story(create, parsed, env)
-    if not _settings(create, env).notify:
-        terminal.look = msgspec.structs.replace(terminal.look, notify="off")
-    if (create.resume is not None or model_from) and engine_may_answer(parsed, env):
-        connection = await _engine_elsewhere(parsed, env, create)
-        if connection is not None:
-            return await _talk_on(connection, create, parsed, terminal, env, model_from)
+
+    async def through(connection: Connection) -> int:
+        try:
+            return await talk_through(connection, parsed, terminal, env)
+        finally:
+            await connection.close()
+
+    if engine_may_answer(parsed, env):
+        elsewhere = await _engine_elsewhere(parsed, env)
+        if elsewhere is not None:
+            return await through(elsewhere)
     shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
         _shared(engine, env, shares=shares),
     ):
-        connection = engine.connect(name="terminal", answers=True)
-        agreed = await _in_agreed_folder(create, parsed, connection, env)
-        if agreed is None:
-            return 0
-        create, _ = agreed
-        if create.resume is None and create.model is None and not model_from:
-            model, chosen_by = await _first_model(engine, create, env)
-            if model is None:
-                return 0
-            if model == DEMO:
-                return await _demo(env)
-            create = _with_model(create, model)
-            model_from = chosen_by
-        await _tell_what_expires(engine.sessions, env)
-        return await _talk_on(connection, create, parsed, terminal, env, model_from)
+        return await through(engine.connect(name="terminal", answers=True))
 
 
 @asynccontextmanager
@@ -118,99 +88,91 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
         return
     from bridle.app.serving import ListenOptions, listening_engine
 
-    listening = listening_engine(
-        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
-    )
-    try:
-        at = await listening.__aenter__()
-    except CommandRefused as refusal:
-        if refusal.reason != "EngineRunning":
-            raise
+    async with AsyncExitStack() as stack:
+        try:
+            at = await stack.enter_async_context(
+                listening_engine(
+                    engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+                )
+            )
+        except CommandRefused as refusal:
+            if refusal.reason != "EngineRunning":
+                raise
+        else:
+            for notice in at.notices:
+                tell(notice)
         yield
-        return
-    for notice in at.notices:
-        tell(notice)
-    try:
-        yield
-    finally:
-        await listening.__aexit__(None, None, None)
 
 
-async def _in_agreed_folder(
-    create: CreateSession, parsed: argparse.Namespace, connection: Connection, env: Mapping[str, str]
-) -> tuple[CreateSession, str] | None:
-    """The session and its folder; None where the person does not mean to work in one that holds more than a project."""
-    folder = await _folder_of(create, connection)
-    if (
-        parsed.folder_named
-        or create.config.get("wide_folder")
-        or (why := why_wide(folder, home_of(env))) is None
-    ):
-        return create, folder
-    if not _accepts_wide(folder, why, env):
-        return None
-    return msgspec.structs.replace(create, config={**create.config, "wide_folder": folder}), folder
-
-
-async def _engine_elsewhere(
-    parsed: argparse.Namespace, env: Mapping[str, str], create: CreateSession
-) -> Connection | None:
+async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> Connection | None:
     """A client of the engine that listens; None where this has to run here."""
     from bridle.cli.engine_attach import connect_to_engine, why_in_process  # where a socket was found
 
-    if (why := why_in_process(parsed, env, create)) is not None:
+    if (why := why_in_process(parsed, env, session_wanted(parsed, env))) is not None:
         if parsed.verbose:
             tell(f"runs in this process: {why}")
         return None
     return await connect_to_engine(env, name="terminal", answers=True)
 
 
-async def _talk_on(
-    connection: Connection,
-    create: CreateSession,
-    parsed: argparse.Namespace,
-    terminal: Terminal,
-    env: Mapping[str, str],
-    model_from: str,
+async def talk_through(
+    connection: Connection, parsed: argparse.Namespace, terminal: Terminal, env: Mapping[str, str]
 ) -> int:
-    """Talks over a connection, which is closed afterwards."""
-    try:
-        agreed = await _in_agreed_folder(create, parsed, connection, env)
-        if agreed is None:
+    """Talks with whatever is at the other end of a connection; returns the exit code."""
+    if parsed.resume == "":
+        chosen = await _picked(connection, terminal, env)
+        if chosen is None:
             return 0
-        create, folder = agreed
-        return await talk(
-            connection,
-            create,
-            terminal,
-            services=terminal_services(folder, env),
-            start=_start_info(create, folder, model_from, env),
-            first_prompt=" ".join(parsed.prompt) or None,
-        )
-    finally:
-        await connection.close()
-
-
-def _start_info(create: CreateSession, folder: str, model_from: str, env: Mapping[str, str]) -> StartInfo:
-    """What this start says before the person may write."""
-    memory = StartMemory(folders(env).state, folder)
-    return StartInfo(
-        version=__version__,
-        branch=_branch(folder),
-        model_from=model_from,
-        lines=(_rules_line(create, folder, env),),
-        said=memory.said(),
-        keep=memory.keep,
+        parsed.resume = chosen
+    create = await going_on(session_wanted(parsed, env), parsed, connection)
+    about = await connection.ask(PreviewSession(create=create))
+    if not parsed.folder_named and about.wide:
+        if not _accepts_wide(about.cwd, about.wide, env):
+            return 0
+        create = msgspec.structs.replace(create, config={**create.config, "wide_folder": about.cwd})
+    if about.model == DEMO and create.resume is None:  # in a conversation it plays a small story
+        create = msgspec.structs.replace(create, model=DEMO_STORY)
+    model_from = _MODEL_FROM[about.model_from]
+    if create.resume is None and about.model is None:
+        model, model_from = await _first_model(connection, create, env)
+        if model is None:
+            return 0
+        if model == DEMO:
+            return await _demo(env)
+        create = msgspec.structs.replace(create, model=model)
+    if not about.notify:
+        terminal.look = msgspec.structs.replace(terminal.look, notify="off")
+    await _tell_what_expires(connection, env)
+    return await talk(
+        connection,
+        create,
+        terminal,
+        services=terminal_services(about.cwd, env),
+        start=_start_info(about, model_from, env),
+        first_prompt=" ".join(parsed.prompt) or None,
     )
 
 
-def _rules_line(create: CreateSession, folder: str, env: Mapping[str, str]) -> StartLine:
-    where = folders(env)
-    options = session_options(create)
-    settings = session_settings(options, where=where, cwd=folder, env=env)
-    approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=folder)
-    used, waiting = agreed_and_waiting(approvals, instruction_files(where, folder, settings))
-    return rules_line([file.shown for file in used], [file.shown for file in waiting])
+_MODEL_FROM: Mapping[str, str] = {
+    "": "",
+    "command": "--model",
+    "environment": "BRIDLE_MODEL",
+    "settings": "config",
+}
+"""What a person calls the places that a model comes from."""
+
+
+def _start_info(about: SessionPreview, model_from: str, env: Mapping[str, str]) -> StartInfo:
+    """What this start says before the person may write."""
+    memory = StartMemory(folders(env).state, about.cwd)
+    return StartInfo(
+        version=__version__,
+        branch=about.branch,
+        model_from=model_from,
+        lines=(rules_line(about.rules, about.waiting_rules),),
+        said=memory.said(),
+        keep=memory.keep,
+    )
 
 
 def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
@@ -235,45 +197,25 @@ def _accepts_wide(folder: str, why: str, env: Mapping[str, str]) -> bool:
     return True
 
 
-def _model_from(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
-    """Where the choice of model comes from; empty when nobody made one."""
-    if parsed.model:
-        return "--model"
-    config = {"config_file": parsed.config, "sets": parsed.set}
-    options = session_options(CreateSession(cwd=".", profile=parsed.profile, config=config))
-    settings = session_settings(options, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
-    if settings.model is None:
-        return ""
-    return "BRIDLE_MODEL" if env.get("BRIDLE_MODEL") == settings.model else "config"
-
-
-def _settings(create: CreateSession, env: Mapping[str, str]) -> SessionSettings:
-    return session_settings(session_options(create), where=folders(env), cwd=create.cwd, env=env)
-
-
 async def _first_model(
-    engine: Engine, create: CreateSession, env: Mapping[str, str]
+    connection: Connection, create: CreateSession, env: Mapping[str, str]
 ) -> tuple[str | None, str]:
     """The model of somebody who named none, and who chose it. A key that is there goes straight in."""
-    models = engine.known_for(_settings(create, env)).models
-    await models.look_for_stored()
-    keyed = models.default_of_keys()
-    if keyed is not None and not await models.local_servers():  # with both there is something to choose
-        return keyed, ""
+    found = await connection.ask(ListProviders(which="running", create=create))
+    if found.default is not None and not any(one.running for one in found.providers):
+        return found.default, ""  # with both there is something to choose
     say(f"Bridle {__version__} · {visible(_folder(create.cwd, env), newlines=False)}\n\n")
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
-        model = await choose_model(models, _ask, _say_line, columns=columns)
+        model = await choose_model(connection, create, found, _ask, _say_line, columns=columns)
     except (EOFError, KeyboardInterrupt):
         print()
         return None, ""
-    if model is not None and model != DEMO:
-        models.choose(model)
-        set_value(folders(env), "model", model)
-        of = model.partition(":")[0]
-        local = "Cost: none, it is local." if is_local(models, of) else "Change it with /model."
-        say(f"Saved: {visible(model, newlines=False)}. {local}\n\n")
-    return model, "chosen just now"
+    if model is None or model == DEMO_MODEL:
+        return model and DEMO, ""
+    local = "Cost: none, it is local." if model.local else "Change it with /model."
+    say(f"Saved: {visible(model.model, newlines=False)}. {local}\n\n")
+    return model.model, "chosen just now"
 
 
 def _say_line(line: str) -> None:
@@ -301,27 +243,6 @@ async def _demo(env: Mapping[str, str]) -> int:
     from bridle.cli.demo import run_demo
 
     return await run_demo(env)
-
-
-def _with_story(create: CreateSession, parsed: argparse.Namespace, env: Mapping[str, str]) -> CreateSession:
-    """The demo model of a conversation plays a small story; that of a run says one thing."""
-    named = parsed.model or (_settings(create, env).model if create.resume is None else None)
-    return _with_model(create, DEMO_STORY) if named == DEMO else create
-
-
-def _with_model(create: CreateSession, model: str) -> CreateSession:
-    return msgspec.structs.replace(create, model=model)
-
-
-async def _folder_of(create: CreateSession, connection: Connection) -> str:
-    """Where the session works: a resumed one stays in its own folder."""
-    if create.resume is None:
-        return _real(create.cwd)
-    return (await connection.ask(DescribeSession(session=create.resume))).session.cwd
-
-
-def _real(folder: str) -> str:
-    return os.path.realpath(folder)
 
 
 def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
@@ -362,15 +283,6 @@ def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
         return save_new(cwd, path, text)
 
-    def promote(grant: GrantAdded) -> str:
-        from bridle.cli.permissions import made_rule
-        from bridle.safety.grants import Grant
-
-        where = folders(env)
-        subject = grant.pattern or None
-        kept = Grant(grant_id=grant.grant_id, tool=grant.tool, subject=subject, match=grant.match)
-        return made_rule(kept, where, load(where=where, cwd=cwd, env=env).checked())
-
     def paths() -> Sequence[str]:
         from bridle.cli.mentions import paths_below
 
@@ -386,7 +298,6 @@ def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
         edit=edit,
         page=page,
         save=save,
-        promote=promote,
         run_verb=run_verb,
         picture=picture,
         clipboard_picture=clipboard_picture,
@@ -397,64 +308,32 @@ def _folder(cwd: str, env: Mapping[str, str]) -> str:
     return folder_words(os.path.abspath(cwd), env.get("HOME", ""))
 
 
-def _branch(cwd: str) -> str:
-    """The git branch, read from the repository's own note; no git command is run for it."""
-    folder = cwd
-    while not os.path.exists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return ""
-        folder = parent
-    head = _text(os.path.join(folder, ".git", "HEAD")) or ""
-    return head.strip().removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
-
-
-def _text(path: str) -> str | None:
-    from bridle.base.files import read_limited
-
-    try:
-        contents = read_limited(path, MAX_SHOWN_BYTES)
-    except (OSError, ValueError):
-        return None
-    return None if contents.truncated else contents.data.decode("utf-8", "replace")
-
-
-def _listed(store: SessionStore, env: Mapping[str, str]) -> tuple[Listed, ...]:
-    from bridle.cli.session_list import listed_sessions
-
-    return listed_sessions(store, env, ".")
-
-
-async def _tell_what_expires(archive: Archive, env: Mapping[str, str]) -> None:
+async def _tell_what_expires(connection: Connection, env: Mapping[str, str]) -> None:
     """Once a day, before content goes."""
-    from bridle.app.housekeeping import expiry_notice
+    from bridle.cli.expiry_notice import expiry_notice
 
-    now_ms = time.time_ns() // 1_000_000
-    told = await expiry_notice(archive, folders(env), env, now_ms=now_ms, cwd=os.getcwd())
+    told = await expiry_notice(connection, folders(env).state, now_ms=time.time_ns() // 1_000_000)
     if told is not None:
         tell(told)
 
 
-async def _picked(terminal: Terminal, env: Mapping[str, str]) -> str | None:
+async def _picked(connection: Connection, terminal: Terminal, env: Mapping[str, str]) -> str | None:
+    from bridle.cli.session_list import do_deed, listed_sessions
     from bridle.clients.line.session_picker import pick
 
-    store = session_store(env)
-    try:
-        sessions = _listed(store, env)
-        if not sessions:
-            raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
-        here = any(session.here for session in sessions)
-        picker = Picker(sessions=sessions, folder=_folder(".", env), all_folders=not here, changes=True)
-        return await pick(picker, terminal, do=lambda deed: _done(store, env, deed))
-    finally:
-        store.close()
+    async def listed() -> tuple[Listed, ...]:
+        return await listed_sessions(connection, env, ".")
 
+    async def done(deed: Deed) -> tuple[Listed, ...]:
+        await do_deed(connection, deed)
+        return await listed()
 
-def _done(store: SessionStore, env: Mapping[str, str], deed: Deed) -> tuple[Listed, ...]:
-    from bridle.cli.session_list import do_deed
-
-    do_deed(store, env, deed)
-    return _listed(store, env)
+    sessions = await listed()
+    if not sessions:
+        raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
+    here = any(session.here for session in sessions)
+    picker = Picker(sessions=sessions, folder=_folder(".", env), all_folders=not here, changes=True)
+    return await pick(picker, terminal, do=done)
 
 
 def _print_sessions(env: Mapping[str, str]) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
@@ -18,9 +19,9 @@ from bridle.clients.interaction.story import Story, describe_call, did_not_run, 
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
-from bridle.protocol.commands import CancelTurn, CreateSession, RunSlash, SendInput
+from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunSlash, SendInput
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError, exit_code_of, sentence
+from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
 
@@ -104,10 +105,10 @@ class Printer:
     """Follows one run and writes it down: `run`, then `finish`, which prints what came of it.
 
     `write_line` gets one line per call, without a line end; `problem` the line that says why a run came to nothing,
-    which is said to those too who want no story. `is_local` says of a provider whether it runs on this machine, where
-    nothing is paid. `streams`: what the model says is printed as it comes, in place of the answer. `onlooker` is there
-    where a person is; with `renders` they get the answer, not `out`. Neither `out` nor `write_line` may block; while
-    `is_full` no more is read, unless the run is being stopped: then what nobody reads is only in the log.
+    which is said to those too who want no story. `streams`: what the model says is printed as it comes, in place of
+    the answer. `onlooker` is there where a person is; with `renders` they get the answer, not `out`. Neither `out` nor
+    `write_line` may block; while `is_full` no more is read, unless the run is being stopped: then what nobody reads is
+    only in the log.
     """
 
     def __init__(
@@ -118,13 +119,11 @@ class Printer:
         write_line: Callable[[str], None],
         story: Story,
         problem: Callable[[str], None] | None = None,
-        is_local: Callable[[str], bool] = lambda _provider: False,
         is_full: Callable[[], bool] = lambda: False,
         streams: bool = False,
         onlooker: Onlooker | None = None,
         renders: bool = False,
     ) -> None:
-        self.is_local: Callable[[str], bool] = is_local
         self._form = form
         self._out = out
         self._say = write_line
@@ -142,6 +141,7 @@ class Printer:
         self._cost_said: list[str] = []
         self._mode = "default"
         self._sandbox = ""
+        self._confined = "off"
         self._network = ""
         self._named = False
         self._schema: dict[str, Any] | None = None
@@ -174,6 +174,8 @@ class Printer:
             self._result.exit_code = await self._turn(connection, content, since)
             if self._misfit is not None and self.stopped is None:
                 await self._ask_again(connection, self._misfit)
+            if not self.log_failed and not self.unwritten:
+                await self._look_up(connection, created.session)
         except BridleError as failure:
             self.fail(failure)
         except asyncio.CancelledError:
@@ -201,6 +203,27 @@ class Printer:
         self._result.exit_code = await self._turn(
             connection, (TextBlock(text=asked_again(problem)),), self._seen
         )
+
+    async def _look_up(self, connection: Connection, session: str) -> None:
+        """The files calls changed, and for programs the last link of the session's chain, which stands for its log.
+
+        For that the session ends first: its end is in the log too. Where the log failed nobody knows what is kept.
+        """
+        if self._form == "text" and not self._calls:
+            return
+        from bridle.protocol.queries import DescribeLog
+
+        if self._form != "text":
+            with suppress(CommandRefused):  # it has ended already
+                await connection.send(EndSession(session=session, leaving=True))
+        try:
+            found = await connection.ask(DescribeLog(session=session))
+        except BridleError:
+            return
+        self._result.log_digest = found.digest
+        changed = {one.call_id: one.paths for one in found.changes}
+        files = (path for call_id in self._calls for path in changed.get(call_id, ()))
+        self._result.changed_files = list(dict.fromkeys((*self._result.changed_files, *files)))
 
     def fail(self, failure: BridleError) -> None:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
@@ -234,9 +257,9 @@ class Printer:
         return self._result.reason == "StoreFailed"
 
     @property
-    def has_calls(self) -> bool:
-        """Whether the model asked for any tool."""
-        return bool(self._calls)
+    def confined(self) -> bool:
+        """Whether anything held the commands of this run."""
+        return self._confined != "off"
 
     @property
     def unwritten(self) -> bool:
@@ -312,7 +335,8 @@ class Printer:
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
-            case e.SessionCreated(mode=mode, sandbox=sandbox):
+            case e.SessionCreated(mode=mode, sandbox=sandbox, confined=confined):
+                self._confined = confined
                 self._mode = mode
                 self._sandbox = sandbox
                 self._network = _network(event)
@@ -448,21 +472,13 @@ class Printer:
         used = self._used
         if not used.by_model:
             return []
-        if used.is_local(lambda model: self.is_local(model.partition(":")[0])):
+        if used.local:
             return [LOCAL]
         return [UNKNOWN_COST if used.usd is None else dollars(used.usd)]
 
-    def finish(
-        self, *, log_digest: str | None = None, changed: Mapping[str, Sequence[str]] | None = None
-    ) -> int:
-        """Prints the answer or the result, and returns the exit code.
-
-        `changed` are the files that calls of the session changed, by the id of the call.
-        """
+    def finish(self) -> int:
+        """Prints the answer or the result, and returns the exit code."""
         result = self._result
-        files = (path for call_id in self._calls for path in (changed or {}).get(call_id, ()))
-        result.changed_files = list(dict.fromkeys((*result.changed_files, *files)))
-        result.log_digest = log_digest
         result.cost = _cost(self._used)
         if self._ended is not None:
             say = self._say if result.success else self._say_problem

@@ -124,6 +124,10 @@ async def _names(given: StoreUnderTest) -> None:
     assert (await store.find("first words", cwd="/elsewhere")).id == other, "the folder decides"
     moved = await _told(store, "third", aliases=("nightly",))
     assert (await store.find("nightly")).id == moved, "a name in use moves to the new session"
+    assert (await store.find("nightly", exact=True)).id == moved, "and means it exactly"
+    await _refused("UnknownSession", store.find("third", exact=True))
+    assert (await store.newest(HERE)).id == moved, "the one used last in a folder"
+    await _refused("NoSessionHere", store.newest("/nowhere"))
 
 
 async def _rows(given: StoreUnderTest) -> None:
@@ -146,6 +150,12 @@ async def _rows(given: StoreUnderTest) -> None:
     _put(log, InputAccepted(content=(TextBlock(text="more"),)), turn=None)
     await log.aclose()
     assert (await store.find(first)).title == "mine", "a title of a person's choice stays"
+    digest = await given.beside.digest(first)
+    assert digest == await store.digest(first), "a log has one digest"
+    log = await store.open(first)
+    _put(log, InputAccepted(content=(TextBlock(text="still more"),)), turn=None)
+    await log.aclose()
+    assert await given.beside.digest(first) != digest, "and another with each event"
     await _refused("UnknownSession", store.rename("sess_" + "0" * 26, "x"))
 
 

@@ -7,7 +7,7 @@ that runs) is for the session to say; what a tool may do is for the permissions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
 
 if TYPE_CHECKING:
-    from bridle.protocol.queries import AnyQuery, ListProviders
+    from bridle.protocol.queries import AnyQuery, DescribeLog, ListModels, PreviewSession
     from bridle.protocol.tokens import Claims
 
 FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "auto", "yolo")
@@ -104,16 +104,22 @@ def outside(claims: Claims | None, asked: Asked) -> Refusal | None:
 
 def session_of(asked: Asked) -> str | None:
     """The session that is meant; None where it is none, or one that is not there yet."""
-    return asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
+    if isinstance(asked, c.CreateSession):
+        return asked.resume
+    if type(asked).__name__ == "PreviewSession":  # queries are imported for their types only
+        return cast("PreviewSession", asked).create.resume
+    return getattr(asked, "session", None)
 
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
-    """A client that is bound to sessions makes no other, and who may not follow events gets none with a description."""
+    """A client that is bound to sessions makes no other, and changes nothing that holds for others; who may
+    not follow events gets none with a description."""
     if getattr(asked, "events", 0) and not claims.covers_command("FollowEvents"):
         return False
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
+    beyond = makes_one or isinstance(asked, c.PromoteGrant | c.SaveModel | c.ConnectProvider)
     bound = claims.sessions is not msgspec.UNSET
-    return claims.covers_command(type(asked).__name__) and not (makes_one and bound)
+    return claims.covers_command(type(asked).__name__) and not (beyond and bound)
 
 
 def _opens_sessions(claims: Claims | None) -> bool:
@@ -185,15 +191,23 @@ def _keep(client: Client, command: c.PinSession | c.DeleteSession, _live: MeantS
     return _not_a_person(type(command).__name__) if _is_agent(client) else None
 
 
-def _providers(client: Client, _query: ListProviders, _live: object) -> Refusal | None:
-    """Where a person's keys come from is none of an agent's business."""
-    return _not_a_person("ListProviders") if _is_agent(client) else None
+def _for_people(client: Client, asked: Asked, _live: object) -> Refusal | None:
+    """A person's own settings and keys, and where those come from, are none of an agent's business."""
+    return _not_a_person(type(asked).__name__) if _is_agent(client) else None
+
+
+def _models(client: Client, query: ListModels, _live: object) -> Refusal | None:
+    """Whoever has a provider asked spends the person's word there, and whoever names options reads other settings."""
+    if _is_agent(client) and (query.ask_provider or query.create is not None):
+        return _not_a_person("More than what is known of models")
+    return None
 
 
 def _of_a_session_elsewhere(
-    client: Client, command: c.RenameSession | c.BranchSession, live: MeantSession
+    client: Client, command: c.RenameSession | c.BranchSession | DescribeLog, live: MeantSession
 ) -> Refusal | None:
-    """People put stored sessions in order without opening them; an agent has those it is attached to."""
+    """People put stored sessions in order and look at them without opening them; an agent has those it is attached
+    to."""
     if _is_agent(client) and not live.attached:
         return Refusal("NotAttached", {"session": command.session})
     return None
@@ -288,6 +302,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "EnterPlanMode": None,
     "ExitPlanMode": _exit_plan_mode,
     "RevokeGrant": None,
+    "PromoteGrant": _for_people,
     "Undo": _undo,
     "CustomCommand": None,
     "FollowEvents": None,
@@ -295,8 +310,8 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "ListGrants": None,
     "ListChanges": None,
     "ReadOutput": None,
-    "ListModels": None,
-    "ListProviders": _providers,
+    "ListModels": _models,
+    "ListProviders": _for_people,
     "ListSlash": None,
     "CustomQuery": None,
 }
@@ -309,8 +324,13 @@ FOR_ALL: Mapping[str, Check | None] = {
     "BranchSession": _of_a_session_elsewhere,
     "PinSession": _keep,
     "DeleteSession": _keep,
+    "SaveModel": _for_people,
+    "ConnectProvider": _for_people,
     "ListSessions": None,
     "DescribeSession": None,
+    "FindSession": None,
+    "PreviewSession": _for_people,
+    "DescribeLog": _of_a_session_elsewhere,
     "SearchSessions": None,
     "ListProfiles": None,
     "SumCosts": None,

@@ -75,10 +75,8 @@ class CommandIds:
             del self._answers[key]
 
 
-def stamp_of(command: AnyCommand) -> CommandStamp | None:
-    """The id of a command and the digest of all the rest of it. None where its client chose none."""
-    if not command.id:
-        return None
+def stamp_of(command: AnyCommand) -> CommandStamp:
+    """The id that its client chose for a command, and the digest of all the rest of it."""
     if not _ID.fullmatch(command.id):
         raise CommandRefused(
             "BadCommand",

@@ -23,6 +23,7 @@ from bridle.protocol.events import (
     EndCause,
     Envelope,
     LiveEvent,
+    Notice,
     Presence,
     Present,
     QuestionAnswered,
@@ -43,13 +44,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules, `changes` what it did to files, `output` a part of what a call printed.
+    without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
+    is what it did to files, `output` a part of what a call printed.
     `added_slash` and `queries` are what plugins add to it.
     """
 
     session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
+    promote: Callable[[str], Notice]
     changes: Callable[[str], Awaitable[SessionChanges]]
     output: Callable[[str, int], Awaitable[OutputPart]]
     added_slash: tuple[SlashCommand, ...] = ()

@@ -28,9 +28,7 @@ from bridle.control.authority import (
     outside,
     session_of,
 )
-from bridle.control.command_ids import CommandIds, refuse_other, stamp_of
 from bridle.control.live import LiveSession, Run
-from bridle.control.token_watch import CheckClaims, TokenWatch
 from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.codec import kind_of_command
@@ -45,6 +43,7 @@ from bridle.protocol.commands import (
     BranchSession,
     CancelTurn,
     ChangeInput,
+    ConnectProvider,
     CreateSession,
     DeleteSession,
     DetachSession,
@@ -52,9 +51,11 @@ from bridle.protocol.commands import (
     EnterPlanMode,
     ExitPlanMode,
     PinSession,
+    PromoteGrant,
     RenameSession,
     RevokeGrant,
     RunSlash,
+    SaveModel,
     SendInput,
     SetEffort,
     SetMode,
@@ -67,6 +68,7 @@ from bridle.protocol.events import (
     CommandStamp,
     CommandTaken,
     EffortChanged,
+    EndCause,
     Envelope,
     IdentityClass,
     ModelChanged,
@@ -78,6 +80,7 @@ from bridle.protocol.handshake import Handshake
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
+    from bridle.control.command_ids import CommandIds
     from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
     from bridle.protocol.questions import TokenQuestion
     from bridle.protocol.tokens import Claims
@@ -100,7 +103,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
     id. `bounds_of` is what the person's own settings give such a session, without a word of the client. `answer`
     answers a query, within what the client may see. `rename`, `pin`, `branch` and `delete` put stored sessions in
-    order; `branch` gives the new id.
+    order; `branch` gives the new id. `set_up` changes the person's own settings or keys.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
@@ -112,6 +115,7 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     pin: Callable[[str, bool], Awaitable[None]]
     branch: Callable[[str, int | None], Awaitable[str]]
     delete: Callable[[str], Awaitable[None]]
+    set_up: Callable[[SaveModel | ConnectProvider], Awaitable[None]]
 
 
 ChooseModel = Callable[[str, str, Client], ModelChanged]
@@ -142,12 +146,12 @@ class Multiplexer:
         ids: Ids,
         clock: Clock,
         hello: Callable[[], Handshake],
-        check_claims: CheckClaims = lambda _claims: None,
+        check_claims: Callable[[Claims], None] = lambda _claims: None,
         hear_refusal: HearRefusal = lambda _client, _asked, _reason: None,
     ) -> None:
         self._check_claims = check_claims
         self._hear_refusal = hear_refusal
-        self._ids_of_commands = CommandIds(clock)
+        self._ids_of_commands: CommandIds | None = None
         self._source = sessions
         self._choose_model = choose_model
         self._prompt_of = prompt_of
@@ -198,9 +202,11 @@ class Multiplexer:
         try:
             if claims is not None:
                 self._check_claims(claims)
-            stamp = stamp_of(command)
-            if stamp is None:
+            if not command.id:
                 return await self._handle(client, claims, command)
+            from bridle.control.command_ids import stamp_of  # clients in this process choose none
+
+            stamp = stamp_of(command)
             self._refuse_for(outside(claims, command))
             return await self._once(client, claims, command, stamp)
         except CommandRefused as refusal:
@@ -210,7 +216,11 @@ class Multiplexer:
     async def _once(
         self, client: Client, claims: Claims | None, command: AnyCommand, stamp: CommandStamp
     ) -> Accepted:
+        from bridle.control.command_ids import CommandIds
+
         joins = False
+        if self._ids_of_commands is None:
+            self._ids_of_commands = CommandIds(self._clock)
 
         async def carry_out() -> Accepted:
             nonlocal joins
@@ -236,6 +246,8 @@ class Multiplexer:
         taken = live.session.journal.conversation.commands.get(stamp.id)
         if taken is None:
             return None
+        from bridle.control.command_ids import refuse_other
+
         refuse_other(stamp, taken.digest)
         return Accepted(session=live.id, event=taken.event)
 
@@ -273,6 +285,9 @@ class Multiplexer:
                 live, accepted = await self._attach(client, claims, command)
             case RenameSession() | PinSession() | BranchSession() | DeleteSession():
                 return Accepted(session=await self._put_in_order(command))
+            case SaveModel() | ConnectProvider():
+                await self._source.set_up(command)
+                return Accepted(session="")
             case _:
                 live = self._named(session_of(command), command)
                 accepted = await self._carry_out(client, live, command, stamp)
@@ -292,8 +307,8 @@ class Multiplexer:
         match command:
             case DetachSession():
                 live.detach(client.id)
-            case EndSession():
-                await self._end(live)
+            case EndSession(leaving=leaving):
+                await self._end(live, "binary-shutdown" if leaving else "user")
             case SendInput():
                 number = session.accept(client, command.content, command.mode, stamp)
             case AnswerPermission():
@@ -317,6 +332,8 @@ class Multiplexer:
                 number = session.leave_plan_mode(client, approved=command.approve, stamp=stamp)
             case RevokeGrant():
                 number = session.revoke(client, command.grant_id, stamp)
+            case PromoteGrant():
+                number = session.journal.emit(live.run.promote(command.grant_id), originator=client.id)
             case SetModel():
                 chosen = self._choose_model(session.id, command.model, client)
                 number = session.journal.emit(structs.replace(chosen, stamp=stamp), originator=client.id)
@@ -349,10 +366,10 @@ class Multiplexer:
         taken = CommandTaken(kind=kind_of_command(command), stamp=stamp)
         return session.journal.emit(taken, originator=client.id)
 
-    async def _end(self, live: LiveSession) -> None:
+    async def _end(self, live: LiveSession, cause: EndCause) -> None:
         """Whoever ends it is told where not all of it could be kept; then nobody else has to be."""
         try:
-            await live.end("user")
+            await live.end(cause)
         except StoreError as failure:
             if failure is self._failure:
                 self._failure = None
@@ -595,6 +612,8 @@ class Multiplexer:
             yield session.journal.for_one(live.presence)
         watch = None
         if claims is not None:
+            from bridle.control.token_watch import TokenWatch  # most clients have no token
+
             watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=session.wake_readers)
 
         def is_over() -> bool:

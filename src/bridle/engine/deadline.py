@@ -106,12 +106,11 @@ async def finish(
             tell("FeatureFailed", feature=name, problem=problem)
 
     work = asyncio.ensure_future(run())
-    late = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(ENDING_S, lambda: late.done() or late.set_result(None))
+    late = asyncio.ensure_future(clock.sleep(ENDING_S))
     try:
         await asyncio.wait((work, late), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        timer.cancel()
+        late.cancel()
         work.cancel()
     if not work.done():
         tell("NotEnded", name=name, seconds=f"{ENDING_S:g}")

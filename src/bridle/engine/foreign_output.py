@@ -112,7 +112,7 @@ def checked(output: object, *, seen_by: ToolOutput | None) -> ToolOutput:
         raise ValueError(f"the metadata is longer than {MAX_BYTES} bytes")
     if seen_by is not None and SEEN in seen_by.metadata:
         metadata[SEEN] = seen_by.metadata[SEEN]
-    fields = msgspec.structs.asdict(output) | {"metadata": metadata}
+    fields = msgspec.structs.asdict(msgspec.structs.replace(output, metadata=metadata))
     kept = msgspec.json.decode(encode_payload(ToolResult(call_id="", tool="", **fields)), type=ToolResult)
     return ToolOutput(**{name: getattr(kept, name) for name in fields})
 

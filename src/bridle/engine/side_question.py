@@ -22,9 +22,9 @@ from bridle.engine.ports import (
 )
 from bridle.engine.request import encode_aside
 from bridle.engine.sizes import AnswerRoom
-from bridle.engine.steps import PriceOf
+from bridle.engine.steps import CostOf
 from bridle.protocol.errors import ProviderError
-from bridle.protocol.events import CostIncremented, DurableEvent, PrefixSet
+from bridle.protocol.events import DurableEvent, PrefixSet
 from bridle.protocol.messages import Message, StopReason, Usage
 
 BESIDE = 0
@@ -46,7 +46,7 @@ def ask_aside(
     *,
     provider: Callable[[str, str], Provider],
     clock: Clock,
-    price_of: PriceOf,
+    cost_of: CostOf,
     emit: Callable[[DurableEvent], object],
     timeout_s: float,
 ) -> AskAside:
@@ -62,8 +62,7 @@ def ask_aside(
         except TimeoutError:
             raise ProviderError("StreamSilent", provider=asked.name, timeout_s=f"{timeout_s:g}") from None
         if usage != Usage():
-            usd = price_of(prefix.provider, prefix.model, usage)
-            emit(CostIncremented(provider=prefix.provider, model=prefix.model, usage=usage, usd=usd))
+            emit(cost_of(prefix.provider, prefix.model, usage))
         return answer
 
     return ask

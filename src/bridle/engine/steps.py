@@ -65,6 +65,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 AskModel: TypeAlias = Callable[[Step], Awaitable[Reply]]
 RequestLayer: TypeAlias = Callable[[Step, AskModel], Awaitable[Reply]]
 PriceOf: TypeAlias = Callable[[str, str, Usage], float | None]
+CostOf: TypeAlias = Callable[[str, str, Usage], CostIncremented]
+"""Both by provider and model: what a usage would cost, and what it did."""
 
 
 def with_layers(layers: Sequence[RequestLayer], ask: AskModel) -> AskModel:
@@ -91,13 +93,13 @@ class Model:
         ids: Ids,
         clock: Clock,
         stopwatch: Stopwatch,
-        price_of: PriceOf,
+        cost_of: CostOf,
     ) -> None:
         self._provider = provider
         self._ids = ids
         self._clock = clock
         self._stopwatch = stopwatch
-        self._price_of = price_of
+        self._cost_of = cost_of
         self._buffer = RequestBuffer()
 
     async def ask(self, step: Step) -> Reply:
@@ -131,10 +133,7 @@ class Model:
             )
         )
         if answer.usage != Usage():
-            usd = self._price_of(prefix.provider, prefix.model, answer.usage)
-            step.emit(
-                CostIncremented(provider=prefix.provider, model=prefix.model, usage=answer.usage, usd=usd)
-            )
+            step.emit(self._cost_of(prefix.provider, prefix.model, answer.usage))
         if answer.fault is not None:
             raise answer.fault
         return Reply(stop=stop, calls=calls, yielded=answer.yielded)

@@ -94,12 +94,20 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def find(self, text: str, *, cwd: str | None = None) -> StoredSession:
+    async def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> StoredSession:
         """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
         and no label, which others can give, stands for the beginning of another session's id.
 
-        The `sess_` of an id may be left out. `cwd` decides between several that fit.
+        The `sess_` of an id may be left out. `cwd` decides between several that fit. With `exact`, only a whole id or
+        alias means one.
         Raises: `CommandRefused` (`UnknownSession`, `AmbiguousSession`).
+        """
+        ...
+
+    async def newest(self, cwd: str) -> StoredSession:
+        """The session used last in a folder, of those that can be gone on with.
+
+        Raises: `CommandRefused("NoSessionHere")`.
         """
         ...
 
@@ -128,6 +136,14 @@ class SessionStore(Protocol):
 
         Raises: `StoreError("LogDamaged")` naming the first event that is not.
         """
+        ...
+
+    async def digest(self, session_id: str) -> str:
+        """What stands for everything in the log: another with each event, the same for as long as nothing is added."""
+        ...
+
+    async def calls(self, session_id: str) -> Sequence[CallRow]:
+        """What is kept of what a session's calls did to files, in the order they began."""
         ...
 
     async def rename(self, session_id: str, title: str) -> None:

@@ -53,7 +53,10 @@ class DetachSession(Command, frozen=True):
 
 
 class EndSession(Command, frozen=True):
+    """`leaving`: because the program that had it opened ends, and not because a person wants it."""
+
     session: str
+    leaving: bool = False
 
 
 class SendInput(Command, frozen=True):
@@ -154,6 +157,40 @@ class RevokeGrant(Command, frozen=True):
     grant_id: str
 
 
+class PromoteGrant(Command, frozen=True):
+    """A remembered yes becomes a rule of the person's own settings, for later sessions in every folder.
+
+    A `Notice` with the reason `GrantPromoted` says where it stands. For people.
+    """
+
+    session: str
+    grant_id: str
+
+
+class SaveModel(Command, frozen=True):
+    """The model that new sessions of this person begin with, as `provider:model`. For people.
+
+    It must be there for a session made with `create`, or by the person's own settings.
+    """
+
+    model: str
+    create: CreateSession | None = None
+
+
+class ConnectProvider(Command, frozen=True):
+    """A key for a provider, stored where the person's keys are once it has shown that it is good. For people.
+
+    Nobody repeats the key: not the log, not an answer, not a refusal. `create` as in `SaveModel`.
+    """
+
+    provider: str
+    key: str
+    create: CreateSession | None = None
+
+    def __repr__(self) -> str:
+        return f"ConnectProvider(provider={self.provider!r}, key=…)"
+
+
 class Undo(Command, frozen=True):
     session: str
     turn: int | None = None
@@ -214,6 +251,9 @@ AnyCommand: TypeAlias = (
     | EnterPlanMode
     | ExitPlanMode
     | RevokeGrant
+    | PromoteGrant
+    | SaveModel
+    | ConnectProvider
     | Undo
     | RenameSession
     | PinSession
@@ -224,7 +264,8 @@ AnyCommand: TypeAlias = (
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a command that was taken. `event` is the id of the event that records it, if one does.
+    """The answer to a command that was taken. `event` is the id of the event that records it, if one does; `session` is
+    empty for a command about none.
 
     For a session that was opened, that is its last one so far, and `opened` the `SessionCreated` of this run of it.
     """

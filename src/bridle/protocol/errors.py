@@ -294,6 +294,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
+    "GrantPromoted": Sentence(
+        "{what} is a rule now, in {path}. It holds in every folder, from the next session on."
+    ),
     "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),

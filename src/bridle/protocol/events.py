@@ -258,10 +258,13 @@ class StepFailed(Event, frozen=True):
 
 
 class CostIncremented(Event, frozen=True):
+    """What a request came to. `local`: its model runs on the engine's machine, and nobody is paid for it."""
+
     provider: str
     model: str
     usage: Usage
     usd: float | None = None
+    local: bool = False
 
 
 # One tool call

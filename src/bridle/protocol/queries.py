@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, get_arg
 
 import msgspec
 
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import GrantMatch, IdentityClass
 
@@ -91,6 +92,58 @@ class DescribeSession(Query[SessionDetails], frozen=True):
     events: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
 
 
+class FindSession(Query[SessionDetails], frozen=True):
+    """The session that `create` goes on with: the one used last in its folder, or the one that runs by `alias`, by
+    exactly this name or id. For a session by what people call it there is `DescribeSession`."""
+
+    cwd: str
+    alias: str | None = None
+
+
+class SessionPreview(QueryAnswer, frozen=True, omit_defaults=True):
+    """What a session would be, before there is one.
+
+    `model_from`: a person's word in the command, a variable of the environment, or settings; empty where nobody chose
+    one. `wide` says, as the end of a sentence, why the folder holds more than a project. `rules` are the files of
+    instructions that count, `waiting_rules` those that wait for a person. `notify`: a person may be called.
+    """
+
+    cwd: str
+    branch: str = ""
+    model: str | None = None
+    model_from: Literal["", "command", "environment", "settings"] = ""
+    wide: str = ""
+    rules: tuple[str, ...] = ()
+    waiting_rules: tuple[str, ...] = ()
+    notify: bool = True
+
+
+class PreviewSession(Query[SessionPreview], frozen=True):
+    """What would come of this command. For people; nothing is opened and nobody is asked over the network."""
+
+    create: CreateSession
+
+
+class CallChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The files one call changed, relative to the session's folder where they are in it."""
+
+    call_id: str
+    paths: tuple[str, ...]
+
+
+class LogDescription(QueryAnswer, frozen=True):
+    """`digest` is the last link of the chain of the log, in hex: it stands for everything in it."""
+
+    changes: tuple[CallChanges, ...]
+    digest: str
+
+
+class DescribeLog(Query[LogDescription], frozen=True):
+    """The files each call of a session changed, as undo saw it, whatever tool did it."""
+
+    session: str
+
+
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """A place where the words were said."""
 
@@ -118,7 +171,10 @@ class SearchSessions(Query[SearchHits], frozen=True):
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model under the name that commands take. Prices are dollars for a million tokens; `local` ones cost nothing."""
+    """A model under the name that commands take. Prices are dollars for a million tokens; `local` ones cost nothing.
+
+    `context_tokens` is what is served, `longest_context_tokens` what the model could have; `size_bytes` its file.
+    """
 
     model: str
     local: bool = False
@@ -130,6 +186,9 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     price_out: float | None = None
     price_cache_read: float | None = None
     price_cache_write: float | None = None
+    can_chat: bool = True
+    longest_context_tokens: int | None = None
+    size_bytes: int | None = None
 
 
 class ModelList(QueryAnswer, frozen=True):
@@ -137,38 +196,56 @@ class ModelList(QueryAnswer, frozen=True):
 
 
 class ListModels(Query[ModelList], frozen=True):
-    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network.
+    """What is known of these models, or of all that are known of a provider. Nobody is asked over the network, unless
+    `ask_provider` wants its own list; that and `create` are for people.
 
     `usable`: also every model that can be asked now, by a key at hand or on this machine; servers of this machine are
-    looked for, and stand first. By the settings of an open `session`, or by the person's own.
+    looked for, and stand first. By the settings of an open `session`, of one that `create` would make, or by the
+    person's own.
     """
 
     session: str | None = None
     names: tuple[str, ...] = ()
     provider: str | None = None
+    ask_provider: bool = False
+    create: CreateSession | None = None
     usable: bool = False
 
 
 class ProviderEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider of models. `key_from` says where its key comes from, None where there is none; never the key."""
+    """A provider of models. `key_from` says where its key comes from, None where there is none; never the key.
+
+    `title` is what people call it, `key_env` the variable its key is looked for in. `running` servers were found on
+    this machine just now, with these `models`.
+    """
 
     name: str
     local: bool = False
     key_from: str | None = None
+    title: str = ""
+    key_env: str | None = None
+    running: bool = False
+    models: tuple[ModelEntry, ...] = ()
 
 
 class ProviderList(QueryAnswer, frozen=True):
+    """`default` is the model that the keys at hand stand for, where they were looked for and stand for one."""
+
     providers: tuple[ProviderEntry, ...]
+    default: str | None = None
 
 
 class ListProviders(Query[ProviderList], frozen=True):
     """These providers, then all others whose key is at hand. For people; nobody is asked over the network.
 
-    By the settings of an open `session`, or by the person's own.
+    `which`: with `running`, the servers of this machine are looked for first, and stored keys too. `connectable` are
+    all that a key is for. By the settings of an open `session`, of one that `create` would make, or the person's own.
     """
 
     session: str | None = None
     names: tuple[str, ...] = ()
+    which: Literal["usable", "running", "connectable"] = "usable"
+    create: CreateSession | None = None
 
 
 class ToolEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,6 +412,9 @@ class CustomQuery(Query[CustomAnswer], frozen=True):
 AnyQuery: TypeAlias = (
     ListSessions
     | DescribeSession
+    | FindSession
+    | PreviewSession
+    | DescribeLog
     | SearchSessions
     | ListModels
     | ListProviders
@@ -351,6 +431,8 @@ AnyQuery: TypeAlias = (
 AnyQueryAnswer: TypeAlias = (
     SessionList
     | SessionDetails
+    | SessionPreview
+    | LogDescription
     | SearchHits
     | ModelList
     | ProviderList

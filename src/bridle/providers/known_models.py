@@ -17,7 +17,7 @@ import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError
-from bridle.protocol.events import ModelChanged, PrefixSet
+from bridle.protocol.events import CostIncremented, ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
 from bridle.providers.model_directory import DEMO, Models
 
@@ -66,6 +66,12 @@ class KnownModels:
     def price_of(self, provider: str, model: str, usage: Usage) -> float | None:
         """What this usage costs in dollars; None where nobody knows. What runs on this machine costs nothing."""
         return 0.0 if provider == DEMO else self.facts(provider, model).cost(usage)
+
+    def cost_of(self, provider: str, model: str, usage: Usage) -> CostIncremented:
+        """What a request with this usage came to."""
+        local = provider == DEMO or self._endpoint(provider).local
+        usd = self.price_of(provider, model, usage)
+        return CostIncremented(provider=provider, model=model, usage=usage, usd=usd, local=local)
 
     def window_of(self, name: str) -> int | None:
         """How many tokens the model `provider:model` takes, where that is known."""

@@ -10,6 +10,8 @@ import os
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +31,9 @@ from bridle.sessions.memory_undo import sweep_contents
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS
 from bridle.sessions.store import meant_by, one_line, refuse_rest, the_one
 from bridle.sessions.text_search import Said, complete, said_in
+
+if TYPE_CHECKING:
+    from bridle.engine.undo_records import CallRow
 
 EXCERPT_WORDS = 16
 
@@ -79,10 +84,17 @@ class MemoryStore:
             raise _busy(kept, lease, run)
         return self._opened(kept, run)
 
-    async def find(self, text: str, *, cwd: str | None = None) -> StoredSession:
+    async def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> StoredSession:
         sessions = self._memory.sessions
-        exact = sessions.get(text) or sessions.get(self._memory.aliases.get(text, ""))
-        return exact.row if exact is not None else the_one(meant_by(text, await self.list(), cwd), text)
+        if (found := sessions.get(text) or sessions.get(self._memory.aliases.get(text, ""))) is not None:
+            return found.row
+        return the_one([] if exact else meant_by(text, await self.list(), cwd), text)
+
+    async def newest(self, cwd: str) -> StoredSession:
+        for row in await self.list(cwd=cwd):
+            if row.rest_of is None:
+                return row
+        raise CommandRefused("NoSessionHere", cwd=cwd)
 
     async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
         rows = [kept.row for kept in self._memory.sessions.values() if cwd in (None, kept.row.cwd)]
@@ -111,6 +123,15 @@ class MemoryStore:
         for number, record in enumerate(self._of(session_id).records, 1):
             if record.envelope.id != number:
                 raise StoreError("LogDamaged", session=session_id, event=number, problem="it is missing")
+
+    async def digest(self, session_id: str) -> str:
+        chain = b""
+        for record in self._of(session_id).records:
+            chain = sha256(chain + record.payload).digest()
+        return chain.hex()
+
+    async def calls(self, session_id: str) -> Sequence[CallRow]:
+        return list(self._of(session_id).calls)
 
     async def rename(self, session_id: str, title: str) -> None:
         title = one_line(title)

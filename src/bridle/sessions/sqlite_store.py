@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.engine.ports import StoredSession
     from bridle.engine.store_ports import DaysOf, Description, Due, Expired, ForgetBeside, Found
+    from bridle.engine.undo_records import CallRow
     from bridle.protocol.events import Envelope
     from bridle.sessions.log import StoredLog
     from bridle.sessions.store import SessionStore
@@ -41,8 +42,11 @@ class SqliteStore:
     async def open(self, session_id: str, *, accept_loss: bool = False) -> StoredLog:
         return self.database.open(session_id, accept_loss=accept_loss)
 
-    async def find(self, text: str, *, cwd: str | None = None) -> StoredSession:
-        return self.database.find(text, cwd=cwd)
+    async def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> StoredSession:
+        return self.database.find(text, cwd=cwd, exact=exact)
+
+    async def newest(self, cwd: str) -> StoredSession:
+        return self.database.newest(cwd)
 
     async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
         return self.database.list(cwd=cwd)
@@ -62,6 +66,12 @@ class SqliteStore:
 
     async def verify(self, session_id: str, *, last: int | None = None) -> None:
         self.database.verify(session_id, last=last)
+
+    async def digest(self, session_id: str) -> str:
+        return self.database.digest(session_id)
+
+    async def calls(self, session_id: str) -> Sequence[CallRow]:
+        return self.database.undo_of(session_id).calls()
 
     async def rename(self, session_id: str, title: str) -> None:
         self.database.rename(session_id, title)

@@ -158,17 +158,16 @@ class SessionStore:
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
-    def find(self, text: str, *, cwd: str | None = None) -> SessionRow:
+    def find(self, text: str, *, cwd: str | None = None, exact: bool = False) -> SessionRow:
         """The session meant by an id, an alias, a title, a label or the unique beginning of an id, in order. No title
         and no label, which others can give, stands for the beginning of another session's id.
 
-        The `sess_` of an id may be left out. `cwd` decides between several that fit. Raises `CommandRefused`
-        (`UnknownSession`, `AmbiguousSession`).
+        The `sess_` of an id may be left out. `cwd` decides between several that fit. With `exact`, only a whole id or
+        alias means one. Raises `CommandRefused` (`UnknownSession`, `AmbiguousSession`).
         """
-        exact = self._rows(_ONE, text) or self._rows(_BY_ALIAS, text)
-        if exact:
-            return exact[0]
-        if not (matches := meant_by(text, self.list(), cwd)):
+        if found := self._rows(_ONE, text) or self._rows(_BY_ALIAS, text):
+            return found[0]
+        if not (matches := [] if exact else meant_by(text, self.list(), cwd)):
             self._refuse_lost_logs()
         return the_one(matches, text)
 

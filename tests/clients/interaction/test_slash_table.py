@@ -17,7 +17,15 @@ from bridle.clients.interaction.tally import Tally
 from bridle.clients.interaction.view import SessionView
 from bridle.commands.prompts import DOES, PROMPTS
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnyCommand, CancelTurn, RevokeGrant, RunSlash, SetMode, SetModel
+from bridle.protocol.commands import (
+    AnyCommand,
+    CancelTurn,
+    PromoteGrant,
+    RevokeGrant,
+    RunSlash,
+    SetMode,
+    SetModel,
+)
 from bridle.protocol.messages import TextBlock, ToolSchema, Usage
 from bridle.protocol.queries import ModelEntry, SlashEntry
 
@@ -135,8 +143,8 @@ def test_permissions_lists_what_is_allowed_and_takes_it_back_by_its_number() -> 
     assert carry_out("permissions", "", now) == Do("permissions")
     assert carry_out("permissions", "revoke 2", now) == RevokeGrant(session="s", grant_id="g3")
     assert carry_out("permissions:revoke", "1", now) == RevokeGrant(session="s", grant_id="g1")
-    assert carry_out("permissions", "promote 2", now) == Do("promote", "g3")
-    assert carry_out("permissions:promote", "1", now) == Do("promote", "g1")
+    assert carry_out("permissions", "promote 2", now) == PromoteGrant(session="s", grant_id="g3")
+    assert carry_out("permissions:promote", "1", now) == PromoteGrant(session="s", grant_id="g1")
     for wrong in ("revoke", "revoke 0", "revoke 3", "revoke x", "revoke -1", "promote", "promote 3"):
         assert lines("permissions", wrong, now=now)[0].startswith("Which one?")
 

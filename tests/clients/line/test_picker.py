@@ -197,7 +197,7 @@ async def test_what_is_done_shows_in_the_list_and_a_fork_is_picked() -> None:
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=COLOURLESS)
     done: list[Deed] = []
 
-    def do(deed: Deed) -> tuple[Listed, ...]:
+    async def do(deed: Deed) -> tuple[Listed, ...]:
         done.append(deed)
         if deed.what == "delete":
             return SESSIONS[1:]

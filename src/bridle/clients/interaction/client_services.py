@@ -1,4 +1,4 @@
-"""What is truly local to a person's client: their clock, files, editor, rules and earlier prompts."""
+"""What is truly local to a person's client: their clock, files, editor and earlier prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.clients.interaction.composer import Picture
-from bridle.protocol.events import GrantAdded
 
 
 def _no_paths() -> Sequence[str]:
@@ -34,9 +33,8 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     one more. `is_file` answers for a path relative to the session's folder; `paths` are the files and folders a mention
     may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
     it. `page` shows them a text in their own pager; `run_verb` lets a verb of the program have their terminal. `save`
-    writes a new file at a path a person named and returns where it is. `promote` makes a remembered yes a rule of the
-    person's own settings and returns the file it stands in. `picture` is the image at a path, None where there is none;
-    `clipboard_picture` the one on their clipboard. What does something may raise `BridleError`.
+    writes a new file at a path a person named and returns where it is. `picture` is the image at a path, None where
+    there is none; `clipboard_picture` the one on their clipboard. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -49,6 +47,5 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     page: Callable[[str], Awaitable[None]] | None = None
     run_verb: Callable[[Sequence[str]], Awaitable[None]] | None = None
     save: Callable[[str, str], str] | None = None
-    promote: Callable[[GrantAdded], str] | None = None
     picture: Callable[[str], Picture | None] = _no_picture
     clipboard_picture: Callable[[], Awaitable[Picture]] | None = None

@@ -1,4 +1,4 @@
-"""What a slash command does beyond a single command to the session: list, rename, pin, branch, export, promote."""
+"""What a slash command does beyond a single command to the session: list, rename, pin, branch, export."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ class SlashActions:
                 await self._rename(session, view, words)
             case "export":
                 await self._export(session, view, words)
-            case "promote":
-                self._promote(view, words)
             case "output":
                 await self._output(session, view, words)
             case "diff":
@@ -151,15 +149,6 @@ class SlashActions:
         made = await self.short_id((await self._connection.send(command)).session)
         after = f"turn {turn}" if turn else "its last turn"
         self._say(f"Branched: {made} begins as this session was after {after}. Go to it: /resume {made}")
-
-    def _promote(self, view: SessionView, grant_id: str) -> None:
-        """Makes a remembered yes a rule of the person's own settings."""
-        grant, promote = view.grants.get(grant_id), self._services.promote
-        if promote is None or grant is None:
-            raise CommandRefused("NotSupported", what="/permissions promote")
-        file = visible(promote(grant), newlines=False)
-        what = grant_words(grant).rpartition(", ")[0]
-        self._say(f"{what} is a rule now, in {file}. It holds in every folder, from the next session on.")
 
     async def _export(self, session: str, view: SessionView, path: str) -> None:
         """Writes everything that was said until now into a file that was not there before."""

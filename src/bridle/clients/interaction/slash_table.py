@@ -20,6 +20,7 @@ from bridle.protocol.commands import (
     AnyCommand,
     AskAside,
     CancelTurn,
+    PromoteGrant,
     RevokeGrant,
     RunSlash,
     SetEffort,
@@ -70,7 +71,6 @@ Deed: TypeAlias = Literal[
     "branch",
     "copy",
     "export",
-    "promote",
     "output",
     "model",
     "permissions",
@@ -349,7 +349,8 @@ def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcom
         if not 1 <= at <= len(grants):
             return Lines(("Which one? /permissions lists them with their numbers.",))
         chosen = grants[at - 1].grant_id
-        return RevokeGrant(session=session, grant_id=chosen) if verb == "revoke" else Do("promote", chosen)
+        kind = RevokeGrant if verb == "revoke" else PromoteGrant
+        return kind(session=session, grant_id=chosen)
     if verb:
         return Lines(("What about them? /permissions, /permissions revoke NUMBER, promote NUMBER",))
     return Do("permissions")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120
 
-Silent: TypeAlias = (
+_Silent: TypeAlias = (
     e.SessionCreated
     | e.InputAccepted
     | e.TurnStarted
@@ -105,7 +105,7 @@ class Story:
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
-        if isinstance(event, Silent):
+        if isinstance(event, _Silent):
             return []
         match event:
             case e.ToolCallRequested():

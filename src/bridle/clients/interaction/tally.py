@@ -18,11 +18,15 @@ LOCAL = "local"
 
 
 class Tally(msgspec.Struct):
-    """What a turn or a session has used, `by_model` at whose price. `usd` is None as soon as one price is unknown."""
+    """What a turn or a session has used, `by_model` at whose price. `usd` is None as soon as one price is unknown.
+
+    `local`: something was used, and every request of it stayed on the engine's machine, by what the events say.
+    """
 
     usage: Usage = Usage()
     usd: float | None = 0.0
     by_model: dict[str, float | None] = {}
+    local: bool = False
 
     def add(self, cost: e.CostIncremented) -> None:
         self.usage = Usage(
@@ -31,6 +35,7 @@ class Tally(msgspec.Struct):
             cache_read_tokens=self.usage.cache_read_tokens + cost.usage.cache_read_tokens,
             cache_write_tokens=self.usage.cache_write_tokens + cost.usage.cache_write_tokens,
         )
+        self.local = cost.local and (self.local or not self.by_model)
         self.usd = _sum(self.usd, cost.usd)
         model = f"{cost.provider}:{cost.model}"
         self.by_model[model] = _sum(self.by_model.get(model, 0.0), cost.usd)

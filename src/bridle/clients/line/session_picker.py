@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bridle.base.clock import Clock, SystemClock, Timer
 from bridle.clients.interaction.controller import MARK
@@ -24,7 +24,7 @@ from bridle.clients.line.page import Ink, Page, Prompt
 from bridle.clients.line.terminal import Terminal
 from bridle.protocol.errors import BridleError
 
-Do = Callable[[Deed], tuple[Listed, ...]]
+Do = Callable[[Deed], Awaitable[tuple[Listed, ...]]]
 """Does something to a session and lists what there is now; after a fork the new one stands first."""
 
 
@@ -46,8 +46,7 @@ async def pick(
     if not terminal.interactive:
         page.lines([[Ink(line)] for line in picker_lines(picker, columns=terminal.columns)])
         return None
-    chosen: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
+    pressed: asyncio.Queue[list[Key] | None] = asyncio.Queue()
     warning: Timer | None = None
 
     def draw() -> None:
@@ -58,43 +57,40 @@ async def pick(
         picker = unwarned(picker)
         draw()
 
-    def on_keys(keys: list[Key]) -> None:
-        nonlocal picker, warning
+    async def chosen_with(keys: list[Key]) -> Picked | Gone | None:
+        """What keys come to, one after the other: what one of them does is done before the next counts."""
+        nonlocal picker
         for key in keys:
             picker, choice = press(picker, key)
             match choice:
-                case Picked(id=session) if not chosen.done():
-                    chosen.set_result(session)
-                case Deed() as deed if do is not None and not chosen.done():
-                    picker = done(deed, do)
-                case Gone() if not chosen.done():
-                    chosen.set_result(None)
+                case Picked() | Gone():
+                    return choice
+                case Deed() as deed if do is not None:
+                    try:
+                        sessions = await do(deed)
+                    except BridleError as failure:
+                        picker = relisted(picker, picker.sessions, failure.message)
+                        continue
+                    picker = relisted(picker, sessions)
+                    if deed.what == "fork":
+                        return Picked(sessions[0].id)
                 case _:
                     pass
-        if warning is not None:
-            warning.cancel()
-        if picker.warned:
-            warning = clock.call_later(HINT_S, forget_warning)
-        if not chosen.done():
-            draw()
+        return None
 
-    def done(deed: Deed, do: Do) -> Picker:
-        try:
-            sessions = do(deed)
-        except BridleError as failure:
-            return relisted(picker, picker.sessions, failure.message)
-        if deed.what == "fork":
-            chosen.set_result(sessions[0].id)
-        return relisted(picker, sessions)
-
-    def on_end() -> None:
-        if not chosen.done():
-            chosen.set_result(None)
-
-    with terminal.raw(), terminal.listening(on_keys, on_end):
+    with terminal.raw(), terminal.listening(pressed.put_nowait, lambda: pressed.put_nowait(None)):
         draw()
         try:
-            return await chosen
+            while (keys := await pressed.get()) is not None:
+                choice = await chosen_with(keys)
+                if warning is not None:
+                    warning.cancel()
+                if choice is not None:
+                    return choice.id if isinstance(choice, Picked) else None
+                if picker.warned:
+                    warning = clock.call_later(HINT_S, forget_warning)
+                draw()
+            return None
         finally:
             if warning is not None:
                 warning.cancel()

@@ -1,4 +1,4 @@
-"""The border around commands, put together: who holds it on this machine, and what a session's commands may do."""
+"""The border around the commands of a session: who holds it here, what it lets through, what is said of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from bridle.app.settings import SandboxSettings
+import msgspec
+
 from bridle.base.paths import SessionFolders, is_beneath_any
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
@@ -31,7 +31,35 @@ _STICKY = 0o1000
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
 
 
-def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str]) -> SandboxSpawn:
+class OwnFolders(Protocol):
+    """Where Bridle has its own files."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def data(self) -> str: ...
+    @property
+    def cache(self) -> str: ...
+    @property
+    def all(self) -> tuple[str, ...]: ...
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What settings and options say about the border around commands."""
+
+    mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
+    network: Literal["inherit", "filtered", "deny"] = "inherit"
+    hosts: tuple[str, ...] = ()
+    required: bool = False
+    writable: tuple[str, ...] = ()
+    max_file_mib: int = 16_384
+    max_processes: int = 4_096
+    max_memory_mib: int = 1_048_576
+
+
+def machine_spawn(
+    processes: Processes, *, where: OwnFolders, home: str, env: Mapping[str, str]
+) -> SandboxSpawn:
     """The `Spawn` of this process. Nothing is looked for before somebody asks what holds commands here."""
     chooser = Chooser(processes, state=where.state)
 
@@ -39,11 +67,11 @@ def machine_spawn(processes: Processes, *, where: Folders, env: Mapping[str, str
     def others() -> OtherProjects:
         from bridle.base.other_projects import OtherProjects
 
-        return OtherProjects(home_of(env))
+        return OtherProjects(home)
 
     return SandboxSpawn(
         processes,
-        place=lambda: this_place(where, env, caches=where.cache, others=others()),
+        place=lambda: this_place(where, env, home=home, caches=where.cache, others=others()),
         choose=chooser.adapter,
         known=chooser.known,
         failed=chooser.drop,
@@ -85,13 +113,18 @@ def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Noti
 
 
 def this_place(
-    where: Folders, env: Mapping[str, str], *, caches: str = "", others: OtherProjects | None = None
+    where: OwnFolders,
+    env: Mapping[str, str],
+    *,
+    home: str,
+    caches: str = "",
+    others: OtherProjects | None = None,
 ) -> HostContext:
     """The machine and the person, for the sandbox. Caches that are named are made with the first command."""
     from bridle.sandbox.confinement import HostContext
 
     return HostContext(
-        home=home_of(env), own=where.all, caches=caches, records=where.data, env=dict(env), others=others
+        home=home, own=where.all, caches=caches, records=where.data, env=dict(env), others=others
     )
 
 
@@ -133,17 +166,17 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
 
 
-def _cut_off(where: Folders) -> str:
+def _cut_off(where: OwnFolders) -> str:
     """Where a guardian notes of which commands it has taken away the masks."""
     return os.path.join(where.state, "cut-off")
 
 
-def records_of(where: Folders) -> str:
+def records_of(where: OwnFolders) -> str:
     """Where engines leave a record of the processes they start."""
     return os.path.join(where.state, "running")
 
 
-def outlived(where: Folders) -> Iterator[Notice]:
+def outlived(where: OwnFolders) -> Iterator[Notice]:
     """Ends what outlived an engine that was killed together with its guardian, and says so."""
     try:
         if not os.listdir(records_of(where)):
@@ -156,7 +189,7 @@ def outlived(where: Folders) -> Iterator[Notice]:
         yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
 
 
-def left_behind(policy: SpawnPolicy, where: Folders) -> list[Notice]:
+def left_behind(policy: SpawnPolicy, where: OwnFolders) -> list[Notice]:
     """Puts aside what a command left that was cut off with its engine, and says so, one notice each."""
     workspace, notes = policy.workspace, _cut_off(where)
     if policy.mode != "workspace-write" or not (
