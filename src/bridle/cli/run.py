@@ -150,29 +150,37 @@ async def _run(
     at_terminal: RunAtTerminal | None,
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
-
-    async def run_through(connection: Connection) -> None:
-        try:
-            wanted = await going_on(create, parsed, connection)
-            await run_prompt(
-                connection, printer, wanted, content, timeout_s=parsed.timeout, at_terminal=at_terminal
-            )
-        finally:
-            await connection.close()
-
     try:
         if engine_may_answer(parsed, env):
             from bridle.cli.run_attached import connection_of_run  # most runs find no socket
 
             connection = await connection_of_run(parsed, create, content, env, at_terminal)
             if connection is not None:
-                await run_through(connection)
+                await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
-            await run_through(engine.connect(name="print", answers=asks))
+            connection = engine.connect(name="print", answers=asks)
+            await _run_through(connection, printer, create, parsed, content, at_terminal)
     except BridleError as failure:
         printer.fail(failure)
+
+
+async def _run_through(
+    connection: Connection,
+    printer: Printer,
+    create: CreateSession,
+    parsed: argparse.Namespace,
+    content: RunInput,
+    at_terminal: RunAtTerminal | None,
+) -> None:
+    try:
+        create = await going_on(create, parsed, connection)
+        await run_prompt(
+            connection, printer, create, content, timeout_s=parsed.timeout, at_terminal=at_terminal
+        )
+    finally:
+        await connection.close()
 
 
 def engine_may_answer(parsed: argparse.Namespace, env: Mapping[str, str]) -> bool:

@@ -9,12 +9,13 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import Engine, running_engine, session_store
+from bridle.app.engine import running_engine, session_store
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
@@ -43,6 +44,9 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
 from bridle.safety.wide_folders import AcceptedFolders
 
+if TYPE_CHECKING:
+    from bridle.app.engine import Engine
+
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
 
@@ -61,23 +65,25 @@ def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     terminal = Terminal(look=terminal_look(parsed, env))
-
-    async def through(connection: Connection) -> int:
-        try:
-            return await talk_through(connection, parsed, terminal, env)
-        finally:
-            await connection.close()
-
     if engine_may_answer(parsed, env):
-        elsewhere = await _engine_elsewhere(parsed, env)
-        if elsewhere is not None:
-            return await through(elsewhere)
+        connection = await _engine_elsewhere(parsed, env)
+        if connection is not None:
+            return await _talk_and_close(connection, parsed, terminal, env)
     shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
         _shared(engine, env, shares=shares),
     ):
-        return await through(engine.connect(name="terminal", answers=True))
+        return await _talk_and_close(engine.connect(name="terminal", answers=True), parsed, terminal, env)
+
+
+async def _talk_and_close(
+    connection: Connection, parsed: argparse.Namespace, terminal: Terminal, env: Mapping[str, str]
+) -> int:
+    try:
+        return await talk_through(connection, parsed, terminal, env)
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
@@ -88,20 +94,22 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
         return
     from bridle.app.serving import ListenOptions, listening_engine
 
-    async with AsyncExitStack() as stack:
-        try:
-            at = await stack.enter_async_context(
-                listening_engine(
-                    engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
-                )
-            )
-        except CommandRefused as refusal:
-            if refusal.reason != "EngineRunning":
-                raise
-        else:
-            for notice in at.notices:
-                tell(notice)
+    listening = listening_engine(
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+    )
+    try:
+        at = await listening.__aenter__()
+    except CommandRefused as refusal:
+        if refusal.reason != "EngineRunning":
+            raise
         yield
+        return
+    for notice in at.notices:
+        tell(notice)
+    try:
+        yield
+    finally:
+        await listening.__aexit__(None, None, None)
 
 
 async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> Connection | None:

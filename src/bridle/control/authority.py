@@ -112,8 +112,8 @@ def session_of(asked: Asked) -> str | None:
 
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
-    """A client that is bound to sessions makes no other, and changes nothing that holds for others; who may
-    not follow events gets none with a description."""
+    """A client that is bound to sessions makes no other and changes nothing that holds for others; who may not follow
+    events gets none with a description."""
     if getattr(asked, "events", 0) and not claims.covers_command("FollowEvents"):
         return False
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
