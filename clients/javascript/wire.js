@@ -33,7 +33,7 @@ export const ROUTES = {
   ListSlash: { method: "GET", path: "/v1/slash-commands" },
   ListTools: { method: "GET", path: "/v1/tools" },
   PinSession: { method: "POST", path: "/v1/sessions/{session}/pin" },
-  PreviewSession: { method: "GET", path: "/v1/session" },
+  PreviewSession: { method: "GET", path: "/v1/preview" },
   PromoteGrant: { method: "POST", path: "/v1/sessions/{session}/promote-grant" },
   ReadOutput: { method: "GET", path: "/v1/output" },
   RenameSession: { method: "POST", path: "/v1/sessions/{session}/rename" },

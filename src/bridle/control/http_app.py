@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.applications import Starlette
@@ -368,11 +368,23 @@ def _query_of(kind: type[Any], request: Request) -> Any:
         values = request.query_params.getlist(name)
         if not values:
             continue
-        shape = get_origin(hints[name])
+        hint = hints[name]
         given[name] = (
-            values if shape is tuple else _object(kind, name, values) if shape is dict else values[-1]
+            values
+            if get_origin(hint) is tuple
+            else _object(kind, name, values)
+            if _holds_object(hint)
+            else values[-1]
         )
     return _decoded(kind, {**given, **request.path_params}, strict=False)
+
+
+def _holds_object(hint: Any) -> bool:
+    """Whether a value of this type is an object: a dict or a struct, or either where there is one."""
+    return any(
+        get_origin(one) is dict or (isinstance(one, type) and issubclass(one, msgspec.Struct))
+        for one in (hint, *get_args(hint))
+    )
 
 
 def _object(kind: type[Any], name: str, values: list[str]) -> Any:

@@ -35,6 +35,7 @@ _COMMANDS: Mapping[type[Any], tuple[Method, str]] = {
 }
 _QUERIES: Mapping[type[Any], str] = {
     q.DescribeSession: _OF_SESSION,
+    q.PreviewSession: "/v1/preview",
     q.SearchSessions: "/v1/search",
     q.ListSlash: "/v1/slash-commands",
     q.CustomQuery: "/v1/features/{namespace}/{verb}",
