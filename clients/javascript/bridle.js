@@ -41,16 +41,29 @@ export async function connect(options) {
   return client;
 }
 
-/** The token in what a file of `bridle token mint --out FILE` holds. */
+/** The token in what a file of `bridle token mint --out FILE` holds. What else it holds is never repeated. */
 export function tokenIn(text) {
-  const token = text.trimStart().startsWith("{") ? JSON.parse(text).token : text.trim();
-  if (typeof token !== "string" || token === "") throw new TypeError("The file holds no token.");
+  let token = text.trim();
+  if (token.startsWith("{")) {
+    try {
+      ({ token } = JSON.parse(token));
+    } catch {
+      token = null;
+    }
+  }
+  if (!isToken(token)) throw new TypeError("The file holds no token.");
   return token;
+}
+
+function isToken(token) {
+  return typeof token === "string" && /^[!-~]+$/.test(token);
 }
 
 /** What both kinds of client share: the words a person's client uses most, and going on after a break. */
 class Client {
   constructor({ url, token, fetch = globalThis.fetch, sleep = pause, giveUpMs = GIVE_UP_MS }) {
+    // A header that cannot be sent would be repeated in the failure.
+    if (token !== undefined && !isToken(token)) throw new TypeError("This is no token.");
     this.hello = null;
     this._base = url.replace(/\/+$/, "");
     this._headers = token === undefined ? {} : { [HEADER]: token };

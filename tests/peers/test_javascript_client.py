@@ -92,11 +92,16 @@ def ran(node: str, *words: str, env: dict[str, str], cwd: Path = TESTS) -> str:
     return done.stdout
 
 
+def pass_all(node: str, tests: str, *, env: dict[str, str], cwd: Path = TESTS) -> None:
+    """Runs the tests of a file, none of which may hang."""
+    said = ran(node, "--test", "--test-reporter=tap", "--test-timeout=10000", tests, env=env, cwd=cwd)
+    assert re.search(r"^# pass [1-9]", said, re.MULTILINE), said
+
+
 @pytest.mark.requirement("X7")
 @pytest.mark.parametrize("node", nodes())
 def test_the_client_does_over_both_transports_what_it_says(node: str, listening: Listening) -> None:
-    said = ran(node, "--test", "--test-reporter=tap", "client.test.mjs", env=listening.env())
-    assert re.search(r"^# pass [1-9]", said, re.MULTILINE), said
+    pass_all(node, "client.test.mjs", env=listening.env())
 
 
 @pytest.fixture
@@ -134,3 +139,20 @@ def test_the_example_of_the_readme_runs_as_it_stands(
     (installed / "example.mjs").write_text(example.replace("http://127.0.0.1:8421", listening.url))
     said = ran(nodes()[0], "example.mjs", env=listening.env(), cwd=installed)
     assert said.endswith("First answer.")
+
+
+@pytest.mark.requirement("X7")
+def test_the_editor_extension_attaches_shows_and_answers(
+    installed: Path, listening: Listening, repository: Path
+) -> None:
+    for source in (*(repository / "clients/vscode").iterdir(), TESTS / "attach.test.mjs"):
+        shutil.copy(source, installed)
+    (installed / "node_modules/vscode").mkdir()
+    shutil.copy(TESTS / "vscode.cjs", installed / "node_modules/vscode/index.js")
+    (installed / "node_modules/ws").symlink_to(MODULES / "ws")
+    hides = listening.served.home.work / "hides.script"
+    hides.write_text(
+        "call bash\n    command: touch seen # \u202e gnihton seod\n---\nsay Done.\n", encoding="utf-8"
+    )
+    env = {**listening.env(), "BRIDLE_HIDING_SCRIPT": str(hides)}
+    pass_all(nodes()[0], "attach.test.mjs", env=env, cwd=installed)

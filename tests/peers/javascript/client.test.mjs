@@ -119,6 +119,7 @@ for (const options of TRANSPORTS) {
     const wrong = `${claims}.${[...seal].reverse().join("")}`;
     await assert.rejects(connect({ url, ...options, token: wrong }), refused("TokenInvalid"));
     await assert.rejects(connect({ url, ...options }), refused("TokenMissing"));
+    await assert.rejects(connect({ url, ...options, token: "sec\nret" }), { message: "This is no token." });
   });
 
   test(`${transport}: a token that only watches sees everything and says nothing`, async (t) => {
@@ -236,7 +237,9 @@ test("what an option cannot do there is said", async () => {
 test("a token is read from a file as it is minted, or by itself", () => {
   assert.equal(tokenIn('{"token": "a.b"}\n'), "a.b");
   assert.equal(tokenIn("a.b\n"), "a.b");
-  for (const text of ["", "{}", '{"token": 7}']) assert.throws(() => tokenIn(text), /holds no token/);
+  for (const text of ["", "{}", '{"token": 7}', "{secret", "sec ret", "sec\nret"]) {
+    assert.throws(() => tokenIn(text), { message: "The file holds no token." });
+  }
 });
 
 test("frames are read however they are cut into pieces", async () => {
