@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -60,6 +61,12 @@ def minted(place: Place, *words: str) -> str:
     return file
 
 
+def url_of(served: ServedPlace) -> str:
+    """Where it says that it listens."""
+    (url,) = re.findall(r"http://127\.0\.0\.1:\d+", "\n".join(served.lines))
+    return url
+
+
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
     place = Place(tmp_path_factory.mktemp("javascript"))
@@ -68,12 +75,10 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
     (config / "config.toml").write_text('model = "demo:conformance-say"\n')
     token_file = minted(place, "--ci")
     with serving(place, "--listen", "127.0.0.1:0", "--auth-token-file", token_file) as served:
-        found = re.search(r"http://127\.0\.0\.1:\d+", "\n".join(served.lines))
-        assert found is not None, served.lines
         made = served.ask("POST", "/v1/sessions", {"cwd": str(place.work)})
         watched = made.json["session"]
         watch_token_file = minted(place, "--session", watched, "--watch", "--name", "Eve")
-        yield Listening(served, found[0], token_file, watch_token_file, watched)
+        yield Listening(served, url_of(served), token_file, watch_token_file, watched)
 
 
 def ran(node: str, *words: str, env: dict[str, str], cwd: Path = TESTS) -> str:
@@ -102,6 +107,35 @@ def pass_all(node: str, tests: str, *, env: dict[str, str], cwd: Path = TESTS) -
 @pytest.mark.parametrize("node", nodes())
 def test_the_client_does_over_both_transports_what_it_says(node: str, listening: Listening) -> None:
     pass_all(node, "client.test.mjs", env=listening.env())
+
+
+@pytest.mark.requirement("X7")
+def test_a_client_goes_on_with_the_engine_that_was_started_again(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    token_file = minted(place, "--ci")
+    with serving(place, "--listen", "127.0.0.1:0", "--auth-token-file", token_file) as served:
+        url = url_of(served)
+        env = Listening(served, url, token_file, token_file, "").env()
+        node = subprocess.Popen(
+            [nodes()[0], "restarted.mjs"],
+            cwd=TESTS,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert node.stdout is not None
+            assert node.stdout.readline() == "killed when you like\n"
+            served.stop(signal.SIGKILL)
+            again = ("--listen", url.removeprefix("http://"), "--auth-token-file", token_file)
+            with serving(place, *again):
+                out, err = node.communicate("it is\n", timeout=TIMEOUT_S)
+        finally:
+            node.kill()
+            node.communicate()
+    assert (node.returncode, out) == (0, "went on\n"), err
 
 
 @pytest.fixture
