@@ -139,11 +139,11 @@ async def test_a_query_that_holds_a_command_has_it_as_json() -> None:
     async with served(scripted()) as kit:
         await kit.shake_hands()
         create = quote(json.dumps({"kind": "CreateSession", "cwd": "/", "model": "demo:scripted"}))
-        preview = await kit.ask("GET", f"/v1/preview?create={create}")
+        preview = await kit.ask("GET", f"/v1/preview-session?create={create}")
         assert (preview.status, preview.json.get("model")) == (200, "demo:scripted"), preview.body
         models = await kit.ask("GET", f"/v1/models?names=demo:scripted&create={create}")
         assert models.status == 200, models.body
-        assert (await kit.ask("GET", "/v1/preview?create=x")).reason == "BadCommand"
+        assert (await kit.ask("GET", "/v1/preview-session?create=x")).reason == "BadCommand"
 
 
 async def test_a_query_that_a_feature_brings_has_its_route() -> None:

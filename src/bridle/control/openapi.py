@@ -164,8 +164,9 @@ def _of_route(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_object(schema: Mapping[str, Any]) -> bool:
-    """Whether a value is an object where there is one; every type with a name of its own that a query holds is."""
-    return any(one.get("type") == "object" or "$ref" in one for one in (schema, *schema.get("anyOf", ())))
+    """Whether a parameter is JSON: an object, or a type of ours."""
+    choices = [schema, *schema.get("anyOf", ())]
+    return any("$ref" in choice or choice.get("type") == "object" for choice in choices)
 
 
 def _body_of(schema: Mapping[str, Any], in_path: Iterable[str]) -> dict[str, Any]:
