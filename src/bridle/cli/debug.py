@@ -13,7 +13,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import tell, unwritten
 from bridle.cli.path_options import with_env_file
-from bridle.cli.run import session_wanted, with_log_options
+from bridle.cli.run import going_on, session_wanted, with_log_options
 from bridle.cli.unlock import unlocked
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import TextBlock
@@ -32,6 +32,8 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     content = (TextBlock(text=words),) if words else ()
     create = session_wanted(parsed, env)
     async with running_engine(env, notice=tell) as engine:
+        connection = engine.connect(name="debug", answers=False)
+        create = await going_on(create, parsed, connection)
         request = await engine.next_request(create, content)
     if request.url:
         tell(f"POST {visible(request.url, newlines=False)}")

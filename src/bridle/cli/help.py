@@ -29,8 +29,7 @@ RUN = """\
 bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what happens to stderr. All: bridle help options
 
   bridle run -m openai:MODEL "fix the test"   a model of a provider; bridle models lists what can be used
-  bridle run -m demo "say hello"              the scripted model, nothing leaves the machine
-  bridle run -m demo:my.script "try this"     the same, playing your script
+  bridle run -m demo:my.script "try this"     the scripted model, playing your script; -m demo plays its own
   git diff | bridle run -m demo -             the prompt comes from stdin; /init, /review and @FILE work as words
   bridle run -y /commit                       commit what changed, with a drafted message; --dry-run prints it
   bridle run -c "and now the tests"           go on with the newest session of this folder
@@ -50,8 +49,7 @@ whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes,
 --effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
 --append-system-prompt TEXT, or @FILE: words for the system text. --env-file FILE: NAME=value lines for the environment.
 --output-schema FILE: the answer is JSON that fits, and nothing else is printed; one that does not is asked for again.
---json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either,
-or hub: what a hub of agents reads, run.agent.result last (BRIDLE_HUB_TASK, BRIDLE_HUB_RUN, BRIDLE_HUB_AGENT name it).
+--json prints one object at the end, --stream-json one line per event; --output-format hub is for hubs of agents.
 """
 
 SESSIONS = """\

@@ -21,7 +21,7 @@ SHORT_NAMES: Final = 8
 _SHORT_AROUND: Final = 1
 _COMPARED_CHARACTERS: Final = 400
 _ALIKE: Final = 0.5
-_HUNK: Final = compiled_later(r"@@ -([0-9]+)(?:,[0-9]+)? \+([0-9]+)(?:,[0-9]+)? @@")
+_HUNK: Final = compiled_later(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 _WORDS: Final = compiled_later(r"\w+|\s+|.")
 _STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed", "\\": "faint", "…": "faint"}
 
@@ -101,20 +101,23 @@ def _cut(files: Sequence[EditedFile]) -> Iterator[EditRow]:
 def _hunks(diff: str) -> Iterator[list[_Line]]:
     """The hunks of a unified diff, its lines with their numbers: of what went in the old text, else in the new."""
     hunk: list[_Line] = []
-    old = new = 0
+    old = new = olds = news = 0
     for line in diff.split("\n"):
         if found := _HUNK.match(line):
             if hunk:
                 yield hunk
-            hunk, old, new = [], int(found[1]), int(found[2])
-        elif not old and not new and not hunk:
-            continue  # the names of the file, or no hunk at all
-        elif line.startswith("-"):
+            hunk, old, new = [], int(found[1]), int(found[3])
+            olds, news = int(found[2] or 1), int(found[4] or 1)
+        elif olds > 0 and line.startswith("-"):
             hunk.append(_Line("-", old, line[1:]))
-            old += 1
-        elif line.startswith(("+", " ")):
-            hunk.append(_Line("+" if line[0] == "+" else " ", new, line[1:]))
-            old, new = old + (line[0] == " "), new + 1
+            old, olds = old + 1, olds - 1
+        elif news > 0 and line.startswith(("+", " ")):
+            kept = line[0] == " "
+            hunk.append(_Line(" " if kept else "+", new, line[1:]))
+            old, olds = old + kept, olds - kept
+            new, news = new + 1, news - 1
+        elif not hunk:
+            continue  # the names of the file, or no hunk at all
         elif line.startswith(("\\", "…")):
             hunk.append(
                 _Line("…" if line[0] == "…" else "\\", 0, line.removeprefix("\\ ").removeprefix("… "))
