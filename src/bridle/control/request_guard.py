@@ -6,6 +6,7 @@ that is refused. Nothing answers without a token, on the Unix socket either, and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
@@ -47,11 +48,13 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectionOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a connection came from. `refused` is the reason nobody at its other end is heard, if there is one."""
+    """Where a connection came from. `refused` is the reason nobody at its other end is heard, if there is one; what
+    takes a while to find out (`look_closer`, in a thread) is asked of whoever shows a good token."""
 
     listener: Listener
     peer: str
     refused: str | None = None
+    look_closer: Callable[[], str | None] | None = None
 
 
 class TokenReader(Protocol):
@@ -103,6 +106,10 @@ class RequestGuard:
             if self._is_stopping():
                 raise CommandRefused("EngineStopping")
             scope["state"][CLAIMS_STATE] = self._claims(origin, headers)
+            if origin.look_closer is not None:
+                refused = await asyncio.to_thread(origin.look_closer)
+                if refused is not None:
+                    raise CommandRefused(refused)
             await self._app(scope, receive, send_guarded)
         except BridleError as refusal:
             peer = origin.peer if origin is not None else "?"
