@@ -26,6 +26,7 @@ CLAIMS_STATE = "bridle_claims"
 TOKEN_HEADERS = (b"x-bridle-token", b"x-harness-token")
 _ALLOWED_HEADERS = b"content-type, last-event-id, x-bridle-token, x-harness-token"
 _ALLOWED_METHODS = b"GET, POST, DELETE"
+_CLOSES = (b"connection", b"close")
 _ALWAYS: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -148,10 +149,15 @@ def claims_of(scope: Scope) -> Claims:
 
 
 async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
-    """The refusal as an answer. A WebSocket that is refused gets it in place of its upgrade."""
+    """The refusal as an answer, and the end of the connection: who is not let in holds no place of those who are. A
+    WebSocket that is refused gets it in place of its upgrade."""
     body = msgspec.json.encode(problem_of(failure))
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        _CLOSES,
+    ]
     if "retry_after_s" in failure.data:
         headers.append((b"retry-after", str(failure.data["retry_after_s"]).encode()))
     if "allowed" in failure.data:
@@ -162,9 +168,9 @@ async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
 
 async def _preflight(send: Send, *, allowed: bool) -> None:
     """A browser asks whether a page may ask: only one whose origin is listed, and nothing without an origin."""
-    headers: list[tuple[bytes, bytes]] = []
+    headers: list[tuple[bytes, bytes]] = [_CLOSES]
     if allowed:
-        headers = [
+        headers += [
             (b"access-control-allow-headers", _ALLOWED_HEADERS),
             (b"access-control-allow-methods", _ALLOWED_METHODS),
         ]
