@@ -48,6 +48,22 @@ class ServedPlace:
             opened.sendall(head.encode() + data)
             return read_reply(opened)
 
+    @property
+    def port(self) -> int:
+        """Where it listens beside its socket; 0 where it does not."""
+        note = self.place.found()
+        return int(note.url.rpartition(":")[2]) if note is not None and note.url else 0
+
+    def ask_port(self, path: str) -> Reply:
+        """One request over TCP, from this process."""
+        host = f"127.0.0.1:{self.port}"
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S) as opened:
+            opened.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+                f"X-Bridle-Token: {self.token}\r\n\r\n".encode()
+            )
+            return read_reply(opened)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT_S)

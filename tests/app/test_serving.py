@@ -179,6 +179,21 @@ async def test_many_half_open_connections_are_in_nobodys_way(tmp_path: Path) -> 
         opened.close()
 
 
+@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
+async def test_who_is_refused_holds_no_place_of_those_who_are_not(tmp_path: Path, method: str) -> None:
+    async with listening(tmp_path, limits=ConnectionLimits(most_of_a_peer=3)) as here:
+        host = f"127.0.0.1:{here.port}"
+        head = f"{method} /v1/sessions HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100000\r\n\r\n{{"
+        for _ in range(4):
+            reader, writer = await asyncio.open_connection(sock=tcp(here.port))
+            writer.write(head.encode())
+            async with asyncio.timeout(10):
+                assert await reader.read(), "it is told, and then that is all"
+            writer.close()
+        status, _ = await fetch(tcp(here.port), get("/v1/handshake", here.token, host=host))
+        assert status == 200
+
+
 async def test_the_frames_of_a_real_websocket_are_limited(tmp_path: Path) -> None:
     from websockets.asyncio.client import unix_connect
     from websockets.exceptions import ConnectionClosed

@@ -147,6 +147,25 @@ async def test_no_agent_says_whom_the_general_key_goes_to(tmp_path: Path) -> Non
         assert not keys_sent(second)
 
 
+async def test_nobody_but_the_person_has_a_file_read_as_a_script(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.write_text(a_secret())
+    async with desk(tmp_path) as here:
+        one = await here.open("one", "", "demo")
+        bound = here.engine.tokens.new_claims(identity_class="human", sessions=(one,), name="Ana")
+        agent = here.engine.connect(name="outer", identity="agent", answers=False)
+        for stranger in (agent, here.engine.connect(name="guest", answers=True, claims=bound)):
+            await stranger.send(AttachSession(session=one))
+            for command in (
+                SetModel(session=one, model=f"demo:{held}"),
+                CreateSession(cwd=str(tmp_path / "one"), resume=one, model=f"demo:{held}"),
+            ):
+                with pytest.raises(CommandRefused) as refused:
+                    await stranger.send(command)
+                assert refused.value.reason == "NotAPerson"
+            await stranger.send(SetModel(session=one, model="demo:hello"))
+
+
 async def test_the_general_key_still_goes_to_the_chosen_provider_when_a_session_goes_on(
     tmp_path: Path,
 ) -> None:

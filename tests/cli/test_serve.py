@@ -41,6 +41,16 @@ try:
     found["socket"] = ask(opened, "localhost")
 except OSError as problem:
     found["socket"] = type(problem).__name__
+try:
+    wanted = socket.AF_INET6 if "mapped" in sys.argv else socket.AF_INET
+    opened = socket.socket(wanted)
+    opened.connect(("::ffff:127.0.0.1" if "mapped" in sys.argv else "127.0.0.1", port))
+    if "unseen" in sys.argv:  # nobody but root can look into it then
+        import ctypes
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+    found["port"] = ask(opened, f"127.0.0.1:{port}")
+except OSError as problem:
+    found["port"] = type(problem).__name__
 json.dump(found, open(sys.argv[1], "w"))
 os.rename(sys.argv[1], sys.argv[1] + ".json")
 """
@@ -50,7 +60,7 @@ def look_from_a_command(served: ServedPlace, command: str, **config: object) -> 
     """What a command of a session finds of the engine that runs it; it is even told the token."""
     work = served.home.work
     in_work(served.home, "look.py", LOOKS_FOR_THE_ENGINE)
-    in_work(served.home, "known.json", json.dumps([served.place.folder, served.token, 0]))
+    in_work(served.home, "known.json", json.dumps([served.place.folder, served.token, served.port]))
     model = served.home.script(f"call bash {json.dumps({'command': command})}\n---\nsay Done.\n")
     made = served.ask(
         "POST", "/v1/sessions", {"cwd": str(work), "model": model, "mode": "yolo", "config": config}
@@ -101,18 +111,21 @@ def test_an_engine_that_was_killed_leaves_nothing_in_the_way(tmp_path: Path) -> 
         "python3 look.py found",
         # twice forked, in a session of its own, with an environment of its own, when its call is still under way
         "(env -i setsid python3 look.py found &); while ! test -e found.json; do sleep 0.1; done",
+        "python3 look.py found mapped unseen",
     ],
-    ids=["child", "orphan"],
+    ids=["child", "orphan", "unseen"],
 )
 def test_a_command_of_the_session_is_never_a_client_whatever_token_it_shows(
     tmp_path: Path, command: str
 ) -> None:
-    with serving(Place(tmp_path)) as served:
+    with serving(Place(tmp_path), "--listen", "127.0.0.1:0") as served:
         found = look_from_a_command(served, command, sandbox="off")
         assert found["socket"] == ["403", "NotAClient"]
+        assert found["port"] == ["403", "NotAClient"]
         assert served.ask("GET", "/v1/health").status == 200
+        assert served.ask_port("/v1/health").status == 200, "who is none of ours is heard there"
         counted = served.ask("GET", "/v1/metrics").body.decode()
-        assert 'bridle_refusals_total{reason="NotAClient"} 1' in counted
+        assert 'bridle_refusals_total{reason="NotAClient"} 2' in counted
 
 
 @linux

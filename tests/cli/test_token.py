@@ -13,11 +13,12 @@ import pytest
 from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, read_token_file
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
+from bridle.base.peer_process import can_tell_descent
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import Tokens
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import APPROVE
-from cli_kit import Place
+from cli_kit import BRIDLE, Place
 from cli_terminal import sitting
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{43}")
@@ -172,3 +173,16 @@ def test_a_command_of_a_session_mints_nothing(place: Place) -> None:
     given: dict[str, Any] = {"command": "bridle token mint --ci --print"}
     explained = place.bridle("permissions", "explain", "bash", json.dumps(given), "--mode", "yolo", "--json")
     assert json.loads(explained.out)["verdict"] == "deny"
+
+
+@pytest.mark.skipif(not can_tell_descent(), reason="this system does not tell who started a process")
+def test_a_terminal_that_a_command_made_is_no_person(place: Place) -> None:
+    words = [*BRIDLE, "token", "mint", "--ci", "--print"]
+    inside = "import os, pty, sys; del os.environ['INSIDE_BRIDLE']; pty.spawn(sys.argv[1:])"
+    (place.work / "mint.py").write_text(inside)
+    command = f"python3 mint.py {' '.join(words[:-4])} to''ken mint --ci --print"
+    model = place.script(f"call bash {json.dumps({'command': command})}\n---\nsay Done.\n")
+    place.bridle("run", "-m", model, "--mode", "yolo", "--sandbox", "off", "go")
+    (result,) = [one.event for one in place.events(place.only_session()) if one.kind == "ToolResult"]
+    assert "never clients" in str(result)
+    assert not engine_tokens(place).issued

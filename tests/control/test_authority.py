@@ -168,6 +168,7 @@ def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
     mine, other, none = claims(sessions=(S,)), claims(sessions=("sess_2",)), claims(sessions=())
     beyond = isinstance(asked, c.BranchSession | c.PromoteGrant | c.SaveModel | c.ConnectProvider)
+    beyond = beyond or getattr(asked, "create", None) is not None
     if session is None or beyond:
         makes_one = beyond or isinstance(asked, c.CreateSession)
         for bound in (mine, other, none):
@@ -312,6 +313,9 @@ def test_a_client_bound_to_sessions_changes_nothing_that_holds_for_others(asked:
     assert reason(PERSON, asked, claims=claims()) is None
 
 
-def test_a_session_outside_of_its_claims_is_not_there_for_a_client_that_would_go_on_with_it() -> None:
-    asked = q.PreviewSession(create=c.CreateSession(cwd="/w", resume="sess_2"))
-    assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "UnknownSession"
+@pytest.mark.parametrize("resume", [None, S, "sess_2"])
+@pytest.mark.parametrize("kind", [q.PreviewSession, q.ListModels, q.ListProviders])
+def test_a_client_bound_to_sessions_looks_into_no_other_folder(kind: Any, resume: str | None) -> None:
+    asked = kind(create=c.CreateSession(cwd="/elsewhere", resume=resume))
+    assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "NotGranted"
+    assert reason(PERSON, asked, claims=claims()) is None

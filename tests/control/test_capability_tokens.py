@@ -214,6 +214,25 @@ def test_a_register_that_cannot_be_read_lets_nobody_in(folder):
     assert reason_of(lambda: folder.engine().read(token)) == "TokenInvalid"
 
 
+def test_a_state_folder_that_cannot_be_written_is_one_sentence(folder, tmp_path):
+    (tmp_path / "state").write_text("a file where the folder should be")
+    assert reason_of(folder.engine) == "TokensUnusable"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_without_the_register_it_began_with_an_engine_admits_nobody(folder, replaced):
+    engine = folder.engine()
+    claims = engine.new_claims(identity_class="human", sessions=("sess_1",))
+    token, own = engine.issue(claims), engine.issue_bootstrap()
+    engine.revoke(claims.jti)
+    os.unlink(os.path.join(folder.path, "tokens.json"))
+    if replaced:
+        folder.engine()
+    assert reason_of(lambda: engine.read(token)) == "TokensUnusable"
+    assert reason_of(lambda: engine.read(own)) == "TokensUnusable"
+    assert reason_of(lambda: engine.issue(claims)) == "TokensUnusable"
+
+
 def test_nothing_is_accepted_after_the_end(folder):
     tokens = folder.engine()
     token = tokens.issue(tokens.new_claims(identity_class="human", sessions=("sess_1",)))

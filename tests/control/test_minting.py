@@ -104,6 +104,22 @@ async def test_three_wrong_codes_void_a_request_and_so_does_a_minute(tmp_path: P
     assert (await refusal(desk.minting.begin(desk.boss, wanted()))).reason == "MintRefused"
 
 
+@pytest.mark.requirement("P18")
+async def test_codes_are_not_guessed_by_asking_again_and_again(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    for _ in range(3):
+        pending = await desk.minting.begin(desk.boss, wanted())
+        wrong = f"{(int(desk.shown[-1].code) + 1) % 1_000_000:06}"
+        for _ in range(3):
+            with pytest.raises(CommandRefused, match="code"):
+                desk.minting.confirm(desk.boss, pending.mint_id, wrong)
+    assert desk.hidden == [shown.mint_id for shown in desk.shown], "nobody is shown a code that is void"
+    assert (await refusal(desk.minting.begin(desk.boss, wanted()))).reason == "MintRefused"
+    await desk.clock.advance(CODE_S)
+    await desk.minting.begin(desk.boss, wanted())
+    assert len(desk.hidden) == 3
+
+
 @pytest.mark.requirement("G22.8")
 async def test_without_a_surface_nothing_is_minted(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path), channel=None)

@@ -109,6 +109,9 @@ async def test_only_text_is_taken() -> None:
         ({"frame": "query", "body": {"kind": "ListTools"}}, "BadCommand"),
         ({"frame": "query", "body": {"kind": "DescribeSession", "session": "nobody"}}, "UnknownSession"),
         ({"frame": "follow", "body": {"session": "nobody"}}, "SessionNotOpen"),
+        ({"frame": "follow", "body": {"session": "nobody", "since": 2**70}}, "BadFrame"),
+        ({"frame": "follow", "body": {"session": "nobody", "since": -1}}, "BadFrame"),
+        (command("CreateSession", cwd="no\0folder"), "EngineFault"),
     ],
 )
 async def test_what_is_refused_is_told_and_the_socket_goes_on(frame, reason) -> None:

@@ -205,7 +205,7 @@ class Engine:
                 set_up=self._set_up,
             ),
             choose_model=lambda session, name, client: self.known_of(session).choose(
-                name, by_agent=client.identity == "agent"
+                name, by_agent=client.identity == "agent", by_guest=client.guest
             ),
             prompt_of=_prompt_of,
             ids=self._ids,
@@ -639,7 +639,7 @@ class Engine:
             by_agent = client.identity == "agent"
             if by_agent and settings.model:
                 known.choose(settings.model)  # what the person chose
-            return known.choose(command.model, by_agent=by_agent)
+            return known.choose(command.model, by_agent=by_agent, by_guest=client.guest)
         if command.resume is not None:
             return None
         return known.choose(settings.model) if settings.model else await known.models.default()

@@ -98,7 +98,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             store = sources.store
             rows = await store.list() if session is None else [await store.find(session)]
             seen = [row for row in rows if sight.shows(row.id) and row.updated_ms >= since_ms]
-            paid = [(row, await store.costs(row.id, since_ms=since_ms)) for row in seen]
+            paid = [(row, await store.costs(row.id, since_ms=max(since_ms, 0))) for row in seen]
             return cost_sum(paid, by=by, models=sources.known(None, None).models)
         case q.CheckHealth():
             return q.Health(

@@ -20,7 +20,13 @@ from bridle._version import __version__
 from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
-from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.base.peer_process import (
+    can_tell_descent,
+    comes_from_a_call,
+    peer_process,
+    tcp_end,
+    tcp_peer_comes_from_a_call,
+)
 from bridle.base.surviving_processes import recording_processes
 from bridle.config.folders import Folders
 from bridle.control.capability_tokens import Tokens
@@ -31,7 +37,7 @@ from bridle.control.listening_socket import (
     open_engine_socket,
     open_tcp_socket,
 )
-from bridle.control.request_guard import Listener
+from bridle.control.request_guard import ConnectionOrigin, Listener
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
@@ -218,7 +224,7 @@ async def _start_servers(
                     origins=own | frozenset(options.origins),
                     public=not address.is_loopback,
                 ),
-                look_at=_tcp_peer,
+                look_at=functools.partial(_tcp_peer, records=records),
                 tls_cert=options.tls_cert,
                 tls_key=options.tls_key,
             )
@@ -240,19 +246,22 @@ def _web_packages():
     return http_server, service_app
 
 
-def _unix_peer(connection: socket.socket | None, *, records: str) -> tuple[str, str | None]:
+def _unix_peer(connection: socket.socket | None, listener: Listener, *, records: str) -> ConnectionOrigin:
     """Who connected: only programs of the same person, and of those none that a call started."""
     try:
         peer = peer_process(_plain(connection))
     except OSError:
-        return "unix", "NotAClient"
-    name = f"unix:{peer.uid}"
+        return ConnectionOrigin(listener=listener, peer="unix", refused="NotAClient")
+    refused = None
     if peer.uid is not None and peer.uid not in (os.geteuid(), 0):
-        return name, "OtherUser"
-    engines = {os.getpid(), *recording_processes(records)}
-    if (peer.pid is not None or can_tell_descent()) and comes_from_a_call(peer.pid, engines):
-        return name, "NotAClient"
-    return name, None
+        refused = "OtherUser"
+    elif (peer.pid is not None or can_tell_descent()) and comes_from_a_call(peer.pid, _engines(records)):
+        refused = "NotAClient"
+    return ConnectionOrigin(listener=listener, peer=f"unix:{peer.uid}", refused=refused)
+
+
+def _engines(records: str) -> set[int]:
+    return {os.getpid(), *recording_processes(records)}
 
 
 def _plain(connection: socket.socket | None) -> socket.socket:
@@ -261,11 +270,20 @@ def _plain(connection: socket.socket | None) -> socket.socket:
     return connection
 
 
-def _tcp_peer(connection: socket.socket | None) -> tuple[str, str | None]:
+def _tcp_peer(connection: socket.socket | None, listener: Listener, *, records: str) -> ConnectionOrigin:
+    """Who connected, from wherever: none that a call started here either, which is found out once a token is good."""
     try:
-        return str(_plain(connection).getpeername()[0]), None
+        opened = _plain(connection)
+        (host, port), here = opened.getpeername()[:2], opened.getsockname()[:2]
     except OSError:
-        return "tcp", None
+        return ConnectionOrigin(listener=listener, peer="tcp", refused="NotAClient")
+    own, peer = tcp_end(*here), tcp_end(host, port)
+
+    @functools.cache
+    def look_closer() -> str | None:
+        return "NotAClient" if tcp_peer_comes_from_a_call(own, peer, _engines(records)) else None
+
+    return ConnectionOrigin(listener=listener, peer=str(host), look_closer=look_closer)
 
 
 def _hosts(address: TcpAddress, tls_cert: str | None) -> frozenset[str]:

@@ -39,7 +39,8 @@ class _Register(msgspec.Struct, frozen=True, kw_only=True):
 class TokenFile:
     """`control.TokenRegister` in `tokens.json` of the state folder, 0600, for every process of this data folder.
 
-    What another process wrote is seen with the next question: a file that was replaced is another file.
+    What another process wrote is seen with the next question: a file that was replaced is another file. Whoever signs
+    with its secret uses no other one: with the file, what was revoked is lost, so nothing counts until it begins anew.
     """
 
     def __init__(self, state: str, clock: Clock) -> None:
@@ -47,6 +48,7 @@ class TokenFile:
         self._clock = clock
         self._seen: tuple[int, int, int] | None = None
         self._register: _Register | None = None
+        self._secret: str | None = None
         self._revoked: dict[str, int] = {}
 
     @property
@@ -55,6 +57,7 @@ class TokenFile:
         register = self._current()
         if register is None:
             register = self._change(lambda kept: kept)
+        self._secret = register.secret
         return base64.b64decode(register.secret)
 
     def issued(self) -> Sequence[IssuedToken]:
@@ -86,27 +89,36 @@ class TokenFile:
         return self._revoked.get(jti)
 
     def _change(self, change: Callable[[_Register], _Register]) -> _Register:
-        private_folder(os.path.dirname(self.path))
         lock = FileLock(f"{self.path}.lock")
-        if not lock.acquire(timeout_s=LOCK_WAIT_S):
-            raise CommandRefused("TokensUnusable", path=self.path, problem="another Bridle keeps it locked")
-        with lock:
-            kept = self._current() or _Register(secret=base64.b64encode(os.urandom(SECRET_BYTES)).decode())
-            changed = change(kept)
-            try:
+        try:
+            private_folder(os.path.dirname(self.path))
+            if not lock.acquire(timeout_s=LOCK_WAIT_S):
+                raise self._unusable("another Bridle keeps it locked")
+            with lock:
+                kept = self._current() or _Register(
+                    secret=base64.b64encode(os.urandom(SECRET_BYTES)).decode()
+                )
+                changed = change(kept)
                 write_atomic(self.path, msgspec.json.encode(changed))
-            except OSError as problem:
-                raise CommandRefused("TokensUnusable", path=self.path, problem=_why(problem)) from None
-            self._current()
+                self._current()
+        except OSError as problem:
+            raise self._unusable(_why(problem)) from None
         return changed
+
+    def _unusable(self, problem: str) -> CommandRefused:
+        return CommandRefused("TokensUnusable", path=self.path, problem=problem)
 
     def _current(self) -> _Register | None:
         """What the file holds now; None where there is none. It is read again only when it is another one."""
         try:
             status = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
+            if self._secret is not None:
+                raise self._unusable("it is gone; start the engine again") from None
             self._seen, self._register, self._revoked = None, None, {}
             return None
+        except OSError as problem:
+            raise self._unusable(_why(problem)) from None
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if seen != self._seen:
             self._register = self._read()
@@ -114,6 +126,8 @@ class TokenFile:
                 one.claims.jti: one.revoked_ms for one in self._register.tokens if one.revoked_ms is not None
             }
             self._seen = seen
+        if self._secret is not None and self._register is not None and self._register.secret != self._secret:
+            raise self._unusable("it is another one than before; start the engine again")
         return self._register
 
     def _read(self) -> _Register:
@@ -122,7 +136,7 @@ class TokenFile:
             if len(base64.b64decode(read.secret, validate=True)) < SECRET_BYTES or read.version != 1:
                 raise ValueError("it is not of this version")
         except (OSError, ValueError) as problem:
-            raise CommandRefused("TokensUnusable", path=self.path, problem=_why(problem)) from None
+            raise self._unusable(_why(problem)) from None
         return read
 
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket, and whether one of our commands started it.
+"""Who is at the other end of a socket, and whether one of our commands started it.
 
 A process that comes from a call descends from the engine that ran the call: an orphan among them becomes the engine's
 child (`escapees.adopt`), so no fork leads out of that line, ours or that of another engine. Every such process is also
@@ -8,17 +8,20 @@ would trust.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
 import socket
 import struct
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from bridle.base.escapees import MARK
 
 _MOST_ANCESTORS = 512
+_TCP_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 
 
@@ -68,6 +71,81 @@ def comes_from_a_call(pid: int | None, engines: Collection[int]) -> bool:
             return True  # it is gone, and who it was cannot be told any more
         pid = parent
     return True
+
+
+class TcpEnd(msgspec.Struct, frozen=True):
+    """One end of a TCP connection, however the program there spelt the address."""
+
+    packed: bytes
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return ipaddress.ip_address(self.packed).is_loopback
+
+
+def tcp_end(host: str, port: int) -> TcpEnd:
+    return TcpEnd(_unmapped(ipaddress.ip_address(host.partition("%")[0]).packed), port)
+
+
+def tcp_peer_comes_from_a_call(own: TcpEnd, peer: TcpEnd, engines: Collection[int]) -> bool:
+    """The same for a connection over TCP, by the socket at its other end and every process that has it open.
+
+    One on this machine that is gone, or that nobody of this user can be seen to have open, is not known. Looks at all
+    processes: that takes milliseconds.
+    """
+    if not can_tell_descent():
+        return False
+    found = _tcp_socket(peer, own)
+    if found is None:
+        return peer.is_loopback or peer.packed == own.packed
+    uid, inode = found
+    holders = list(_holders(f"socket:[{inode}]"))
+    if not holders:
+        return uid == os.geteuid()
+    return any(comes_from_a_call(pid, engines) for pid in holders)
+
+
+def _tcp_socket(local: TcpEnd, remote: TcpEnd) -> tuple[int, int] | None:
+    """The user and the inode of a socket of this machine that some process has open."""
+    for table in _TCP_TABLES:
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        for row in rows:
+            if _table_end(row[1]) == local and _table_end(row[2]) == remote and row[9] != "0":
+                return int(row[7]), int(row[9])
+    return None
+
+
+def _table_end(text: str) -> TcpEnd:
+    """An end as the kernel writes it: words of four bytes in the order of this machine."""
+    address, _, port = text.partition(":")
+    words = struct.unpack(f">{len(address) // 8}I", bytes.fromhex(address))
+    return TcpEnd(_unmapped(struct.pack(f"={len(words)}I", *words)), int(port, 16))
+
+
+def _unmapped(packed: bytes) -> bytes:
+    """The IPv4 address that one of IPv6 stands for."""
+    address = ipaddress.ip_address(packed)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return packed if mapped is None else mapped.packed
+
+
+def _holders(opened: str) -> Iterator[int]:
+    """The processes that have this open, of those that can be looked into."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and opened in _open_files(f"/proc/{name}/fd"):
+            yield int(name)
+
+
+def _open_files(folder: str) -> Iterator[str]:
+    with contextlib.suppress(OSError):  # it ended, or nobody may look into it
+        for number in os.listdir(folder):
+            with contextlib.suppress(OSError):  # closed by now
+                yield os.readlink(f"{folder}/{number}")
 
 
 def _parent_of(pid: int) -> int | None:

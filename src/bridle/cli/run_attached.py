@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from bridle.protocol.queries import DescribeSession
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.protocol.queries import A, Query
+
+LEAVE_S = 3.0
+"""So long a run takes leave of its engine: one that was ended meanwhile does not come back for that."""
 
 
 async def connection_of_run(
@@ -74,9 +78,10 @@ class _RunConnection:
         return accepted
 
     async def close(self) -> None:
-        with suppress(BridleError):
-            if self._session is not None and await self._is_alone(self._session):
-                await self._connection.send(EndSession(session=self._session))
+        with suppress(BridleError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                if self._session is not None and await self._is_alone(self._session):
+                    await self._connection.send(EndSession(session=self._session))
         await self._connection.close()
 
     async def _is_alone(self, session: str) -> bool:

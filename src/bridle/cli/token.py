@@ -16,6 +16,8 @@ from bridle.app.service_audit import ServiceAudit, answers_of
 from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, write_token_file
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.ids import Ids
+from bridle.base.peer_process import comes_from_a_call
+from bridle.base.surviving_processes import recording_processes
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, say_raw, tell
 from bridle.cli.unlock import sessions_unlocked
@@ -24,6 +26,7 @@ from bridle.control.capability_tokens import IssuedToken, Tokens
 from bridle.control.minting import described, refuse_bad_name
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import APPROVE, WATCH
+from bridle.sandbox.session_border import records_of
 
 _UNITS: Final = {"m": 60, "h": 3600, "d": 24 * 3600}
 _LONGEST_S: Final = 400 * 24 * 3600
@@ -38,6 +41,8 @@ def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     register = TokenFile(where.state, clock)
     if parsed.action == "list":
         return _list(register, parsed, clock)
+    if comes_from_a_call(os.getpid(), recording_processes(records_of(where))):
+        raise CommandRefused("NotAClient")  # a terminal is easily made, so it is no proof of a person
     tokens = open_tokens(
         register,
         clock=clock,

@@ -30,11 +30,11 @@ PING_S = 20.0
 
 
 class ListeningAt(msgspec.Struct, frozen=True, kw_only=True):
-    """A socket to serve. `look_at` says who connected: where from, and why they are refused, if they are."""
+    """A socket to serve. `look_at` says who connected."""
 
     socket: socket.socket
     listener: Listener
-    look_at: Callable[[socket.socket | None], tuple[str, str | None]]
+    look_at: Callable[[socket.socket | None, Listener], ConnectionOrigin]
     tls_cert: str | None = None
     tls_key: str | None = None
 
@@ -142,8 +142,8 @@ def _protocol_classes(
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             found: socket.socket | None = transport.get_extra_info("socket")
-            self._peer, refused = listening.look_at(found)
-            origin = ConnectionOrigin(listener=listening.listener, peer=self._peer, refused=refused)
+            origin = listening.look_at(found, listening.listener)
+            self._peer = origin.peer
             self.app_state = {**self.app_state, ORIGIN_STATE: origin}
             counters.connections += 1
             if not limits.admits(transport, self._peer, lambda: self._drop("TooSlow")):

@@ -1,7 +1,8 @@
 """Minting tokens: who may, for what at most, and the code that a person reads on a surface of their own first.
 
 A request is answered with an id and the name of the surface; whoever asked has a minute to bring the six digits that
-are shown there. Three wrong ones void it. A person at a terminal who mints for themselves needs no code.
+are shown there. Three wrong ones void it, and it takes its place until its minute is over: nobody guesses faster than
+people read. A person at a terminal who mints for themselves needs no code.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class _Waiting(msgspec.Struct, kw_only=True):
     timer: Timer
     wrong: int = 0
 
+    @property
+    def is_void(self) -> bool:
+        return self.wrong >= WRONG_CODES
+
 
 class Minting:
     """The requests for tokens that wait for their code."""
@@ -121,15 +126,14 @@ class Minting:
     def confirm(self, by: Claims, mint_id: str, code: str) -> str:
         """The token, for whoever asked and brings the code. Raises `NoSuchMint`, `WrongCode`."""
         waiting = self._waiting.get(mint_id)
-        if waiting is None or waiting.by != by.jti:
+        if waiting is None or waiting.by != by.jti or waiting.is_void:
             raise CommandRefused("NoSuchMint")
         if not hmac.compare_digest(code.encode(), waiting.code.encode()):
             waiting.wrong += 1
-            left = WRONG_CODES - waiting.wrong
             self._tokens.note_refusal("WrongCode", mint=mint_id)
-            if left == 0:
-                self._forget(mint_id)
-            raise CommandRefused("WrongCode", left=left)
+            if waiting.is_void:
+                self._surfaces.hide(mint_id)
+            raise CommandRefused("WrongCode", left=WRONG_CODES - waiting.wrong)
         self._forget(mint_id)
         self._tokens.check(by)  # it may be over since
         token = self._tokens.issue(waiting.claims, by=by.jti)
@@ -151,7 +155,8 @@ class Minting:
         if waiting is None:
             return False
         waiting.timer.cancel()
-        self._surfaces.hide(mint_id)
+        if not waiting.is_void:
+            self._surfaces.hide(mint_id)
         return True
 
 

@@ -180,9 +180,10 @@ class Multiplexer:
         """A new client, or with `client_id` one that comes back. Its id, its class and its claims are fixed for as long
         as it stays; claims name its class and its person. Who is here while `following` counts as present only with an
         open stream of events."""
-        person = ""
+        person, guest = "", False
         if claims is not None:
             identity, person = claims.identity_class, claims.name
+            guest = claims.sessions is not msgspec.UNSET
             answers = answers and claims.covers_command("AnswerPermission")
         client = Client(
             id=client_id or self._ids.new("cli"),
@@ -191,6 +192,7 @@ class Multiplexer:
             answers=answers,
             person=person,
             here=here,
+            guest=guest,
         )
         return InProcessConnection(self, client, claims, self._hello)
 

@@ -6,6 +6,7 @@ that is refused. Nothing answers without a token, on the Unix socket either, and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
@@ -25,6 +26,7 @@ CLAIMS_STATE = "bridle_claims"
 TOKEN_HEADERS = (b"x-bridle-token", b"x-harness-token")
 _ALLOWED_HEADERS = b"content-type, last-event-id, x-bridle-token, x-harness-token"
 _ALLOWED_METHODS = b"GET, POST, DELETE"
+_CLOSES = (b"connection", b"close")
 _ALWAYS: tuple[tuple[bytes, bytes], ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -47,11 +49,13 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConnectionOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a connection came from. `refused` is the reason nobody at its other end is heard, if there is one."""
+    """Where a connection came from. `refused` is the reason nobody at its other end is heard, if there is one; what
+    takes a while to find out (`look_closer`, in a thread) is asked of whoever shows a good token."""
 
     listener: Listener
     peer: str
     refused: str | None = None
+    look_closer: Callable[[], str | None] | None = None
 
 
 class TokenReader(Protocol):
@@ -103,6 +107,10 @@ class RequestGuard:
             if self._is_stopping():
                 raise CommandRefused("EngineStopping")
             scope["state"][CLAIMS_STATE] = self._claims(origin, headers)
+            if origin.look_closer is not None:
+                refused = await asyncio.to_thread(origin.look_closer)
+                if refused is not None:
+                    raise CommandRefused(refused)
             await self._app(scope, receive, send_guarded)
         except BridleError as refusal:
             peer = origin.peer if origin is not None else "?"
@@ -141,10 +149,15 @@ def claims_of(scope: Scope) -> Claims:
 
 
 async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
-    """The refusal as an answer. A WebSocket that is refused gets it in place of its upgrade."""
+    """The refusal as an answer, and the end of the connection: who is not let in holds no place of those who are. A
+    WebSocket that is refused gets it in place of its upgrade."""
     body = msgspec.json.encode(problem_of(failure))
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        _CLOSES,
+    ]
     if "retry_after_s" in failure.data:
         headers.append((b"retry-after", str(failure.data["retry_after_s"]).encode()))
     if "allowed" in failure.data:
@@ -155,9 +168,9 @@ async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
 
 async def _preflight(send: Send, *, allowed: bool) -> None:
     """A browser asks whether a page may ask: only one whose origin is listed, and nothing without an origin."""
-    headers: list[tuple[bytes, bytes]] = []
+    headers: list[tuple[bytes, bytes]] = [_CLOSES]
     if allowed:
-        headers = [
+        headers += [
             (b"access-control-allow-headers", _ALLOWED_HEADERS),
             (b"access-control-allow-methods", _ALLOWED_METHODS),
         ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -54,7 +54,7 @@ class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 class _FollowBody(msgspec.Struct, frozen=True, kw_only=True):
     session: str
-    since: int = 0
+    since: Annotated[int, msgspec.Meta(ge=0, lt=10**15)] = 0
 
 
 class _Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +179,10 @@ class _Socket:
             except BridleError as refusal:
                 self._refuse(refusal)
                 await self._send_problem(frame.id, refusal)
+            except (WebSocketDisconnect, OSError):
+                raise
+            except Exception as fault:  # noqa: BLE001  told, and what else goes over this socket goes on
+                await self._send_problem(frame.id, self._fault(fault))
 
     async def _take(self, connection: Connection, frame: _Frame) -> None:
         requests = self._service.counters.requests
@@ -223,6 +227,10 @@ class _Socket:
     def _refuse(self, refusal: BridleError) -> None:
         self._service.note_refusal(refusal.reason, self._peer)
 
+    def _fault(self, fault: Exception) -> BridleError:
+        self._service.hear_fault(fault)
+        return BridleError("EngineFault", problem=type(fault).__name__)
+
     # Answering
 
     def _begin(self, work: Any) -> asyncio.Task[None]:
@@ -242,8 +250,7 @@ class _Socket:
                 self._refuse(refusal)
                 await self._send_problem(number, refusal)
             except Exception as fault:  # noqa: BLE001  told, and nothing else is touched by it
-                self._service.hear_fault(fault)
-                await self._send_problem(number, BridleError("EngineFault", problem=type(fault).__name__))
+                await self._send_problem(number, self._fault(fault))
             else:
                 await self._send({"frame": "answer", "id": number, "body": answer})
 

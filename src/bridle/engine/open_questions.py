@@ -44,7 +44,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     """Someone attached. `answers` says whether a question put to this client can be answered at all.
 
     `person` is the name its token gives: people are told apart by it, and without one all are the same. Who is `here`
-    while following counts as present only with an open stream of events.
+    while following counts as present only with an open stream of events. A `guest` is bound to the sessions its token
+    names.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     answers: bool
     person: str = ""
     here: Literal["attached", "following"] = "attached"
+    guest: bool = False
 
     @property
     def can_say_yes(self) -> bool:

@@ -105,9 +105,9 @@ class KnownModels:
         ]
         return f"{provider}:{max(fitting)[1]}" if fitting else None
 
-    def choose(self, name: str, *, by_agent: bool = False) -> ModelChanged:
+    def choose(self, name: str, *, by_agent: bool = False, by_guest: bool = False) -> ModelChanged:
         """`Models.choose` for a name that may lack its provider."""
-        return self.models.choose(self.full_name(name), by_agent=by_agent)
+        return self.models.choose(self.full_name(name), by_agent=by_agent, by_guest=by_guest)
 
     def full_name(self, name: str) -> str:
         """`provider:model` for a bare name that one provider has which is set up; any other name as it is.

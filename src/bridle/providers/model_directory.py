@@ -125,16 +125,27 @@ class Models:
             shared=self._shared,
         )
 
-    def choose(self, name: str, *, by_agent: bool = False) -> ModelChanged:
+    def choose(self, name: str, *, by_agent: bool = False, by_guest: bool = False) -> ModelChanged:
         """Reads `provider:model`, which somebody has chosen, and makes sure that it can be asked.
 
-        Whom the general key goes to is for a person to say: an agent chooses no other provider that would get it.
+        Whom the general key goes to is for a person to say: an agent chooses no other provider that would get it. And
+        neither an agent nor a guest has a file read as a script: its words would be told.
         """
+        if by_agent or by_guest:
+            self._refuse_script_file(name)
         chosen = self.named(name)
         if by_agent and chosen.provider != self._chosen and self._would_get_own_key(chosen.provider):
             raise CommandRefused("NotAPerson", what=f"Whether {chosen.provider} gets {OWN_KEY}")
         self._chosen = chosen.provider
         return chosen
+
+    def _refuse_script_file(self, name: str) -> None:
+        provider, model = self._split(name)
+        if provider == DEMO and self._given is None and model:
+            from bridle.providers.script import shipped_scripts
+
+            if model not in shipped_scripts():
+                raise CommandRefused("NotAPerson", what="A script from a file")
 
     def go_on_with(self, model: ModelChanged) -> None:
         """Makes sure that the model a person chose in an earlier run can still be asked."""
