@@ -44,6 +44,8 @@ from bridle.protocol.events import Envelope, StepStarted, TextDelta, TurnEnded, 
 
 MAX_BODY_BYTES = 12 * 1024 * 1024
 """Pictures come inside."""
+CLIENT_HEADER = "X-Bridle-Client"
+"""The id of a token's client, by which it knows what it did itself among the events."""
 BODY_S = 30.0
 KEEP_ALIVE_S = 15.0
 """So often a quiet stream says that it is still there: who is gone is noticed by it."""
@@ -137,8 +139,9 @@ class _Http:
     # What every client asks first
 
     async def handshake(self, request: Request) -> Response:
-        self._client(request, greeted=False).shake_hands(request.query_params.get("protocol_version"))
-        return _json(self._service.hello())
+        client = self._client(request, greeted=False)
+        client.shake_hands(request.query_params.get("protocol_version"))
+        return _json(self._service.hello(), headers={CLIENT_HEADER: client.connection.client})
 
     async def openapi(self, _request: Request) -> Response:
         return Response(self._service.openapi(), media_type="application/json")
