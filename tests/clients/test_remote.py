@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.engine_place import connected_socket
+from bridle.base.websocket_client import SocketClosed, open_unix_websocket
 from bridle.clients.blocking import BlockingConnection
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener, unix_opener, url_opener
 from bridle.conformance.fake_models import scripted
@@ -266,3 +268,18 @@ def test_a_long_path_is_reached_by_a_shorter_way(tmp_path: Path) -> None:
         server.bind(address)
         server.listen()
         connected_socket(str(deep / "s")).close()
+
+
+async def test_an_engine_ends_cleanly_while_a_client_says_goodbye(tmp_path: Path) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+    async with listening(tmp_path) as here, connected(here) as connection:
+        leaving = await open_unix_websocket(here.place.socket, "/v1/ws", {"X-Bridle-Token": here.token})
+        leaving._write(0x8, b"\x03\xe8")  # its goodbye, and then it stays on the line
+        with pytest.raises(SocketClosed):
+            await leaving.receive()
+        session = await new_session(connection, here)
+    gc.collect()
+    assert faults == []
+    assert session
+    leaving.cut()

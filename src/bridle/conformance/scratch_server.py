@@ -1,4 +1,4 @@
-"""Our own engine as the server under test: in a folder of its own, with tokens it signs itself, over every transport."""
+"""Our own engine as the server under test: in a folder of its own, over every transport, with tokens it signs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.files import write_atomic
 from bridle.base.websocket_client import open_tcp_websocket, open_unix_websocket
 from bridle.config.folders import folders
 from bridle.conformance.exchanges import exchange_at
@@ -39,8 +40,7 @@ async def scratch_engine(
     where = folders(env)
     for path in (work, person, where.config):
         os.makedirs(path, mode=0o700)
-    with open(os.path.join(where.config, "config.toml"), "w", encoding="utf-8") as file:
-        file.write(SETTINGS)
+    write_atomic(os.path.join(where.config, "config.toml"), SETTINGS.encode())
     engine = Engine(where=where, env=env, clock=SystemClock(), listening=listening)
     try:
         yield engine, work, env

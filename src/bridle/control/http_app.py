@@ -31,7 +31,7 @@ from bridle.control.request_guard import (
     origin_of,
 )
 from bridle.control.routes import Route, kind_meant, routes
-from bridle.control.served_clients import TokenClient
+from bridle.control.served_clients import CLIENT_HEADER, TokenClient
 from bridle.control.service import Service
 from bridle.control.service_metrics import metrics_text
 from bridle.control.token_routes import begin_mint, confirm_mint, revoke_token
@@ -44,8 +44,6 @@ from bridle.protocol.events import Envelope, StepStarted, TextDelta, TurnEnded, 
 
 MAX_BODY_BYTES = 12 * 1024 * 1024
 """Pictures come inside."""
-CLIENT_HEADER = "X-Bridle-Client"
-"""The id of a token's client, by which it knows what it did itself among the events."""
 BODY_S = 30.0
 KEEP_ALIVE_S = 15.0
 """So often a quiet stream says that it is still there: who is gone is noticed by it."""
