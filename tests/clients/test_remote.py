@@ -239,7 +239,7 @@ async def test_a_frame_of_any_length_arrives_as_it_was_sent(tmp_path: Path) -> N
     """Masking and lengths of our own client, against a server of another make."""
     from websockets.asyncio.server import ServerConnection, unix_serve
 
-    from bridle.base.websocket_client import SocketClosed, open_unix_websocket
+    from bridle.base.websocket_client import open_unix_websocket
 
     async def echo(there: ServerConnection) -> None:
         async for message in there:
