@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.engine_place import connected_socket
+from bridle.base.websocket_client import SocketClosed, open_unix_websocket
 from bridle.clients.blocking import BlockingConnection
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener, unix_opener, url_opener
 from bridle.conformance.fake_models import scripted
@@ -17,7 +20,7 @@ from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.protocol.events import Envelope, TurnEnded
+from bridle.protocol.events import Envelope, Presence, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
 from listening_kit import Listening, listening
@@ -236,7 +239,7 @@ async def test_a_frame_of_any_length_arrives_as_it_was_sent(tmp_path: Path) -> N
     """Masking and lengths of our own client, against a server of another make."""
     from websockets.asyncio.server import ServerConnection, unix_serve
 
-    from bridle.base.websocket_client import SocketClosed, open_unix_websocket
+    from bridle.base.websocket_client import open_unix_websocket
 
     async def echo(there: ServerConnection) -> None:
         async for message in there:
@@ -266,3 +269,32 @@ def test_a_long_path_is_reached_by_a_shorter_way(tmp_path: Path) -> None:
         server.bind(address)
         server.listen()
         connected_socket(str(deep / "s")).close()
+
+
+async def test_an_engine_ends_cleanly_while_a_client_that_does_not_read_says_goodbye(tmp_path: Path) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+    async with listening(tmp_path) as here, connected(here) as connection:
+        session = await new_session(connection, here)
+        leaving = await open_unix_websocket(here.place.socket, "/v1/ws", {"X-Bridle-Token": here.token})
+        await leaving.send(b'{"frame":"handshake","body":{"protocol_version":"0.2.0"}}')
+        their_id = json.loads(await leaving.receive())["client"]
+        for number, frame in enumerate(
+            ({"kind": "AttachSession", "session": session}, {"session": session, "since": 0})
+        ):
+            kind = "command" if "kind" in frame else "follow"
+            await leaving.send(json.dumps({"frame": kind, "id": number, "body": frame}).encode())
+        await leaving.receive()
+        events = connection.events(session)
+        await anext(events)
+        for _ in range(6):
+            await connection.send(said(session, "word " * 80_000))
+        leaving._write(0x8, b"\x03\xe8")  # its goodbye, behind which it stays on the line
+        async for envelope in events:
+            if isinstance(envelope.event, Presence) and their_id not in {
+                one.client for one in envelope.event.clients
+            }:
+                break
+    gc.collect()
+    assert faults == []
+    leaving.cut()

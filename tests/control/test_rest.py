@@ -48,6 +48,14 @@ async def test_a_session_is_made_and_spoken_to_by_requests_alone(tmp_path) -> No
             assert answer.json.get("reason") == reason, place
 
 
+async def test_the_handshake_says_which_client_a_token_is() -> None:
+    async with served(scripted(say("Hello."))) as kit:
+        client = (await kit.shake_hands()).headers["x-bridle-client"]
+        sent = await kit.ask("POST", f"/v1/sessions/{kit.session.id}/input?wait=turn", text("hi"))
+        stored = {one.id: one for one in await kit.session.stored()}
+        assert stored[sent.json["event"]].originator == client
+
+
 @pytest.mark.requirement("G17.7")
 async def test_input_is_taken_at_once_where_nobody_waits_for_the_turn() -> None:
     async with served(scripted(say("Later."))) as kit:

@@ -13,6 +13,7 @@ import os
 import ssl
 import struct
 from collections.abc import Mapping
+from typing import Protocol
 
 from bridle.base.engine_place import connected_socket
 
@@ -39,6 +40,16 @@ class SocketClosed(Exception):
         super().__init__(f"closed with {code} {reason}".rstrip())
         self.code = code
         self.reason = reason
+
+
+class TextSocket(Protocol):
+    """What a client needs of an open WebSocket, whatever carries it. Every method raises `SocketClosed` at its end."""
+
+    async def send(self, text: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+    async def close(self) -> None: ...
 
 
 class WebSocketClient:
@@ -83,6 +94,10 @@ class WebSocketClient:
         if not self._writer.is_closing():
             self._write(_CLOSE, struct.pack("!H", 1000))
             self._writer.close()
+
+    def cut(self) -> None:
+        """Is gone without a word, as when a cable is pulled."""
+        self._writer.transport.abort()
 
     async def _frame(self, most: int) -> tuple[int, bool, bytes]:
         first, second = await self._reader.readexactly(2)

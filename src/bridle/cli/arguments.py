@@ -12,7 +12,8 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "completion", "help",
+    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "conformance",
+    "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
@@ -261,6 +262,23 @@ def _attach_words(attach: Parser) -> None:
     attach.add_argument("--ca-file", metavar="FILE")
     attach.add_argument("--plain", action="store_true")
     attach.add_argument("--no-color", action="store_true")
+
+
+def _conformance_words(conformance: Parser) -> None:
+    conformance.add_argument("--self", action="store_true")
+    conformance.add_argument("--against", metavar="URL")
+    conformance.add_argument(
+        "--transport",
+        choices=("all", "inproc", "rest-unix", "rest-tcp", "ws-unix", "ws-tcp"),
+        default="all",
+    )
+    conformance.add_argument("--token-file", action="append", default=[], metavar="FILE")
+    conformance.add_argument("--agent-token-file", action="append", default=[], metavar="FILE")
+    conformance.add_argument("--ca-file", metavar="FILE")
+    conformance.add_argument("-C", "--cwd", metavar="DIR")
+    conformance.add_argument("--models", metavar="PREFIX")
+    conformance.add_argument("--json", action="store_true")
+    conformance.add_argument("--badge", metavar="FILE")
 
 
 def _unit_of_this_system() -> str:
@@ -568,6 +586,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "doctor": _doctor_words,
     "redact": _redact_words,
     "debug": _debug_words,
+    "conformance": _conformance_words,
     "completion": _completion_words,
 }
 """What may follow each verb."""

@@ -308,6 +308,25 @@ For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
   bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+  bridle conformance      does a server of sessions do what every such server does? (bridle help conformance)
+"""
+
+CONFORMANCE = """\
+bridle conformance — does a server of sessions do what every such server does? Any server, over any transport.
+
+  bridle conformance --self                                our own, in a scratch home, over every transport
+  bridle conformance --self --transport ws-unix            over one: inproc, rest-unix, rest-tcp, ws-unix, ws-tcp
+  bridle conformance --against http://127.0.0.1:8421 --token-file F --cwd /tmp/scratch
+                                                           another one, by requests and by WebSocket
+  bridle conformance --against unix:///run/server.sock --token-file F --json --badge badge.json
+
+--token-file several times: more people. Over requests a token is one client, so it takes three for everything.
+--agent-token-file: a token of an agent. --cwd: a folder of that server in which sessions may work; this one, if nothing
+is said. --models: what stands before conformance-say, conformance-ask and conformance-hold there, else demo:.
+--ca-file C with https://. --badge writes what shields.io draws.
+
+One line for each scenario: passed, failed or left out, and why. Exit 0: it conforms. 1: something failed. 2: usage.
+The server and its folder are used for real: sessions are made there, and a command runs that writes a small file.
 """
 
 DEBUG = """\
@@ -414,6 +433,7 @@ PAGES = {
     "doctor": DOCTOR,
     "redact": REDACT,
     "debug": DEBUG,
+    "conformance": CONFORMANCE,
     "builders": BUILDERS,
     "completion": COMPLETION,
     "exit-codes": EXIT_CODES,

@@ -120,6 +120,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.debug import debug
 
             return debug(parsed, os.environ)
+        case "conformance":
+            from bridle.cli.conformance import conformance
+
+            return conformance(parsed, os.environ)
         case "redact":
             from bridle.cli.redact import redact_verb
 

@@ -20,6 +20,7 @@ from bridle.base.backoff import Backoff
 from bridle.base.engine_place import EnginePlace
 from bridle.base.websocket_client import (
     SocketClosed,
+    TextSocket,
     UpgradeRefused,
     WebSocketClient,
     open_tcp_websocket,
@@ -41,7 +42,7 @@ from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
 if TYPE_CHECKING:
     from bridle.protocol.queries import A, Query
 
-Open = Callable[[], Awaitable[WebSocketClient]]
+Open = Callable[[], Awaitable[TextSocket]]
 """Makes a connection, each time it is called. Raises OSError, `UpgradeRefused`."""
 
 GIVE_UP_S = 30.0
@@ -141,7 +142,7 @@ class RemoteConnection:
         self._greeting = {"protocol_version": PROTOCOL_VERSION, "name": name, "answers": answers}
         self._give_up_s = give_up_s
         self._numbers = itertools.count(1)
-        self._socket: WebSocketClient | None = None
+        self._socket: TextSocket | None = None
         self._client = ""
         self._hello = Handshake()
         self._pending: dict[int, _Pending] = {}
@@ -343,7 +344,7 @@ class RemoteConnection:
         self._socket = socket
         self._up.set()
 
-    async def _greet(self, socket: WebSocketClient) -> None:
+    async def _greet(self, socket: TextSocket) -> None:
         body = {**self._greeting, **({"client": self._client} if self._client else {})}
         await socket.send(msgspec.json.encode({"frame": "handshake", "body": body}))
         answer = msgspec.json.decode(await socket.receive(), type=_InFrame)
@@ -352,7 +353,7 @@ class RemoteConnection:
         self._hello = msgspec.json.decode(answer.body, type=Handshake)
         self._client = answer.client
 
-    async def _attach_again(self, socket: WebSocketClient, session: str) -> None:
+    async def _attach_again(self, socket: TextSocket, session: str) -> None:
         number = next(self._numbers)
         frame = {"frame": "command", "id": number, "body": AttachSession(session=session)}
         await socket.send(msgspec.json.encode(frame))

@@ -2,12 +2,15 @@
 
 A scenario is an async function that plays through a `Door` and asserts. It needs a server whose sessions can be opened
 with three scripted models, which Bridle ships: `conformance-say` answers in words, `conformance-ask` runs a command
-that a person has to allow, `conformance-hold` begins to answer and does not end. `wire_score` plays them all.
+that a person has to allow, `conformance-hold` begins to answer and does not end. A fourth, `conformance-two`, runs one
+that two people have to allow, where the server has such a rule. `wire_score` plays them all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -23,6 +26,8 @@ from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import DescribeSession, ListSessions
 
 E = TypeVar("E", bound=e.Event)
+BEHIND = 50
+"""Inputs of 200 KB each: more than a server should keep for somebody who does not read."""
 
 
 class NotOffered(Exception):
@@ -38,6 +43,16 @@ class Door(Protocol):
     @property
     def models(self) -> str:
         """What stands before the names of the scripted models, `demo:` for Bridle."""
+        ...
+
+    @property
+    def attaches_itself(self) -> bool:
+        """Whether asking for something in a session attaches to it, as a request over HTTP does."""
+        ...
+
+    @property
+    def falls_behind(self) -> bool:
+        """Whether a client of this door that does not read keeps the server waiting."""
         ...
 
     async def connect(
@@ -62,10 +77,28 @@ class Door(Protocol):
         ...
 
     def tokens(self) -> dict[str, str]:
-        """Tokens that must be refused, by what is wrong with them (`forged`, `expired`, `revoked`, `not_yet`).
+        """Tokens that must be refused, by what is wrong with them.
 
         Raises: `NotOffered`.
         """
+        ...
+
+    async def barge_in(self) -> None:
+        """Asks for something before hands were shaken.
+
+        Raises: `BridleError` with the reason of a refusal; `NotOffered`.
+        """
+        ...
+
+    def cut(self, connection: Connection) -> None:
+        """Breaks what carries this connection, without a word to either end.
+
+        Raises: `NotOffered`.
+        """
+        ...
+
+    def left(self) -> None:
+        """A scenario is over, and all its clients have left."""
         ...
 
 
@@ -114,6 +147,42 @@ class Client:
                 return envelope.event
         raise AssertionError(f"the stream ended before {kind.__name__} came")
 
+    async def until_here(self, clients: set[str], *, by: int | None = None) -> None:
+        """Reads on until exactly these are said to be here, before an event with this number where one is given."""
+        assert self._events is not None
+        async for envelope in self._events:
+            if envelope.id is not None:
+                assert by is None or envelope.id < by, "nobody said who is here"
+                self.read.append(envelope)
+            elif (
+                isinstance(envelope.event, e.Presence)
+                and {one.client for one in envelope.event.clients} == clients
+            ):
+                return
+        raise AssertionError("the stream ended before it was said who is here")
+
+    async def until_gap(self, number: int) -> e.StreamGap | None:
+        """Reads on to what says that something was left out; None where everything up to `number` came."""
+        assert self._events is not None
+        async for envelope in self._events:
+            if isinstance(envelope.event, e.StreamGap):
+                return envelope.event
+            if envelope.id is not None:
+                self.read.append(envelope)
+                if envelope.id >= number:
+                    assert self.numbers == list(range(1, number + 1)), (
+                        "events are missing, and nobody said so"
+                    )
+                    return None
+        raise AssertionError("the stream ended with a gap that nobody told of")
+
+    async def until_over(self) -> None:
+        """Reads on until the stream ends."""
+        assert self._events is not None
+        async for envelope in self._events:
+            if envelope.id is not None:
+                self.read.append(envelope)
+
     async def turn(self, words: str) -> e.TurnEnded:
         return await self.until(e.TurnEnded, after=await self.say(words))
 
@@ -154,6 +223,7 @@ class Scene:
             await self._end(session)
         for client in self._clients:
             await client.connection.close()
+        self.door.left()
 
     async def _end(self, session: str) -> None:
         """By whoever still may."""
@@ -186,6 +256,9 @@ def scenario(says: str) -> Callable[[Run], Run]:
     return placed
 
 
+BAD_TOKEN = ("TokenInvalid", "TokenExpired", "TokenRevoked", "TokenNotYetValid")
+
+
 async def refused(doing: Awaitable[object]) -> str:
     """The stable reason something was refused with."""
     try:
@@ -207,6 +280,11 @@ async def handshake(play: Scene) -> None:
         *hello.command_kinds
     }
     assert {"TextDelta", "TurnEnded", "PermissionRequested", "ToolResult"} <= {*hello.event_kinds}
+
+
+@scenario("nothing is answered before hands were shaken")
+async def handshake_required(play: Scene) -> None:
+    assert await refused(play.door.barge_in()) == "HandshakeRequired"
 
 
 @scenario("an input is accepted, answered and ended, with events that are numbered from 1 without a gap")
@@ -278,6 +356,32 @@ async def order(play: Scene) -> None:
     assert len(inputs) == len(people), "each input is there once"
 
 
+@scenario("a command with an id is one command however often it is sent, and its id is good for no other")
+async def idempotency(play: Scene) -> None:
+    person, other = await play.client("person"), await play.client("other")
+    number = uuid.uuid4().hex
+    create = c.CreateSession(cwd=play.door.cwd, model=f"{play.door.models}conformance-say", id=f"a-{number}")
+    made = await person.send(create)
+    assert (await person.send(create)).session == made.session, "two sessions were made"
+    await person.attach(made.session)
+    await other.attach(made.session)
+    said = c.SendInput(session=made.session, content=(TextBlock(text="Go."),), mode="queue", id=f"b-{number}")
+    first = await person.send(said)
+    for client in (person, other):
+        assert (await client.send(said)).event == first.event, "the same command was carried out twice"
+    for changed in (
+        msgspec.structs.replace(said, content=(TextBlock(text="Stop."),)),
+        msgspec.structs.replace(create, mode="plan"),
+    ):
+        assert await refused(person.send(changed)) == "CommandIdUsed"
+    await person.until(e.TurnEnded)
+    assert (await person.send(said)).event == first.event, "it was forgotten with its turn"
+    last = await person.say("And this.")
+    await person.until(e.TurnEnded, after=last)
+    inputs = [one.id for one in person.read if isinstance(one.event, e.InputAccepted)]
+    assert inputs == [first.event, last], f"the inputs are {inputs}"
+
+
 # Permission
 
 
@@ -317,11 +421,37 @@ async def permission_denied(play: Scene) -> None:
 async def two_people(play: Scene) -> None:
     (one, other), question = await _asked(play, "one", "other")
     await one.answer(question.call_id, "deny")
-    assert await refused(other.answer(question.call_id, "once"))
+    for answer in ("once", "deny"):
+        assert await refused(other.answer(question.call_id, answer)) == "AlreadyAnswered"
     for client in (one, other):
         assert (await client.until(e.ToolResult)).outcome == "denied"
     decided = [envelope for envelope in one.read if isinstance(envelope.event, e.PermissionDecided)]
     assert len(decided) == 1, "a question is decided once"
+
+
+@scenario("what two people have to allow runs when two have, and one of them twice is one")
+async def two_keys(play: Scene) -> None:
+    ana, ben = await play.client("Ana"), await play.client("Ben")
+    try:
+        session = await ana.create(play.door, "conformance-two")
+    except BridleError as refusal:
+        raise NotOffered(f"it has no model conformance-two ({refusal.reason})") from None
+    await ben.attach(session)
+    await ana.say("Go.")
+    question = await ana.until(e.PermissionRequested)
+    if question.keys < 2:
+        raise NotOffered("its settings have no rule with keys = 2 for what conformance-two does")
+    await ben.until(e.PermissionRequested)
+    await ana.answer(question.call_id, "once")
+    given = await ben.until(e.ApprovalGiven)
+    assert (given.given, given.keys) == (1, 2), f"{given.given} of {given.keys} after the first yes"
+    with contextlib.suppress(BridleError):
+        await ana.answer(question.call_id, "once")
+    await ben.answer(question.call_id, "once")
+    decided = await ben.until(e.PermissionDecided)
+    assert decided.verdict == "allow", f"two said yes, and it is {decided.verdict}"
+    assert [one.client for one in decided.approvals] == [ana.connection.client, ben.connection.client]
+    assert (await ben.until(e.ToolResult)).outcome == "ok"
 
 
 @scenario("an agent never says yes, in its own turn or in anybody's; it may say no")
@@ -387,6 +517,57 @@ async def resume(play: Scene) -> None:
     assert [encode_envelope(envelope) for envelope in back.read] == missed
 
 
+@scenario("a connection that breaks is made again: the same client goes on behind what it has, nothing twice")
+async def broken_connection(play: Scene) -> None:
+    one, other = await play.client("one"), await play.client("other")
+    session = await one.create(play.door, "conformance-say")
+    await other.attach(session)
+    await one.turn("Go.")
+    await other.until(e.TurnEnded)
+    was = other.connection.client
+    play.door.cut(other.connection)
+    await one.turn("And again.")
+    await other.until(e.TurnEnded)
+    assert other.connection.client == was, "it came back as somebody else"
+    assert other.numbers == one.numbers, "something is missing or there twice"
+    await other.turn("From me.")
+
+
+@scenario("who falls behind is told which events it missed, nobody waits for it, and it can read them all")
+async def gap(play: Scene) -> None:
+    if not play.door.falls_behind:
+        raise NotOffered("its client reads ahead, so nothing is missed")
+    one, slow = await play.client("one"), await play.client("slow")
+    session = await one.create(play.door, "conformance-hold")
+    await slow.attach(session)
+    await one.say("Go.")
+    await slow.until(e.TextDelta)
+    words = "word " * 40_000
+    last = [await one.say(words) for _ in range(BEHIND)][-1]
+    missed = await slow.until_gap(last)
+    if missed is None:
+        raise NotOffered(f"it keeps more than {BEHIND * len(words) // 1_000_000} MB for who does not read")
+    assert missed.first == slow.numbers[-1] + 1, "something before the gap is missing"
+    assert missed.first <= missed.last < last, f"the gap is {missed.first} to {missed.last}"
+    again = await play.client("again")
+    await again.attach(session, since=missed.first - 1)
+    await again.until(e.InputAccepted, after=missed.last)
+    assert again.numbers == list(range(missed.first, again.numbers[-1] + 1)), "what was missed is not there"
+
+
+@scenario("everybody is told who is here, when somebody comes and when somebody leaves")
+async def presence(play: Scene) -> None:
+    one, other = await play.client("one"), await play.client("other")
+    session = await one.create(play.door, "conformance-say")
+    await one.turn("Go.")
+    await other.attach(session)
+    await other.until(e.SessionCreated)
+    mine, theirs = one.connection.client, other.connection.client
+    await one.until_here({mine, theirs}, by=await one.say("And again."))
+    await other.connection.close()
+    await one.until_here({mine})
+
+
 @scenario("a turn goes on when its client leaves")
 async def disconnect(play: Scene) -> None:
     one, other = await play.client("one"), await play.client("other")
@@ -402,9 +583,13 @@ async def detach(play: Scene) -> None:
     one, other = await play.client("one"), await play.client("other")
     session = await one.create(play.door, "conformance-say")
     await other.attach(session)
+    await other.until(e.SessionCreated)
     await other.send(c.DetachSession(session=session))
-    assert await refused(other.say("Me?")) == "NotAttached"
+    await other.until_over()
     assert (await one.turn("Go.")).stop == "end_turn"
+    assert not [one for one in other.read if isinstance(one.event, e.TurnEnded)], "it heard of the turn"
+    if not play.door.attaches_itself:
+        assert await refused(other.say("Me?")) == "NotAttached"
 
 
 @scenario("who ends a session ends it for all; it is stored and can be opened again")
@@ -423,14 +608,15 @@ async def end_and_reopen(play: Scene) -> None:
 # Who may
 
 
-@scenario("nobody reads or drives a session without being attached to it")
+@scenario("nobody reads or drives a session without being attached to it, and nobody one that is not there")
 async def attachment(play: Scene) -> None:
     one, other = await play.client("one"), await play.client("other")
     session = await one.create(play.door, "conformance-say")
-    other.session = session
-    assert await refused(other.say("Me?")) == "NotAttached"
-    assert await refused(anext(aiter(other.connection.events(session)))) == "NotAttached"
-    other.session = ""
+    if not play.door.attaches_itself:
+        other.session = session
+        assert await refused(other.say("Me?")) == "NotAttached"
+        assert await refused(anext(aiter(other.connection.events(session)))) == "NotAttached"
+        other.session = ""
     assert await refused(other.attach("sess_00000000000000000000000000")) == "UnknownSession"
 
 
@@ -466,11 +652,29 @@ async def watch_only(play: Scene) -> None:
     assert (await watcher.until(e.ToolResult)).outcome == "denied"
 
 
-@scenario("a token that is forged, over, taken back or not good yet opens nothing")
+@scenario("a client that may only answer says yes or no to what is asked, and nothing else")
+async def answer_only(play: Scene) -> None:
+    person = await play.client("person")
+    session = await person.create(play.door, "conformance-ask")
+    may = ["AttachSession", "FollowEvents", "AnswerPermission"]
+    desk = await play.client("desk", sessions=[session], commands=may)
+    await desk.attach(session)
+    await person.say("Go.")
+    question = await desk.until(e.PermissionRequested)
+    assert await refused(desk.say("Me?")) == "NotGranted"
+    assert await refused(desk.send(c.SetMode(session=session, mode="yolo"))) == "NotGranted"
+    assert await refused(desk.send(c.EndSession(session=session))) == "NotGranted"
+    assert await refused(desk.connection.ask(ListSessions())) == "NotGranted"
+    await desk.answer(question.call_id, "once")
+    decided = await person.until(e.PermissionDecided)
+    assert (decided.verdict, decided.answered_by) == ("allow", desk.connection.client)
+
+
+@scenario("a token that is forged, widened, over, taken back or not good yet opens nothing")
 async def bad_tokens(play: Scene) -> None:
     for what, token in play.door.tokens().items():
         reason = await refused(play.door.knock(token))
-        assert reason in ("TokenInvalid", "TokenExpired", "TokenRevoked"), f"{what}: refused with {reason}"
+        assert reason in BAD_TOKEN, f"{what}: refused with {reason}"
 
 
 @scenario("an agent gets no looser session than the person's own settings give")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -108,6 +108,15 @@ def _problem(problem: Exception) -> str:
     line = frames[-1] if frames else None
     where = f" (line {line.lineno}: {line.line})" if line else ""
     return f"{type(problem).__name__}: {problem}{where}"
+
+
+def badge_of(cards: Sequence[Scorecard]) -> Badge:
+    """One for all transports of a server together."""
+    return _badge(
+        sum(card.passed for card in cards),
+        sum(card.failed for card in cards),
+        sum(card.left_out for card in cards),
+    )
 
 
 def _badge(passed: int, failed: int, left_out: int) -> Badge:

@@ -31,7 +31,7 @@ from bridle.control.request_guard import (
     origin_of,
 )
 from bridle.control.routes import Route, kind_meant, routes
-from bridle.control.served_clients import TokenClient
+from bridle.control.served_clients import CLIENT_HEADER, TokenClient
 from bridle.control.service import Service
 from bridle.control.service_metrics import metrics_text
 from bridle.control.token_routes import begin_mint, confirm_mint, revoke_token
@@ -137,8 +137,9 @@ class _Http:
     # What every client asks first
 
     async def handshake(self, request: Request) -> Response:
-        self._client(request, greeted=False).shake_hands(request.query_params.get("protocol_version"))
-        return _json(self._service.hello())
+        client = self._client(request, greeted=False)
+        client.shake_hands(request.query_params.get("protocol_version"))
+        return _json(self._service.hello(), headers={CLIENT_HEADER: client.connection.client})
 
     async def openapi(self, _request: Request) -> Response:
         return Response(self._service.openapi(), media_type="application/json")

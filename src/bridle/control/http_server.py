@@ -17,6 +17,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from bridle.control.connection_limits import HEAD_BYTES, ConnectionLimits
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
@@ -131,6 +132,13 @@ def _protocol_classes(
         def connection_lost(self, exc: Exception | None) -> None:
             left(self.transport)
             super().connection_lost(exc)
+
+        def shutdown(self) -> None:
+            """One that is saying goodbye already is not told, and the others are told all the same."""
+            try:
+                super().shutdown()
+            except InvalidState:
+                self.transport.close()
 
     class GuardedHttpProtocol(HttpToolsProtocol):
         """A connection that is known, counted and in time."""

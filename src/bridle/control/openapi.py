@@ -10,6 +10,7 @@ import msgspec
 from bridle.control.http_status import STATUSES, Problem
 from bridle.control.minting import MintRequest, PendingMint
 from bridle.control.routes import Route, routes
+from bridle.control.served_clients import CLIENT_HEADER
 from bridle.control.token_routes import Confirmation, NewToken, RevokedToken
 from bridle.control.turn_result import TurnResult
 from bridle.protocol.commands import Accepted
@@ -40,9 +41,12 @@ def document(session_options: type[Any]) -> bytes:
         paths[path] = {
             "get": _operation(does, {"200": _answer("What there is.", media)}, _parameters_of(path))
         }
-    paths["/v1/handshake"]["get"]["responses"]["200"] = _answer(
-        "What this engine is.", _JSON, _ref(Handshake)
-    )
+    paths["/v1/handshake"]["get"]["responses"]["200"] = {
+        **_answer("What this engine is.", _JSON, _ref(Handshake)),
+        "headers": {
+            CLIENT_HEADER: {"description": "The client this token is.", "schema": {"type": "string"}}
+        },
+    }
     paths.update(_of_tokens(schemas))
     for route in routes():
         paths.setdefault(route.path, {})[route.method.lower()] = _of_route(route, schemas)

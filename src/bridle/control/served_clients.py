@@ -19,6 +19,8 @@ from bridle.protocol.handshake import check_version
 from bridle.protocol.queries import DescribeSession
 from bridle.protocol.tokens import Claims
 
+CLIENT_HEADER = "X-Bridle-Client"
+"""The id of a token's client, by which it knows what it did itself among the events."""
 _CLIENTS_KEPT = 10_000
 """So many ids of WebSocket clients are known after they have gone: who comes back is the same client."""
 
