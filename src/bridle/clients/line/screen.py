@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from bridle.protocol.display_values import EditedFile
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
-_INDENT: Final = " " * 9
+_WORD_COLUMNS: Final = 8
+_INDENT: Final = " " * (_WORD_COLUMNS + 1)
 _OUTPUT_INDENT: Final = " " * 4
 _ROWS_BELOW: Final = 8
 """What stands below the end of a past: where we are, the hint, the prompt."""
@@ -240,7 +241,7 @@ class Screen:
     def _tell(self, envelope: e.Envelope) -> None:
         for line in self._story.told(envelope):
             self.end_text()
-            self.say(line, indent=_INDENT)
+            self.say(line, indent=_INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  ")
 
     def waiting(self, failed: e.StepFailed, left_s: float) -> str:
         """What is said of a failed attempt while so much of the wait for the next one is left."""
