@@ -30,6 +30,7 @@ ROWS = {
     "hook": "decisions:hooks",
     "deltas": "turns:deltas",
     "told": "telling:told",
+    "screen": "screen:drawn",
     "http-run": "over_http:one_turn",
     "http-deltas": "over_http:deltas",
     "memory": "parts:memory",

@@ -160,7 +160,7 @@ def test_a_provider_nobody_knows_is_refused(place: Place, words: tuple[str, ...]
     assert (ran.code, ran.out) == (2, "")
     (line,) = ran.story
     assert line.startswith('There is no provider "opnai". Known: anthropic, ')
-    assert line.endswith("(nearest: openai).")
+    assert line.endswith("(nearest: openai). What each has: bridle models")
 
 
 def test_a_provider_without_a_key_is_not_asked(place: Place) -> None:

@@ -132,7 +132,7 @@ def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> N
     shown = place.bridle("sessions", "show", place.only_session())
     assert (shown.code, shown.err) == (0, "")
     lines = [line.strip() for line in shown.out.splitlines()]
-    wanted = ["you", "change⟨ESC⟩[31m it", "[scripted] First.", "-old", "+new", "[scripted] Second."]
+    wanted = ["you", "change⟨ESC⟩[31m it", "[scripted] First.", "1  - old", "1  + new", "[scripted] Second."]
     assert [line for line in lines if line in wanted] == wanted
     assert "ran      write notes.txt                +1 -1" in lines
 

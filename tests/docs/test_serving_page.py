@@ -3,6 +3,8 @@
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,18 @@ from cli_kit import TIMEOUT_S, Place
 from serve_kit import serving
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """curl takes no socket whose path is longer than its address."""
+    with tempfile.TemporaryDirectory(prefix="b") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
-def test_the_curl_recipes_do_what_the_page_says(tmp_path: Path, repository: Path) -> None:
+def test_the_curl_recipes_do_what_the_page_says(short_folder: Path, repository: Path) -> None:
     page = (repository / "docs/serving.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    place = Place(tmp_path)
+    place = Place(short_folder)
     with serving(place) as served:
         ran = subprocess.run(
             ["bash", "-e", "-c", recipe],

@@ -126,7 +126,7 @@ class Engine:
     ) -> None:
         self._code_surfaces = code_surfaces
         self._where, self._env, self._clock = where, env, clock
-        self.ids = self._ids = Ids(clock.now_ms, os.urandom)
+        self._ids = Ids(clock.now_ms, os.urandom)
         self.listening = listening
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         self._processes = Processes(

@@ -228,7 +228,7 @@ def _run_words(run: Parser) -> None:
     run.add_argument("-r", "--resume", metavar="ID")
     run.add_argument("--json", action="store_true")
     run.add_argument("--stream-json", action="store_true")
-    run.add_argument("--output-format", choices=("text", "json", "stream-json"))
+    run.add_argument("--output-format", choices=("text", "json", "stream-json", "hub"))
     run.add_argument("--stream", action=argparse.BooleanOptionalAction)
     run.add_argument("--plain", action="store_true")
     run.add_argument("--no-color", action="store_true")

@@ -56,7 +56,7 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             Terminal(look=terminal_look(parsed, env)),
             services=terminal_services(_folder_here(session.cwd), env),
             start=StartInfo(version=__version__),
-            attach=AttachSession(session=session.id),
+            opened=await connection.send(AttachSession(session=session.id)),
         )
     finally:
         await connection.close()

@@ -22,7 +22,16 @@ from bridle.providers.presets import with_keys
 MOST_INPUT_CHARACTERS = 700_000
 """What is longer, a picture mostly, does not fit into a frame."""
 _SAID_ELSEWHERE = frozenset(
-    {"BRIDLE_HOME", "BRIDLE_NO_ATTACH", "BRIDLE_URL", "BRIDLE_TOKEN_FILE", "BRIDLE_PLAIN"}
+    {
+        "BRIDLE_HOME",
+        "BRIDLE_NO_ATTACH",
+        "BRIDLE_URL",
+        "BRIDLE_TOKEN_FILE",
+        "BRIDLE_PLAIN",
+        "BRIDLE_HUB_TASK",
+        "BRIDLE_HUB_RUN",
+        "BRIDLE_HUB_AGENT",
+    }
 )
 """Variables of ours that change nothing about a session."""
 

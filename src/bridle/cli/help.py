@@ -50,7 +50,8 @@ whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes,
 --effort off|low|medium|high|max says how much the model thinks. --no-transcript keeps no transcript file of this run.
 --append-system-prompt TEXT, or @FILE: words for the system text. --env-file FILE: NAME=value lines for the environment.
 --output-schema FILE: the answer is JSON that fits, and nothing else is printed; one that does not is asked for again.
---json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either.
+--json prints one object at the end, --stream-json one line per event and run.result last; --output-format names either,
+or hub: what a hub of agents reads, run.agent.result last (BRIDLE_HUB_TASK, BRIDLE_HUB_RUN, BRIDLE_HUB_AGENT name it).
 """
 
 SESSIONS = """\
@@ -369,6 +370,7 @@ BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMAR
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
 BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
+BRIDLE_HUB_TASK, BRIDLE_HUB_RUN, BRIDLE_HUB_AGENT  what a hub calls a run (run --output-format hub)
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
 Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,

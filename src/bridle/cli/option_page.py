@@ -43,7 +43,7 @@ RUN_OPTIONS = (
     ("--output-schema FILE", "the answer is JSON that fits this schema; if not, it is asked for once more"),
     ("--json", "one object at the end"),
     ("--stream-json", "one line per event, run.result last"),
-    ("--output-format FORM", "text json stream-json"),
+    ("--output-format FORM", "text json stream-json hub"),
     ("--stream", "print what is said as it comes, as at a terminal; --no-stream: the answer at its end"),
     ("-q, --quiet", "only the answer, or why there is none"),
     ("--timeout S", "end with exit code 124 after so many seconds"),

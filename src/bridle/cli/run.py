@@ -40,6 +40,7 @@ from bridle.protocol.messages import InputBlock
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.clients.hub_stream import HubStream
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
@@ -60,7 +61,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     except UsageError as failure:
         if not (parsed.json or parsed.stream_json):
             raise
-        return fail_as(failure, "json" if parsed.json else "stream-json")
+        return fail_as(failure, "json" if parsed.json else "stream-json", env)
     tolerate_characters()
     outlets = Outlets()
     at_terminal = _at_terminal(parsed, form, env)
@@ -76,6 +77,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         streams=_streams(parsed, form),
         onlooker=None if at_terminal is None else at_terminal.page,
         renders=at_terminal is not None and at_terminal.renders,
+        hub=_hub_stream(form, env),
     )
     asks = at_terminal is not None and at_terminal.asks
     deadline_s = None
@@ -119,9 +121,25 @@ def _streams(parsed: argparse.Namespace, form: Format) -> bool:
     return form == "text" and parsed.output_schema is None and sys.stdout.isatty()
 
 
-def fail_as(failure: BridleError, form: Format) -> int:
+def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
+    """The stream of a run that a hub reads, which says in the environment what it calls it."""
+    if form != "hub":
+        return None
+    from bridle.base.clock import SystemClock
+    from bridle.clients.hub_stream import HubStream, HubTask
+
+    task = HubTask(
+        task_id=env.get("BRIDLE_HUB_TASK", ""),
+        edge_run_id=env.get("BRIDLE_HUB_RUN", ""),
+        agent_instance_id=env.get("BRIDLE_HUB_AGENT", ""),
+    )
+    return HubStream(task, SystemClock().now_ms)
+
+
+def fail_as(failure: BridleError, form: Format, env: Mapping[str, str]) -> int:
     """What becomes of a run that never was, in a form for programs; returns the exit code."""
-    printer = Printer(form=form, out=sys.stdout, write_line=tell, story=Story())
+    hub = _hub_stream(form, env)
+    printer = Printer(form=form, out=sys.stdout, write_line=tell, story=Story(), hub=hub)
     printer.fail(failure)
     return printer.finish()
 

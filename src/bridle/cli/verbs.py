@@ -31,7 +31,7 @@ def run_verb(arguments: list[str]) -> int:
                 raise
             from bridle.cli.run import fail_as
 
-            return fail_as(failure, form)
+            return fail_as(failure, form, os.environ)
         return _carry_out(parsed)
     except BridleError as failure:
         from bridle.base.redact import error_marker, redact
@@ -188,6 +188,8 @@ def _form_asked(words: Sequence[str]) -> Format | None:
         for word, after in pairwise((*options, ""))
         if word.startswith("--output-format")
     }
+    if "hub" in named:
+        return "hub"
     if "--stream-json" in options or "stream-json" in named:
         return "stream-json"
     return "json" if "--json" in options or "json" in named else None

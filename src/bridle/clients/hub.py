@@ -62,7 +62,7 @@ class Hub:
         Never raises for what a run may meet: one that cannot begin has a stream with a result alone. A session has one
         run at a time; a second changes nothing in it.
         """
-        stream = HubStream(task or HubTask())
+        stream = HubStream(task or HubTask(), self._clock.now_ms)
         async with self._starting:
             try:
                 opened = await self._opened(session, cwd=cwd, model=model)
@@ -169,9 +169,7 @@ class HubRun:
             fields = _lost() if error is None and ended is None else None
             if error is not None:
                 fields = error_fields(error)
-            yield self._stream.result(
-                session=self.session, at_ms=self._clock.now_ms(), ended=ended, error=fields
-            )
+            yield self._stream.result(session=self.session, ended=ended, error=fields)
         finally:
             self.is_over = True
             for timer in self._deadlines.values():

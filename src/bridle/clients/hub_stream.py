@@ -10,7 +10,7 @@ Every run ends with exactly one `run.agent.result`, whether it went well, failed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 from uuid import NAMESPACE_URL, uuid5
 
@@ -92,8 +92,9 @@ class HubResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class HubStream:
     """Takes the events of one run in order; gives the envelopes that a hub reads."""
 
-    def __init__(self, task: HubTask) -> None:
+    def __init__(self, task: HubTask, now_ms: Callable[[], int]) -> None:
         self._task = task
+        self._now_ms = now_ms
         self._dotted = DottedEvents()
         self._asked: Counter[str] = Counter()
         self._requests: dict[str, ApprovalRequest] = {}
@@ -132,7 +133,6 @@ class HubStream:
         self,
         *,
         session: str | None,
-        at_ms: int,
         ended: e.TurnEnded | None = None,
         error: dict[str, str] | None = None,
     ) -> HubEnvelope:
@@ -148,7 +148,9 @@ class HubStream:
             cost_usd=self._usd,
         )
         source = "" if ended is None else "TurnEnded"
-        return self._envelope(RESULT, source, msgspec.to_builtins(result), session=session, at_ms=at_ms)
+        return self._envelope(
+            RESULT, source, msgspec.to_builtins(result), session=session, at_ms=self._now_ms()
+        )
 
     def _count(self, cost: e.CostIncremented) -> None:
         self._used.update(usage_fields(cost.usage))

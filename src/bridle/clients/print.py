@@ -9,7 +9,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,9 @@ from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, se
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
 
+if TYPE_CHECKING:
+    from bridle.clients.hub_stream import HubStream
+
 SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129
 EXIT_INTERRUPTED = 130
@@ -32,7 +35,7 @@ EXIT_READER_GONE = 141
 LOOK_AGAIN_S = 0.02
 """How long a reader that is far behind gets before its room is looked at again."""
 
-Format = Literal["text", "json", "stream-json"]
+Format = Literal["text", "json", "stream-json", "hub"]
 RunInput: TypeAlias = "tuple[InputBlock, ...] | RunSlash"
 """What a run is about: words for the model, or a git command of the person's."""
 
@@ -108,7 +111,7 @@ class Printer:
     which is said to those too who want no story. `streams`: what the model says is printed as it comes, in place of
     the answer. `onlooker` is there where a person is; with `renders` they get the answer, not `out`. Neither `out` nor
     `write_line` may block; while `is_full` no more is read, unless the run is being stopped: then what nobody reads is
-    only in the log.
+    only in the log. `hub` is there for the form of that name.
     """
 
     def __init__(
@@ -123,8 +126,10 @@ class Printer:
         streams: bool = False,
         onlooker: Onlooker | None = None,
         renders: bool = False,
+        hub: HubStream | None = None,
     ) -> None:
         self._form = form
+        self._hub = hub
         self._out = out
         self._say = write_line
         self._say_problem = problem or write_line
@@ -332,6 +337,9 @@ class Printer:
                 "event": msgspec.Raw(encode_envelope(envelope)),
             }
             self._write_json(body)
+        elif self._hub is not None:
+            for told in self._hub.of(envelope):
+                self._write_json(told)
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
@@ -489,6 +497,10 @@ class Printer:
             last: dict[str, Any] = msgspec.to_builtins(result)
             last.pop("events")  # they were streamed already
             self._write_json({**last, "eventType": "run.result"})
+        elif self._hub is not None:
+            self._write_json(
+                self._hub.result(session=result.session_id, ended=self._ended, error=result.error)
+            )
         else:
             if not self._streams and self.answer:
                 self._write_words(self.answer)

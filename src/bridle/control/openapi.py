@@ -135,7 +135,7 @@ def _of_route(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
             given = _parameter(field, schema["properties"][field])
             if field in schema.get("required", ()):
                 given["required"] = True
-            if schema["properties"][field].get("type") == "object":
+            if _is_object(schema["properties"][field]):
                 given = {**given, "content": {_JSON: {"schema": given.pop("schema")}}}
             parameters.append(given)
         answer = _answer("The answer.", _JSON, _ref(_answer_of(kind)))
@@ -161,6 +161,12 @@ def _of_route(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
             "content": {_JSON: {"schema": body}},
         }
     return operation
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    """Whether a parameter is JSON: an object, or a type of ours."""
+    choices = [schema, *schema.get("anyOf", ())]
+    return any("$ref" in choice or choice.get("type") == "object" for choice in choices)
 
 
 def _body_of(schema: Mapping[str, Any], in_path: Iterable[str]) -> dict[str, Any]:

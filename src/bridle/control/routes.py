@@ -35,6 +35,9 @@ _COMMANDS: Mapping[type[Any], tuple[Method, str]] = {
 }
 _QUERIES: Mapping[type[Any], str] = {
     q.DescribeSession: _OF_SESSION,
+    q.FindSession: "/v1/find-session",
+    q.PreviewSession: "/v1/preview-session",
+    q.DescribeLog: f"{_OF_SESSION}/log",
     q.SearchSessions: "/v1/search",
     q.ListSlash: "/v1/slash-commands",
     q.CustomQuery: "/v1/features/{namespace}/{verb}",

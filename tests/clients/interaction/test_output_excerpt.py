@@ -2,12 +2,19 @@
 
 import re
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
-from bridle.clients.interaction.output_excerpt import coloured_parts, excerpt, last_lines, plain_line
+from bridle.clients.interaction.output_excerpt import (
+    coloured_parts,
+    excerpt,
+    last_lines,
+    plain_line,
+    printed_text,
+)
 from bridle.clients.interaction.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
@@ -80,3 +87,18 @@ def test_a_story_tells_a_little_of_it_where_it_is_wanted() -> None:
 def test_of_a_call_that_did_not_run_there_is_no_output() -> None:
     denied = e.ToolResult(call_id="c", tool="bash", outcome="denied", content="no", reason="PermissionDenied")
     assert len(Story(outputs=True).lines(denied)) == 1
+
+
+def test_how_to_read_the_rest_is_told_to_people_in_their_words() -> None:
+    marker = '[… 70000 bytes left out; read_file with path "output:call_1", offset and limit shows them]'
+    cut = e.ToolResult(
+        call_id="call_1",
+        tool="bash",
+        outcome="ok",
+        content=f"first\n{marker}\nlast\n[exit code 2]\n",
+        shown=ShownCommand(exit_code=2, lines=9000),
+        metadata={"truncated": True},
+    )
+    assert printed_text(cut) == "first\n… 70000 bytes more: /output\nlast\n"
+    own = msgspec.structs.replace(cut, metadata={})
+    assert marker in printed_text(own)  # a command that prints such a line itself

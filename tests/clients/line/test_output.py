@@ -130,3 +130,27 @@ async def test_without_a_pager_output_prints_it() -> None:
         await person.types("go\r", then="2 steps")
         assert "    50\n" not in person.glass.text
         await person.types("/output\r", then="    50\n")
+
+
+async def test_a_command_a_person_typed_keeps_its_colours_and_nothing_else_of_it_is_obeyed() -> None:
+    look = Look(codes=True, moves=True, colour=True)
+    async with conversation(scripted(say("Ok.")), look=look) as (person, _, _session):
+        await person.types("!printf '\\033[31mred\\033[0m \\033[2J\\n'; exit 3\r", then="exit 3")
+        await person.sees("red ⟨ESC⟩[2J")
+        assert b"\x1b[31mred\x1b[m" in person.bytes
+        assert b"\x1b[2J" not in person.bytes
+        assert "[exit code 3]" not in person.glass.text
+
+
+async def test_output_beyond_what_the_model_reads_opens_whole() -> None:
+    read: list[str] = []
+
+    async def page(text: str) -> None:
+        read.append(text)
+
+    model = scripted(call("bash", command="seq 1 20000"), say("Ok."))
+    async with conversation(model, mode="auto", page=page) as (person, _, _session):
+        await person.types("go\r", then="2 steps")
+        await person.types("/output\r")
+        await person.waits(lambda: bool(read), "the pager")
+    assert read[0] == "".join(f"{number}\n" for number in range(1, 20001))

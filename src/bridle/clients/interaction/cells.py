@@ -23,6 +23,8 @@ def width_of(text: str) -> int:
 
 def fitting(text: str, columns: int) -> int:
     """How many characters of `text` fit into `columns`; at least one, so that whoever wraps gets on."""
+    if text.isascii() and "\t" not in text:
+        return min(len(text), max(columns, 1))
     used = 0
     for index, character in enumerate(text):
         used += cells_of(character)

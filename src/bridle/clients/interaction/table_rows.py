@@ -72,7 +72,7 @@ def _gridded(table: Table, cells: Sequence[Sequence[_Line]], widths: Sequence[in
 def _stacked(cells: Sequence[Sequence[_Line]], limit: int) -> Iterator[_Line]:
     """A row of the table as rows of the screen: the head of each column before its cell."""
     head, *rows = cells
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows or [[[] for _ in head]]):
         if number:
             yield [AnswerPiece("─" * min(limit, 12), "rule")]
         for name, cell in zip(head, row, strict=True):

@@ -52,7 +52,7 @@ from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import START_HINT, Screen
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
-from bridle.protocol.commands import Accepted, AttachSession, CreateSession
+from bridle.protocol.commands import Accepted, CreateSession
 from bridle.protocol.connection import Connection
 
 LONG_TURN_S: Final = 20.0
@@ -67,16 +67,16 @@ async def talk(
     services: ClientServices,
     start: StartInfo | None = None,
     first_prompt: str | None = None,
-    attach: AttachSession | None = None,
+    opened: Accepted | None = None,
 ) -> int:
     """Opens the session and stays with the person until they leave; returns the exit code.
 
-    With `attach` it is one that runs already; `create` is for those that the person begins from there.
+    Where it was `opened` before, `create` is for the sessions that the person begins from there.
 
     The terminal is as it was found when this returns or raises. Raises `BridleError` when the session cannot be
     opened. Neither the connection nor the session is closed here: whoever opened them does that.
     """
-    opened = await connection.send(attach or create)
+    opened = opened or await connection.send(create)
     client = LineClient(connection, create, terminal, services, start or StartInfo())
     with terminal.raw():
         return await client.run(opened, first_prompt)
@@ -310,7 +310,7 @@ class LineClient:
     def _open(self, text: str) -> None:
         """A text in the person's pager, or on the page where there is none."""
         if not self._keyboard.open_in_pager(self._screen.terminal_text(text)):
-            self._screen.output(text)
+            self._screen.output(text, whole=True)
 
     def _copy(self, text: str) -> None:
         if self._terminal.copy(text):

@@ -87,6 +87,12 @@ class Page:
         self._cursor_row = 0
         self._cursor_column = 0
         self._live_lines: list[str] = []
+        self._drawn_columns = 0
+        self._worked_out: tuple[Prompt | None, object, tuple[list[str], list[str], int, int]] = (
+            None,
+            None,
+            ([], [], 0, 0),
+        )
         self._held: list[str] | None = None
         self._done: list[str] = []
         self._column = 0  # without moves: whether something stands on the last line
@@ -145,16 +151,8 @@ class Page:
 
     def resized(self) -> None:
         """The terminal has another width: the live rows are drawn for it, over all that became of them."""
-        if not self._moves:
-            return
-        columns = self._columns()
-        if self._reflows and columns > 0 and self._live_lines:
-            widths = (width_of(_CODES.sub("", line)) for line in self._live_lines)
-            taken = [max(1, -(-width // columns)) for width in widths]
-            self._cursor_row = sum(taken[: self._cursor_row]) + self._cursor_column // columns
-            self._live_rows = sum(taken)
-        self._break_to_fit()
-        self._flush()
+        if self._moves:
+            self._flush()
 
     @contextmanager
     def holding(self) -> Generator[list[str]]:
@@ -197,7 +195,12 @@ class Page:
     def _extend(self, ink: Ink) -> None:
         """Adds to the unfinished row, some hundred characters at a time: breaking looks at all that is there."""
         for start in range(0, len(ink.text), _PIECE_CHARACTERS):
-            self._row.append(ink.with_text(ink.text[start : start + _PIECE_CHARACTERS]))
+            piece = ink.text[start : start + _PIECE_CHARACTERS]
+            last = self._row[-1] if self._row else None
+            if last is not None and (last.on, last.margin, last.address) == (ink.on, ink.margin, ink.address):
+                self._row[-1] = ink.with_text(last.text + piece)
+            else:
+                self._row.append(ink.with_text(piece))
             self._break_to_fit()
 
     def _break_to_fit(self) -> None:
@@ -243,6 +246,9 @@ class Page:
             self._held += self._done
             self._done = []
             return
+        columns = self._columns()
+        if columns != self._drawn_columns:  # whoever draws first finds it, the signal may come later
+            self._take_width(columns)
         live, row, column = self._live()
         old = max(1, self._live_rows)
         out = ["\r", _up(self._cursor_row), "\n".join([_ERASE] * old), _up(old - 1), "\r"]
@@ -255,6 +261,16 @@ class Page:
         self._live_lines = live
         self._write("".join(out))
 
+    def _take_width(self, columns: int) -> None:
+        """Works out how many rows the terminal has made of the live ones, and where the cursor went with them."""
+        self._drawn_columns = columns
+        if self._reflows and columns > 0:
+            widths = (width_of(_CODES.sub("", line)) for line in self._live_lines)
+            taken = [max(1, -(-width // columns)) for width in widths]
+            self._cursor_row = sum(taken[: self._cursor_row]) + self._cursor_column // columns
+            self._live_rows = sum(taken)
+        self._break_to_fit()
+
     def _live(self) -> tuple[list[str], int, int]:
         """The live rows, and where the cursor stands in them."""
         rows = ["".join(ink.coded for ink in self._row)] if self._row else []
@@ -262,12 +278,22 @@ class Page:
             return rows, max(0, len(rows) - 1), sum(width_of(ink.text) for ink in self._row)
         limit = max(self._columns() - 1, 8)
         most = self._rows() or _MAX_PROMPT_ROWS * 3
-        typed, row, column = typed_rows(self._prompt, limit, most=most // 3)
-        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in self._prompt.above]
-        hints += [row for hint in self._prompt.hints for row in wrapped(hint, limit)]
+        hints, typed, row, column = self._below(self._prompt, limit, most // 3)
         room = max(0, most - 1 - len(rows) - len(typed))  # what is scrolled away cannot be drawn over
         hints = hints[-room:] if room else []
         return [*rows, *hints, *typed], len(rows) + len(hints) + row, column
+
+    def _below(self, prompt: Prompt, limit: int, most: int) -> tuple[list[str], list[str], int, int]:
+        """The rows above the prompt, those of the prompt, and the cursor in these; worked out once for each prompt, as
+        they are drawn with every word of an answer."""
+        known, of, below = self._worked_out
+        if known is prompt and of == (limit, most):
+            return below
+        typed, row, column = typed_rows(prompt, limit, most=most)
+        hints = [Ink(ink.text[: fitting(ink.text, limit)], ink.on).coded for ink in prompt.above]
+        hints += [row for hint in prompt.hints for row in wrapped(hint, limit)]
+        self._worked_out = prompt, (limit, most), (hints, typed, row, column)
+        return hints, typed, row, column
 
     # Without cursor movement: append
 

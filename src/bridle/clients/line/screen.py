@@ -187,7 +187,7 @@ class Screen:
         typed = self._story.whole(result)
         if typed:
             self.end_text()
-            self.output(typed)
+            self.output(typed, whole=True)
         self._tell(envelope)
         if files := edited_files(result):
             self._edited(files, names=result.tool == "apply_patch" or len(files) > 1)
@@ -338,10 +338,10 @@ class Screen:
             self._said.add(event.message)
             self.say(line if line.endswith(kept) else line + kept, indent="  ")
 
-    def output(self, text: str) -> None:
-        """What a command printed, a row for each line."""
-        for line in output_lines(text) if text else ():
-            self._output(line)
+    def output(self, text: str, *, whole: bool = False) -> None:
+        """What a command printed, a row for each line: the beginning of it, or the `whole` line."""
+        if text:
+            self._page.lines([self._output(line, whole=whole) for line in output_lines(text)])
 
     def terminal_text(self, text: str) -> str:
         """What a command printed as another program may send it to this terminal."""
@@ -354,14 +354,13 @@ class Screen:
         on = f"\x1b[{code}m" if code and self._look.colour else otherwise
         return Ink(visible(text, newlines=False).replace("\t", "    "), on)
 
-    def _output(self, line: str) -> None:
+    def _output(self, line: str, *, whole: bool) -> list[Ink]:
         """One row, faint, in its own colours where there are any."""
-        room = (
-            max(self._columns - len(_OUTPUT_INDENT) - 1, 8) if self._columns and not self._look.reader else 0
-        )
+        endless = whole or self._look.reader or not self._columns
+        room = 0 if endless else max(self._columns - len(_OUTPUT_INDENT) - 1, 8)
         faint = self._code((_FAINT, _FAINT))
         inks = [self._coloured(text, code, faint) for text, code in coloured_parts(line)]
-        self._page.line(Ink(_OUTPUT_INDENT), *_fitted(inks, room))
+        return [Ink(_OUTPUT_INDENT), *_fitted(inks, room)]
 
     def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
         """The checklist, where it is another than the last."""

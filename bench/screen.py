@@ -1,0 +1,95 @@
+"""What a terminal costs: an answer of many deltas drawn as it comes, with the line that says what is under way."""
+
+from __future__ import annotations
+
+import time
+
+from measure import Figure, middle
+
+from bridle.base.clock import SystemClock
+from bridle.clients.interaction.composer import composer_with
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.key_router import KeyRouter
+from bridle.clients.interaction.status_line import StatusLine
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.line.footer import Footer
+from bridle.clients.line.page import Page
+from bridle.clients.line.screen import Screen
+from bridle.clients.line.terminal import Look
+from bridle.protocol import events as e
+
+DELTAS = 20_000
+_TEXT = "- one **bold** word, `code`, and more of them until the row is full\n"
+
+
+class _StillClock(SystemClock):
+    """The real time, and timers that are only counted."""
+
+    timers = 0
+
+    def call_later(self, delay_s: float, action: object) -> _Timer:
+        self.timers += 1
+        return _Timer()
+
+
+class _Timer:
+    def cancel(self) -> None:
+        """Nothing was begun."""
+
+
+def drawn() -> list[Figure]:
+    """Own CPU per delta that is drawn, and whether anything is begun while nothing is under way."""
+    plain, status = [], []
+    for _ in range(5):
+        plain.append(_per_delta_us(with_status=False))
+        status.append(_per_delta_us(with_status=True))
+    how = f"N=5 answers of {DELTAS:,} deltas at 80 columns"
+    return [
+        Figure(name="delta, drawn", value=middle(status), unit="µs", target=30, how=f"{how}, all of it"),
+        Figure(
+            name="status line, share",
+            value=middle(status) / middle(plain),
+            unit="x",
+            target=1.25,
+            how=f"{how}, with it to without",
+        ),
+    ]
+
+
+def _per_delta_us(*, with_status: bool) -> float:
+    written: list[int] = []
+    clock = _StillClock()
+    page = Page(lambda text: written.append(len(text)), columns=lambda: 80, rows=lambda: 40, moves=True)
+    view, look = SessionView("cli_bench"), Look(codes=True, moves=True)
+    screen = Screen(page, view, EngineInfo(), look=look, columns=80)
+    line = StatusLine(clock)
+    footer = Footer(
+        page,
+        KeyRouter(composer_with(()), lines_only=False),
+        look=look,
+        clock=clock,
+        interactive=True,
+        say=screen.say,
+        active=lambda: with_status and view.running,
+        status=lambda: [line.words(view, 79)],
+    )
+    footer.draw()
+    assert clock.timers == 0, "nothing is under way, and something was begun"
+    pieces = [_TEXT[at : at + 5] for at in range(0, len(_TEXT), 5)]
+    before = time.process_time()
+    events = (
+        e.TurnStarted(input=1),
+        e.StepStarted(step=1, provider="p", model="m"),
+        *(e.TextDelta(text=pieces[number % len(pieces)]) for number in range(DELTAS)),
+        e.StepEnded(step=1, stop="end_turn", text_sha256=""),
+    )
+    for number, event in enumerate(events, 1):
+        envelope = e.Envelope(
+            id=number, kind=type(event).__name__, session="s", originator="c", ts_ms=number, event=event
+        )
+        view.take(envelope)
+        screen.show(envelope)
+        footer.draw()
+    spent = time.process_time() - before
+    assert sum(written) > DELTAS
+    return spent / DELTAS * 1e6
