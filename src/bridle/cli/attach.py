@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from bridle.app.engine import session_environment
 from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
-from bridle.cli.talk import terminal_services
+from bridle.cli.talk import ATTACH, terminal_services
 from bridle.cli.terminal_look import terminal_look
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
@@ -54,12 +55,21 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             connection,
             CreateSession(cwd=session.cwd, env=session_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
-            services=terminal_services(_folder_here(session.cwd), env),
+            services=terminal_services(_folder_here(session.cwd), env, come_back=_come_back(parsed)),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
         )
     finally:
         await connection.close()
+
+
+def _come_back(parsed: argparse.Namespace) -> str:
+    """The command that leads here again, but for the session."""
+    if "://" not in (parsed.target or ""):
+        return ATTACH
+    options = (("--token-file", parsed.token_file), ("--ca-file", parsed.ca_file))
+    given = [word for name, value in options if value for word in (name, value)]
+    return f"{ATTACH} {shlex.join([parsed.target, *given])} --session"
 
 
 def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open, str]:

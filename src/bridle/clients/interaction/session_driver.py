@@ -138,6 +138,8 @@ class SessionDriver:
         if not self.view.title:
             return ""
         short = await self._actions.short_id(self.controller.session)
+        if self.view.running and (come_back := self._services.come_back):
+            return f'Left running: "{self.view.title}".  Come back: {come_back} {short}'
         return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
 
     # Following
