@@ -102,15 +102,21 @@ def test_a_socket_that_nobody_answers_at_is_no_obstacle(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("X8")
-def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", [False, True], ids=["named", "the-one-of-a-token"])
+def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path, *, token: bool) -> None:
     place = Place(tmp_path)
     with serving(place) as served:
         body = {"cwd": str(place.work), "model": place.script("say Seen from afar.\n")}
         session = served.ask("POST", "/v1/sessions", body).json["session"]
         said = {"content": [{"type": "text", "text": "hi"}]}
         served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
+        which = [session]
+        if token:
+            which = ["--token-file", str(tmp_path / "token")]
+            with sitting(place, "token", "mint", "--session", session, "--watch", "--out", which[1]) as person:
+                assert person.ends() == 0
         watching = subprocess.Popen(
-            [*BRIDLE, "attach", "--watch", session],
+            [*BRIDLE, "attach", "--watch", *which],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
