@@ -108,7 +108,9 @@ async def test_a_yes_typed_too_early_for_a_question_is_no_message_to_the_model()
         await person.types("x", then=f"{MARK}x")
         scene.tell(asked(1))
         await person.sees("Commit 2 files on fix-total?")
-        await person.types("\x7fy\r", then='"y" was not sent: alone it looks like an answer. A question is waiting')
+        await person.types(
+            "\x7fy\r", then='"y" was not sent: alone it looks like an answer. A question is waiting'
+        )
         assert not commands(scene, SendInput)
         assert (await decides(person, scene, "y")).answer == GitAnswer(choice="go")
 

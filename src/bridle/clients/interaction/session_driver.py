@@ -190,6 +190,8 @@ class SessionDriver:
                 if effects := self.controller.take(envelope):
                     self._perform(effects)
                     self._settle()
+                if isinstance(envelope.event, e.SessionEnded) and (envelope.id or 0) > self._opened_at:
+                    break  # an engine that ends may be gone before it ends its streams
         except BridleError as failure:
             self._client_performs(SayWords(visible(failure.message)))
             self.leave(failure.exit_code)
