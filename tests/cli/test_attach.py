@@ -146,6 +146,11 @@ def test_attach_says_what_is_missing(tmp_path: Path) -> None:
     assert "bridle serve" in nobody.err
     assert "for a terminal" in place.bridle("attach").err
     assert "--token-file" in place.bridle("attach", "--watch", "https://host.example:1").err
+    token = place.work / "token"
+    token.write_text("nonsense")
+    token.chmod(0o400)
+    away = place.bridle("attach", "--watch", "http://127.0.0.1:1", "--token-file", str(token))
+    assert "No engine answers at http://127.0.0.1:1 (Connection refused). Start one: bridle serve" in away.err
 
 
 def _made(folder: Path, name: str) -> Path:
