@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.applications import Starlette
@@ -368,10 +368,13 @@ def _query_of(kind: type[Any], request: Request) -> Any:
         values = request.query_params.getlist(name)
         if not values:
             continue
-        shape = get_origin(hints[name])
-        given[name] = (
-            values if shape is tuple else _object(kind, name, values) if shape is dict else values[-1]
-        )
+        shapes: set[Any] = {get_origin(shape) or shape for shape in (hints[name], *get_args(hints[name]))}
+        if tuple in shapes:
+            given[name] = values
+        elif any(shape is dict or hasattr(shape, "__struct_fields__") for shape in shapes):
+            given[name] = _object(kind, name, values)
+        else:
+            given[name] = values[-1]
     return _decoded(kind, {**given, **request.path_params}, strict=False)
 
 
