@@ -528,7 +528,7 @@ HOSTILE = (
 @pytest.mark.parametrize("command", ["branch", "worktree"])
 async def test_a_hostile_name_is_refused_before_git_sees_it(repo: Repo, command: str) -> None:
     async with session_in(repo) as session:
-        assert "NAME" in await refused(session, command)
+        assert await refused(session, command) == f"What is it to be called? /{command} NAME"
         for name in HOSTILE:
             sentence = await refused(session, command, name)
             assert "cannot name a branch" in sentence

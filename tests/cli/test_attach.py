@@ -126,15 +126,23 @@ def test_a_socket_that_nobody_answers_at_is_no_obstacle(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("X8")
-def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("token", [False, True], ids=["named", "the-one-of-a-token"])
+def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path, *, token: bool) -> None:
     place = Place(tmp_path)
     with serving(place) as served:
         body = {"cwd": str(place.work), "model": place.script("say Seen from afar.\n")}
         session = served.ask("POST", "/v1/sessions", body).json["session"]
         said = {"content": [{"type": "text", "text": "hi"}]}
         served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
+        which = [session]
+        if token:
+            which = ["--token-file", str(tmp_path / "token")]
+            with sitting(
+                place, "token", "mint", "--session", session, "--watch", "--out", which[1]
+            ) as person:
+                assert person.ends() == 0
         watching = subprocess.Popen(
-            [*BRIDLE, "attach", "--watch", session],
+            [*BRIDLE, "attach", "--watch", *which],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -162,6 +170,11 @@ def test_attach_says_what_is_missing(tmp_path: Path) -> None:
     assert "bridle serve" in nobody.err
     assert "for a terminal" in place.bridle("attach").err
     assert "--token-file" in place.bridle("attach", "--watch", "https://host.example:1").err
+    token = place.work / "token"
+    token.write_text("nonsense")
+    token.chmod(0o400)
+    away = place.bridle("attach", "--watch", "http://127.0.0.1:1", "--token-file", str(token))
+    assert "No engine answers at http://127.0.0.1:1 (Connection refused). Start one: bridle serve" in away.err
 
 
 def _made(folder: Path, name: str) -> Path:
@@ -202,3 +215,14 @@ def test_a_person_attaches_to_what_runs_and_leaves_it_running(tmp_path: Path) ->
             person.types("\x04")
             assert person.ends() == 0
         assert served.ask("GET", "/v1/health").json["open_sessions"] == 1
+
+
+def test_an_engine_that_ends_lets_its_terminals_go(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served:
+        script = place.script('call bash {"command": "sleep 60"}\n---\nsay Not reached.\n')
+        with sitting(place, "-m", script, "wait") as person:
+            person.sees("running sleep 60")
+            assert served.stop() == 0
+            assert person.ends(within_s=15) == 0
+            assert 'Saved as "wait".' in person.text

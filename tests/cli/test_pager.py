@@ -37,6 +37,22 @@ def test_the_output_of_a_command_is_read_in_a_pager_and_stands_in_no_file(place:
     assert PRINTED in seen.read_text()
 
 
+@pytest.mark.parametrize(("own", "told"), [({}, "-FRX"), ({"LESS": "-S"}, "-S")])
+def test_less_keeps_what_fits_on_the_screen_unless_told_otherwise(
+    place: Place, own: dict[str, str], told: str
+) -> None:
+    pager = """sh -c 'echo "less is told $LESS."'"""
+    with sitting(place, "-m", place.script(WORK), "--mode", "auto", PAGER=pager, **own) as person:
+        person.sees("Type what you want.")
+        person.types("go\r")
+        person.sees("All done.")
+        person.types("/output\r")
+        person.sees(f"less is told {told}.")
+        person.waits(lambda: person.text.count("auto ›") == 3, "a prompt again")
+        person.types("/quit\r")
+        assert person.ends() == 0
+
+
 @pytest.mark.parametrize(
     ("pager", "said"),
     [

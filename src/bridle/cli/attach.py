@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ from bridle.app.engine import session_environment
 from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
-from bridle.cli.talk import terminal_services
+from bridle.cli.talk import ATTACH, terminal_services
 from bridle.cli.terminal_look import terminal_look
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
@@ -32,6 +34,7 @@ from bridle.config.folders import folders
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
+from bridle.protocol.tokens import read_claims
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -47,14 +50,14 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     opener, address = _way_there(parsed, env)
     connection = await connect_remote(opener, address=address, name="terminal", answers=not parsed.watch)
     try:
-        session = await _session_meant(connection, parsed)
+        session = await _session_meant(connection, parsed, env)
         if parsed.watch:
             return await _watch(connection, session.id)
         return await talk(
             connection,
             CreateSession(cwd=session.cwd, env=session_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
-            services=terminal_services(_folder_here(session.cwd), env),
+            services=terminal_services(_folder_here(session.cwd), env, come_back=_come_back(parsed)),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
         )
@@ -62,9 +65,18 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         await connection.close()
 
 
+def _come_back(parsed: argparse.Namespace) -> str:
+    """The command that leads here again, but for the session."""
+    if "://" not in (parsed.target or ""):
+        return ATTACH
+    options = (("--token-file", parsed.token_file), ("--ca-file", parsed.ca_file))
+    given = [word for name, value in options if value for word in (name, value)]
+    return f"{ATTACH} {shlex.join([parsed.target, *given])} --session"
+
+
 def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open, str]:
     """To the engine that an address names, or to the person's own."""
-    token_file = parsed.token_file or env.get("BRIDLE_TOKEN_FILE")
+    token_file = _token_file(parsed, env)
     url = parsed.target if "://" in (parsed.target or "") else env.get("BRIDLE_URL")
     if url:
         if token_file is None:
@@ -76,9 +88,29 @@ def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open
     return place_opener(place), place.socket
 
 
-async def _session_meant(connection: RemoteConnection, parsed: argparse.Namespace) -> SessionInfo:
-    """The one that was named; else the newest open one, of this folder if there is one."""
+def _token_file(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | None:
+    return parsed.token_file or env.get("BRIDLE_TOKEN_FILE")
+
+
+def _session_of_token(token_file: str | None) -> str | None:
+    """The only session that a token is for; None where it names none, or several."""
+    if token_file is None:
+        return None
+    body = read_token_file(token_file).partition(".")[0]
+    try:
+        claims = read_claims(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, CommandRefused):  # the engine says what is wrong with it
+        return None
+    return claims.sessions[0] if isinstance(claims.sessions, tuple) and len(claims.sessions) == 1 else None
+
+
+async def _session_meant(
+    connection: RemoteConnection, parsed: argparse.Namespace, env: Mapping[str, str]
+) -> SessionInfo:
+    """The one that was named, or that the token is for; else the newest open one, of this folder if there is one."""
     named = parsed.session or (None if "://" in (parsed.target or "") else parsed.target)
+    if named is None:
+        named = _session_of_token(_token_file(parsed, env))
     if named is not None:
         return (await connection.ask(DescribeSession(session=named))).session
     listed = (await connection.ask(ListSessions())).sessions

@@ -290,8 +290,9 @@ bridle attach [ID|URL] — go on with a session that runs in an engine elsewhere
   bridle attach https://host:8421 --token-file F [--session ID] [--ca-file C]
                                       an engine on another machine; the token says what may be done there
 
-Leaving (Ctrl-D) leaves the session running. bridle and bridle run find the engine of bridle serve by themselves; with
---no-attach, or BRIDLE_NO_ATTACH=1, they run on their own, as they do where a key is in their environment alone.
+Ctrl-D leaves the session running; during a turn l does. A token for one session leads to it without --session.
+bridle and bridle run find the engine of bridle serve by themselves; with --no-attach, or BRIDLE_NO_ATTACH=1, they run
+on their own, as they do where a key is in their environment alone.
 BRIDLE_URL and BRIDLE_TOKEN_FILE stand for the address and --token-file.
 """
 

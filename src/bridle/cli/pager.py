@@ -7,11 +7,14 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
+from typing import Final
 
 from bridle.base.processes import CannotStart
 from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
 from bridle.protocol.errors import UsageError
+
+_LESS: Final = "-FRX"  # a text that fits is printed and stays; colours are colours
 
 
 async def open_pager(text: str, env: Mapping[str, str]) -> None:
@@ -24,7 +27,7 @@ async def open_pager(text: str, env: Mapping[str, str]) -> None:
         with tempfile.TemporaryFile() as file:
             file.write(text.encode("utf-8", "replace"))
             file.seek(0)
-            await run_in_foreground(command, cwd=os.getcwd(), env={"LESS": "-R", **env}, stdin=file.fileno())
+            await run_in_foreground(command, cwd=os.getcwd(), env={"LESS": _LESS, **env}, stdin=file.fileno())
     except CannotStart as failure:
         name = visible(failure.argv0, newlines=False)
         raise UsageError(f"The pager {name} could not be started ({failure.reason}). Set PAGER") from None

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
+ATTACH = "bridle attach"
 
 
 def talk_verb(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -68,7 +69,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if engine_may_answer(parsed, env):
         connection = await _engine_elsewhere(parsed, env)
         if connection is not None:
-            return await _talk_and_close(connection, parsed, terminal, env)
+            return await _talk_and_close(connection, parsed, terminal, env, come_back=ATTACH)
     shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
@@ -78,10 +79,15 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 async def _talk_and_close(
-    connection: Connection, parsed: argparse.Namespace, terminal: Terminal, env: Mapping[str, str]
+    connection: Connection,
+    parsed: argparse.Namespace,
+    terminal: Terminal,
+    env: Mapping[str, str],
+    *,
+    come_back: str = "",
 ) -> int:
     try:
-        return await talk_through(connection, parsed, terminal, env)
+        return await talk_through(connection, parsed, terminal, env, come_back=come_back)
     finally:
         await connection.close()
 
@@ -124,7 +130,12 @@ async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) 
 
 
 async def talk_through(
-    connection: Connection, parsed: argparse.Namespace, terminal: Terminal, env: Mapping[str, str]
+    connection: Connection,
+    parsed: argparse.Namespace,
+    terminal: Terminal,
+    env: Mapping[str, str],
+    *,
+    come_back: str = "",
 ) -> int:
     """Talks with whatever is at the other end of a connection; returns the exit code."""
     if parsed.resume == "":
@@ -155,7 +166,7 @@ async def talk_through(
         connection,
         create,
         terminal,
-        services=terminal_services(about.cwd, env),
+        services=terminal_services(about.cwd, env, come_back=come_back),
         start=_start_info(about, model_from, env),
         first_prompt=" ".join(parsed.prompt) or None,
     )
@@ -253,7 +264,7 @@ async def _demo(env: Mapping[str, str]) -> int:
     return await run_demo(env)
 
 
-def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
+def terminal_services(cwd: str, env: Mapping[str, str], *, come_back: str = "") -> ClientServices:
     """What this machine does for a client at its terminal."""
     state = folders(env).state
     history = PromptHistory(state, cwd)
@@ -298,6 +309,7 @@ def terminal_services(cwd: str, env: Mapping[str, str]) -> ClientServices:
 
     return ClientServices(
         clock=SystemClock(),
+        come_back=come_back,
         home=env.get("HOME", ""),
         history=history.prompts(),
         save_prompt=history.add,

@@ -59,7 +59,8 @@ def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow,
 
 def _nothing(row: SessionRow, *, redo: bool) -> str:
     title = visible(row.title, newlines=False)
-    return f'There is nothing to {"redo" if redo else "undo"} in {row.id} "{title}".\n'
+    named = f' "{title}"' if title else ""
+    return f"There is nothing to {'redo' if redo else 'undo'} in {row.id}{named}.\n"
 
 
 def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -377,7 +378,8 @@ class RemoteConnection:
             follow.came.put_nowait(over)
 
     def _no_engine(self, problem: Exception) -> CommandRefused:
-        why = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
+        why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
         return CommandRefused("NoEngine", address=self._address, problem=why)
 
 

@@ -22,7 +22,7 @@ from bridle.base.visible import visible
 from bridle.commands.commit_message import drafted_message, message_of
 from bridle.commands.git_commands import changes_text
 from bridle.engine.slash_command import SlashEvent
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, DurableEvent, GitEnded, GitRun, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
@@ -250,8 +250,10 @@ async def _stash(work: _Work, words: str) -> None:
 
 
 async def _refuse_name(work: _Work, name: str, usage: str) -> None:
+    if not name:
+        raise UsageError(f"What is it to be called? {usage}")
     if problem := branch_name_problem(name):
-        shown = f'"{visible(name, newlines=False)}"' if name else "Nothing"
+        shown = f'"{visible(name, newlines=False)}"'
         raise BridleError("BadBranchName", shown=shown, problem=problem, usage=usage)
     if await work.repository.commit(f"refs/heads/{name}") is not None:
         raise BridleError("BranchExists", branch=name)

@@ -130,7 +130,7 @@ SENTENCES: Mapping[str, Sentence] = {
         2,
     ),
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
-    "ListenRefused": Sentence("Cannot listen on {address}: {problem}.", 2),
+    "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
     "ConnectionLost": Sentence(
         "The connection to {address} broke before this was answered. Look whether it happened before you try again.",

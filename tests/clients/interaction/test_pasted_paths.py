@@ -22,6 +22,7 @@ def picture(path: str) -> Picture | None:
         ("/a/cart.png", ["/a/cart.png"]),
         ("/a/cart.png\n", ["/a/cart.png"]),
         ("'/a/b c.png'", ["/a/b c.png"]),
+        ("/a/b c.png\n", ["/a/b c.png"]),
         ('"/a/b c.png" ', ["/a/b c.png"]),
         ("/a/b\\ c.png", ["/a/b c.png"]),
         ("file:///a/b%20c.png", ["/a/b c.png"]),

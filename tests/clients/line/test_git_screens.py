@@ -5,7 +5,7 @@ import pytest
 
 from bridle.clients.interaction.controller import MARK
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerQuestion, CancelTurn, CreateSession, RunSlash
+from bridle.protocol.commands import AnswerQuestion, CancelTurn, CreateSession, RunSlash, SendInput
 from bridle.protocol.errors import UsageError
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
 from clients.line.line_kit import SESSION, Person, Scene, at_terminal, check_golden, commands
@@ -98,6 +98,20 @@ async def test_an_editor_that_fails_leaves_the_question_open() -> None:
         person.type("\r")
         await person.sees("The editor ended with code 1")
         await person.waits(lambda: person.glass.text.count("Commit 2 files") == 2, "the question again")
+        assert (await decides(person, scene, "y")).answer == GitAnswer(choice="go")
+
+
+async def test_a_yes_typed_too_early_for_a_question_is_no_message_to_the_model() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("x", then=f"{MARK}x")
+        scene.tell(asked(1))
+        await person.sees("Commit 2 files on fix-total?")
+        await person.types(
+            "\x7fy\r", then='"y" was not sent: alone it looks like an answer. A question is waiting'
+        )
+        assert not commands(scene, SendInput)
         assert (await decides(person, scene, "y")).answer == GitAnswer(choice="go")
 
 

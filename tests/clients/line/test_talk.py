@@ -192,6 +192,26 @@ async def test_leaving_during_a_turn_is_asked_for() -> None:
         assert model.closed == 1
 
 
+async def test_a_turn_is_left_running_where_the_engine_stays() -> None:
+    model = SilentModel(ModelText("Hmm.\n"))
+    async with conversation(model, come_back="bridle attach") as (person, task, _):
+        await person.types("wait\r", then="Hmm.")
+        asked = "A turn is running.  l leave it running · s stop it and leave · Esc stay"
+        await person.types("\x04", then=asked)
+        await person.types("l")
+        assert await code_of(task) == 0
+        assert model.closed == 0
+        await person.sees('Left running: "wait".  Come back: bridle attach 0')
+
+
+async def test_where_no_engine_stays_l_is_a_letter_of_the_draft() -> None:
+    async with conversation(SilentModel(ModelText("Hmm.\n"))) as (person, task, _):
+        await person.types("wait\r", then="Hmm.")
+        await person.types("\x04", then="A turn is running.  s stop it and leave")
+        await person.types("l", then=f"{MARK}l")
+        assert not task.done()
+
+
 async def test_what_cannot_be_done_during_ones_own_turn_is_said_without_talk_of_others() -> None:
     model = SilentModel(ModelText("Hmm.\n"))
     async with conversation(model) as (person, _, __):

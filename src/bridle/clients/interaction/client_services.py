@@ -34,7 +34,9 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     may complete to. `edit` lets a person change a text in their own editor and gives it back, None if they did not save
     it. `page` shows them a text in their own pager; `run_verb` lets a verb of the program have their terminal. `save`
     writes a new file at a path a person named and returns where it is. `picture` is the image at a path, None where
-    there is none; `clipboard_picture` the one on their clipboard. What does something may raise `BridleError`.
+    there is none; `clipboard_picture` the one on their clipboard. `come_back` is the command that, with the session
+    behind it, leads back to what runs on in an engine that outlives the client; empty where none does. What does
+    something may raise `BridleError`.
     """
 
     clock: Clock
@@ -49,3 +51,4 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     save: Callable[[str, str], str] | None = None
     picture: Callable[[str], Picture | None] = _no_picture
     clipboard_picture: Callable[[], Awaitable[Picture]] | None = None
+    come_back: str = ""

@@ -234,7 +234,8 @@ class Controller:
     def _submit(self, send: Send) -> Sequence[Effect]:
         typed = parse(send.text, self._is_file)
         shown: Effect = Echo(send.shown)
-        if self.view.running and isinstance(typed, Words) and _is_answer_key(send.text):
+        asked = self.view.running or self._questions.is_asking
+        if asked and isinstance(typed, Words) and _is_answer_key(send.text):
             return (shown, SayWords(self._held_back(send.text.strip()), "  "))
         if self.view.running and isinstance(typed, Words):
             shown = SayWords(f"{'now      ' if send.steer else 'queued   '}{send.shown}", "  ")
@@ -272,7 +273,7 @@ class Controller:
         return f"{visible(self.view.model, newlines=False)} takes no images. /model changes it."
 
     def _held_back(self, key: str) -> str:
-        """What is said of a lone letter during a turn: it was meant for a question, and would be paid for."""
+        """What is said of a lone letter during a turn or a question: it was an answer, and would be paid for."""
         waits = " A question is waiting: Tab to answer." if self._questions.is_asking else ""
         sent = f'"{visible(key)}" was not sent: alone it looks like an answer.'
         return f"{sent}{waits} As a message: put a blank before it."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -17,6 +19,9 @@ from bridle.protocol.queries import (
     ProviderEntry,
     SlashEntry,
 )
+
+PATIENCE_S: Final = 2.0
+"""How long something that is only good to know may be waited for."""
 
 
 class EngineInfo(msgspec.Struct):
@@ -33,8 +38,9 @@ class EngineInfo(msgspec.Struct):
         """Asks anew: what a server says of its models may be known since the last request only."""
         wanted = tuple(sorted(set(filter(None, names))))
         if wanted:
-            with suppress(CommandRefused):  # it has ended meanwhile
-                found = await connection.ask(ListModels(session=session, names=wanted))
+            with suppress(CommandRefused, TimeoutError):  # it has ended meanwhile, or is out of reach
+                async with asyncio.timeout(PATIENCE_S):
+                    found = await connection.ask(ListModels(session=session, names=wanted))
                 self.models.update((entry.model, entry) for entry in found.models)
 
     async def learn_providers(self, connection: Connection, session: str, names: Iterable[str]) -> None:

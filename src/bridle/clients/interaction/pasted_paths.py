@@ -22,6 +22,9 @@ def pictures_in(pasted: str, picture: Callable[[str], Picture | None]) -> Sequen
     """The images a paste names, if it names nothing else; `picture` reads the one at a path."""
     if len(pasted) > _LONGEST or not any(end in pasted.lower() for end in IMAGES):
         return ()
+    whole = pasted.strip()
+    if is_image_name(whole) and (one := picture(whole)) is not None:  # copied as it stands, with its blanks
+        return (one,)
     found: list[Picture] = []
     for path in _paths(pasted):
         one = picture(path) if is_image_name(path) else None

@@ -138,6 +138,8 @@ class SessionDriver:
         if not self.view.title:
             return ""
         short = await self._actions.short_id(self.controller.session)
+        if self.view.running and (come_back := self._services.come_back):
+            return f'Left running: "{self.view.title}".  Come back: {come_back} {short}'
         return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
 
     # Following
@@ -188,6 +190,8 @@ class SessionDriver:
                 if effects := self.controller.take(envelope):
                     self._perform(effects)
                     self._settle()
+                if isinstance(envelope.event, e.SessionEnded) and (envelope.id or 0) > self._opened_at:
+                    break  # an engine that ends may be gone before it ends its streams
         except BridleError as failure:
             self._client_performs(SayWords(visible(failure.message)))
             self.leave(failure.exit_code)

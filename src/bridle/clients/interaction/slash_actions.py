@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -11,6 +12,7 @@ from bridle.base.visible import visible
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
+from bridle.clients.interaction.engine_info import PATIENCE_S
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.slash_table import Deed, grant_words
 from bridle.clients.interaction.story import edited_files
@@ -70,8 +72,9 @@ class SlashActions:
     async def short_id(self, session: str) -> str:
         """A beginning of a session's id that names no other, or all of it where nobody can say."""
         try:
-            return (await self.describe(session)).short_id
-        except BridleError:
+            async with asyncio.timeout(PATIENCE_S):
+                return (await self.describe(session)).short_id
+        except (BridleError, TimeoutError):
             return session.removeprefix("sess_")
 
     async def others_here(self, current: str) -> tuple[Listed, ...]:

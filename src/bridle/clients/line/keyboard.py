@@ -45,6 +45,7 @@ _AGAIN: Final = "Ctrl-C again to leave"
 _STOPPING: Final = "Stopping… Ctrl-C again within 2 s to leave"
 _CLEARED: Final = "Draft cleared, Up brings it back. Ctrl-C again within 2 s to leave"
 _LEAVING: Final = "A turn is running.  s stop it and leave · Esc stay"
+_LEAVING_OR_NOT: Final = "A turn is running.  l leave it running · s stop it and leave · Esc stay"
 
 
 class Keyboard:
@@ -223,7 +224,7 @@ class Keyboard:
             self._driver.leave(0)
         else:
             self.leaving = True
-            self._footer.hint(_LEAVING, lasting=True)
+            self._footer.hint(_LEAVING_OR_NOT if self._services.come_back else _LEAVING, lasting=True)
 
     def _leaving_asked(self, key: Key) -> bool:
         """The key after Ctrl-D during a turn; True if it was the answer."""
@@ -235,6 +236,9 @@ class Keyboard:
             return True
         self.leaving = False
         self._footer.hint("")
+        if key == Text("l") and self._services.come_back:
+            self._driver.leave(0)
+            return True
         return key == Press("esc")
 
     def _suspend(self) -> None:

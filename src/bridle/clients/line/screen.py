@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from bridle.protocol.display_values import EditedFile
 
 START_HINT: Final = "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves"
-_INDENT: Final = " " * 9
+_WORD_COLUMNS: Final = 8
+_CALL_COLUMNS: Final = 40
+_INDENT: Final = " " * (_WORD_COLUMNS + 1)
 _OUTPUT_INDENT: Final = " " * 4
 _ROWS_BELOW: Final = 8
 """What stands below the end of a past: where we are, the hint, the prompt."""
@@ -240,7 +242,15 @@ class Screen:
     def _tell(self, envelope: e.Envelope) -> None:
         for line in self._story.told(envelope):
             self.end_text()
-            self.say(line, indent=_INDENT)
+            line = self._without_columns(line)
+            self.say(line, indent=_INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  ")
+
+    def _without_columns(self, line: str) -> str:
+        """Where a line does not fit, what became of a call stands right behind it instead of in a column."""
+        call = line[:_CALL_COLUMNS].rstrip(" ")
+        if not 0 < self._columns < width_of(line) or len(call) > _CALL_COLUMNS - 4:
+            return line
+        return f"{call}   {line[_CALL_COLUMNS:]}".rstrip()
 
     def waiting(self, failed: e.StepFailed, left_s: float) -> str:
         """What is said of a failed attempt while so much of the wait for the next one is left."""
