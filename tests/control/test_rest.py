@@ -308,3 +308,17 @@ async def test_only_an_open_stream_says_that_somebody_is_here() -> None:
                 break
             assert sorted(await names()) == ["harness", "rest"]
         assert await names() == ["harness"]
+
+
+async def test_an_object_in_an_address_is_json(tmp_path) -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        create = json.dumps({"cwd": str(tmp_path), "model": "demo:scripted"})
+        shown = await kit.ask("GET", f"/v1/preview-session?create={create}")
+        assert (shown.status, shown.json["model"]) == (200, "demo:scripted")
+        bad = await kit.ask("GET", "/v1/preview-session?create=x")
+        assert (bad.status, bad.reason) == (400, "BadCommand")
+
+
+def test_a_query_has_a_place_of_its_own() -> None:
+    assert [route.path for route in routes() if route.is_query and len(route.kinds) != 1] == []

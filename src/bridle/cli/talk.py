@@ -9,13 +9,13 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import Engine, running_engine, session_store
+from bridle.app.engine import running_engine, session_store
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
@@ -94,20 +94,22 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
         return
     from bridle.app.serving import ListenOptions, listening_engine
 
-    async with AsyncExitStack() as stack:
-        try:
-            at = await stack.enter_async_context(
-                listening_engine(
-                    engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
-                )
-            )
-        except CommandRefused as refusal:
-            if refusal.reason != "EngineRunning":
-                raise
-        else:
-            for notice in at.notices:
-                tell(notice)
+    listening = listening_engine(
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+    )
+    try:
+        at = await listening.__aenter__()
+    except CommandRefused as refusal:
+        if refusal.reason != "EngineRunning":
+            raise
         yield
+        return
+    for notice in at.notices:
+        tell(notice)
+    try:
+        yield
+    finally:
+        await listening.__aexit__(None, None, None)
 
 
 async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> Connection | None:

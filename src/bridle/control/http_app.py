@@ -368,23 +368,14 @@ def _query_of(kind: type[Any], request: Request) -> Any:
         values = request.query_params.getlist(name)
         if not values:
             continue
-        hint = hints[name]
-        given[name] = (
-            values
-            if get_origin(hint) is tuple
-            else _object(kind, name, values)
-            if _holds_object(hint)
-            else values[-1]
-        )
+        shapes: set[Any] = {get_origin(shape) or shape for shape in (hints[name], *get_args(hints[name]))}
+        if tuple in shapes:
+            given[name] = values
+        elif any(shape is dict or hasattr(shape, "__struct_fields__") for shape in shapes):
+            given[name] = _object(kind, name, values)
+        else:
+            given[name] = values[-1]
     return _decoded(kind, {**given, **request.path_params}, strict=False)
-
-
-def _holds_object(hint: Any) -> bool:
-    """Whether a value of this type is an object: a dict or a struct, or either where there is one."""
-    return any(
-        get_origin(one) is dict or (isinstance(one, type) and issubclass(one, msgspec.Struct))
-        for one in (hint, *get_args(hint))
-    )
 
 
 def _object(kind: type[Any], name: str, values: list[str]) -> Any:

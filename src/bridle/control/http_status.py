@@ -14,7 +14,7 @@ _STATUS: Mapping[str, int] = {
     **dict.fromkeys(
         ("TokenMissing", "TokenInvalid", "TokenNotYetValid", "TokenExpired", "TokenRevoked"), 401
     ),
-    **dict.fromkeys(("UnknownPath", "UnknownCommand", "NotSupported", "NoSuchMint"), 404),
+    **dict.fromkeys(("UnknownPath", "UnknownCommand", "NotSupported", "NoSuchMint", "NoSessionHere"), 404),
     "MethodNotAllowed": 405,
     "TooSlow": 408,
     **dict.fromkeys(
@@ -22,7 +22,7 @@ _STATUS: Mapping[str, int] = {
             "TurnInProgress", "NoTurn", "NoSuchQuestion", "QuestionChanged", "WrongAnswer", "NotPlanning",
             "NotAttached", "SessionBusy", "SessionNotOpen", "SessionIsOpen", "SessionExpired",
             "HandshakeVersionMismatch", "AmbiguousSession", "OrphanedCalls", "CommandIdUsed",
-            "Usage", "BadConfig",
+            "Usage", "BadConfig", "NothingAsked", "NotWaiting",
         ),
         409,
     ),
