@@ -134,14 +134,24 @@ class Client {
   }
 
   async _greeted() {
-    const response = await this._request("GET", `/v1/handshake?protocol_version=${PROTOCOL_VERSION}`, { first: true });
-    return response.json();
+    return this._json("GET", `/v1/handshake?protocol_version=${PROTOCOL_VERSION}`, { first: true });
+  }
+
+  async _json(method, path, options) {
+    const response = await this._request(method, path, options);
+    try {
+      return await response.json();
+    } catch (cause) {
+      if (!(cause instanceof SyntaxError)) throw this._lost();
+      throw new BridleError({ reason: "NotAnEngine", message: `What answers at ${this._base} is no engine.` });
+    }
   }
 
   async _request(method, path, { body, headers = {}, first = false } = {}) {
+    const fetch = this._fetch; // that of a browser is no method of ours
     let response;
     try {
-      response = await this._fetch(this._base + path, {
+      response = await fetch(this._base + path, {
         method,
         headers: {
           ...this._headers,
@@ -154,7 +164,7 @@ class Client {
         cache: "no-store",
       });
     } catch (cause) {
-      throw first ? this._noEngine(cause) : this._lost(cause);
+      throw first ? this._noEngine(cause) : this._lost();
     }
     if (response.ok) return response;
     const failure = new BridleError(await problemIn(response), response.status);
@@ -192,8 +202,7 @@ class HttpClient extends Client {
 
   async _send(command) {
     const { route, fields } = placed(command);
-    const response = await this._request(route.method, route.path, { body: fields });
-    return response.json();
+    return this._json(route.method, route.path, { body: fields });
   }
 
   async _ask(query) {
@@ -207,8 +216,7 @@ class HttpClient extends Client {
       }
     }
     const asked = search.toString();
-    const response = await this._request("GET", asked === "" ? route.path : `${route.path}?${asked}`);
-    return response.json();
+    return this._json("GET", asked === "" ? route.path : `${route.path}?${asked}`);
   }
 
   /** Leaves. Turns go on; nothing is lost. */
@@ -230,8 +238,8 @@ class HttpClient extends Client {
     const reader = body.getReader();
     try {
       for (;;) {
-        const { done, value } = await reader.read().catch((cause) => {
-          throw this._lost(cause);
+        const { done, value } = await reader.read().catch(() => {
+          throw this._lost();
         });
         if (done) return;
         yield value;

@@ -234,6 +234,22 @@ test("what an option cannot do there is said", async () => {
   await bridle.close();
 });
 
+test("a fetch of one's own is called as one of a browser wants it, and what is no engine is said", async () => {
+  const seen = [];
+  const fetch = function (address, given) {
+    seen.push([this, new URL(address).pathname]);
+    return globalThis.fetch(address, given);
+  };
+  const bridle = await connect({ url, token, fetch });
+  await bridle.close();
+  assert.deepEqual(seen, [[undefined, "/v1/handshake"]]);
+  const page = async () => new Response("<html>");
+  await assert.rejects(connect({ url, token, fetch: page }), refused("NotAnEngine"));
+  const cut = async () =>
+    new Response(new ReadableStream({ pull: (pulled) => pulled.error(new TypeError("terminated")) }));
+  await assert.rejects(connect({ url, token, fetch: cut }), refused("ConnectionLost"));
+});
+
 test("a token is read from a file as it is minted, or by itself", () => {
   assert.equal(tokenIn('{"token": "a.b"}\n'), "a.b");
   assert.equal(tokenIn("a.b\n"), "a.b");
