@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -68,29 +67,6 @@ def test_what_fails_in_the_engine_has_the_sentence_and_the_code_it_has_alone(tmp
     with serving(place):
         through = place.bridle(*words)
     assert (through.code, through.err) == (alone.code, alone.err)
-
-
-def test_a_run_ends_with_its_engine(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    model = place.script('call bash {"command": "touch began; sleep 60"}\n---\nsay Done.\n')
-    with serving(place) as served:
-        run = subprocess.Popen(
-            [*BRIDLE, "run", "-m", model, "--mode", "yolo", "go"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=place.work,
-            env=place.environment(),
-        )
-        try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while not (place.work / "began").exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert served.stop() == 0
-            assert run.wait(20) == 130, "it does not wait for the engine to come back"
-        finally:
-            run.kill()
-            run.wait()
 
 
 def test_a_run_is_kept_from_the_engine_by_a_word(tmp_path: Path) -> None:
