@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-from bridle.control.routes import routes
 
+from bridle.control.routes import routes
 from bridle.protocol import queries
 from bridle.protocol.codec import COMMAND_KINDS
 from bridle.protocol.commands import Accepted
@@ -156,13 +156,8 @@ def _wire() -> str:
 
 
 def _wire_types() -> str:
-    return "\n".join(
-        [
-            MADE,
-            "export const PROTOCOL_VERSION: string;",
-            "export const ROUTES: Record<string, { method: string; path: string }>;\n",
-        ]
-    )
+    routes_type = "Record<string, { method: string; path: string }>"
+    return f"{MADE}\nexport const PROTOCOL_VERSION: string;\nexport const ROUTES: {routes_type};\n"
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 // A client of a running Bridle engine, for browsers and node 20 or newer. No dependencies.
 //
-//     const bridle = await connect({ url: "http://127.0.0.1:7430", token });
+//     const bridle = await connect({ url: "http://127.0.0.1:8421", token });
 //     const { session } = await bridle.send({ kind: "CreateSession", cwd: "/shop" });
 //     await bridle.say(session, "fix the test");
 //     for await (const event of bridle.events(session)) console.log(event.kind, event.payload);
 //
-// Events come in order and without gaps. A connection that breaks is made again behind the last event that was read.
+// Events come in order and without gaps. A stream that breaks is made again behind the last event that was read.
 // Over HTTP a client needs nothing but fetch; over a WebSocket all of it goes through one connection.
 
 import { PROTOCOL_VERSION, ROUTES } from "./wire.js";
@@ -14,9 +14,12 @@ export { PROTOCOL_VERSION };
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 10_000;
+const GIVE_UP_MS = 30_000;
+const LARGEST_FRAME_BYTES = 1024 * 1024;
 const HEADER = "X-Bridle-Token";
 // Whoever is turned away for one of these is turned away again.
-const FINAL_CLOSE_CODES = new Set([1003, 1007, 1009, 4001, 4004, 4028]);
+const FINAL_CLOSE_CODES = new Set([1002, 1003, 1007, 1008, 1009, 4001, 4004, 4028]);
+const ONLY_OVER_A_SOCKET = ["name", "answers", "WebSocket"];
 
 /** A refusal: `reason` is stable, `message` is for people, `data` is what the sentence names. */
 export class BridleError extends Error {
@@ -29,16 +32,57 @@ export class BridleError extends Error {
   }
 }
 
-/** Connects to an engine. Throws `BridleError` where it turns us away. */
+/** Connects to an engine. Throws `BridleError` where it turns us away or nobody answers. */
 export async function connect(options) {
-  const given = { name: "javascript", answers: true, sleep, ...options };
-  const client = options.transport === "websocket" ? new SocketClient(given) : new HttpClient(given);
+  const { transport = "http" } = options;
+  if (transport !== "http" && transport !== "websocket") throw new TypeError(`There is no transport "${transport}".`);
+  const client = transport === "websocket" ? new SocketClient(options) : new HttpClient(options);
   await client.open();
   return client;
 }
 
-/** What both kinds of client share: the words a person's client uses most. */
+/** The token in what a file of `bridle token mint --out FILE` holds. What else it holds is never repeated. */
+export function tokenIn(text) {
+  let token = text.trim();
+  if (token.startsWith("{")) {
+    try {
+      ({ token } = JSON.parse(token));
+    } catch {
+      token = null;
+    }
+  }
+  if (!isToken(token)) throw new TypeError("The file holds no token.");
+  return token;
+}
+
+function isToken(token) {
+  return typeof token === "string" && /^[!-~]+$/.test(token);
+}
+
+/** What both kinds of client share: the words a person's client uses most, and going on after a break. */
 class Client {
+  constructor({ url, token, fetch = globalThis.fetch, sleep = pause, giveUpMs = GIVE_UP_MS }) {
+    // A header that cannot be sent would be repeated in the failure.
+    if (token !== undefined && !isToken(token)) throw new TypeError("This is no token.");
+    this.hello = null;
+    this._base = url.replace(/\/+$/, "");
+    this._headers = token === undefined ? {} : { [HEADER]: token };
+    this._fetch = fetch;
+    this._sleep = sleep;
+    this._giveUpMs = giveUpMs;
+    this._closed = new AbortController();
+  }
+
+  /** Hands a command over. Throws `BridleError` when it is not taken. One with an id is sent again after a break. */
+  send(command) {
+    return this._kept(() => this._send(command), Boolean(command.id));
+  }
+
+  /** What is so right now; nothing changes by it. */
+  ask(query) {
+    return this._kept(() => this._ask(query), true);
+  }
+
   /** Puts words into a session's inbox. Returns what was accepted. */
   say(session, text, { mode = "queue" } = {}) {
     return this.send({ kind: "SendInput", session, content: [{ type: "text", text }], mode });
@@ -54,31 +98,105 @@ class Client {
   cancel(session) {
     return this.send({ kind: "CancelTurn", session });
   }
+
+  /** All events above `since`, then live ones, until the session ends or we close. */
+  async *events(session, { since = 0 } = {}) {
+    const pauses = new Pauses(this._sleep, this._giveUpMs, this._closed.signal);
+    let last = since;
+    while (!this._closed.signal.aborted) {
+      try {
+        for await (const envelope of this._stream(session, last)) {
+          // What was left out is not asked for again: it is named, and the log has it.
+          last = Math.max(last, envelope.id ?? 0, envelope.kind === "StreamGap" ? envelope.payload.last : 0);
+          pauses.forget();
+          yield envelope;
+        }
+        return;
+      } catch (failure) {
+        if (this._closed.signal.aborted) return;
+        if (!mayPass(failure)) throw failure;
+        await pauses.next(failure);
+      }
+    }
+  }
+
+  /** What is asked, over another connection where the first one broke and it may be asked `again`. */
+  async _kept(attempt, again) {
+    const pauses = new Pauses(this._sleep, this._giveUpMs, this._closed.signal);
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (failure) {
+        if (!again || !wasLost(failure) || this._closed.signal.aborted) throw failure;
+        await pauses.next(failure);
+      }
+    }
+  }
+
+  async _greeted() {
+    const response = await this._request("GET", `/v1/handshake?protocol_version=${PROTOCOL_VERSION}`, { first: true });
+    return response.json();
+  }
+
+  async _request(method, path, { body, headers = {}, first = false } = {}) {
+    let response;
+    try {
+      response = await this._fetch(this._base + path, {
+        method,
+        headers: {
+          ...this._headers,
+          ...headers,
+          ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        },
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal: this._closed.signal,
+        redirect: "error",
+        cache: "no-store",
+      });
+    } catch (cause) {
+      throw first ? this._noEngine(cause) : this._lost(cause);
+    }
+    if (response.ok) return response;
+    const failure = new BridleError(await problemIn(response), response.status);
+    // An engine that was started again has not met us.
+    if (failure.reason !== "HandshakeRequired" || first) throw failure;
+    this.hello = await this._greeted();
+    return this._request(method, path, { body, headers });
+  }
+
+  _noEngine(cause) {
+    const problem = cause?.cause?.code ?? cause?.message ?? "it does not answer";
+    const message = `No engine answers at ${this._base} (${problem}). Start one: bridle serve`;
+    return new BridleError({ reason: "NoEngine", message, data: { address: this._base, problem } });
+  }
+
+  _lost() {
+    const message = this._closed.signal.aborted
+      ? `This client of ${this._base} is closed.`
+      : `The connection to ${this._base} broke before this was answered. Look whether it happened before you try again.`;
+    return new BridleError({ reason: "ConnectionLost", message, data: { address: this._base } });
+  }
 }
 
 class HttpClient extends Client {
-  constructor({ url, token, fetch = globalThis.fetch, sleep }) {
-    super();
-    this.hello = null;
-    this._base = url.replace(/\/+$/, "");
-    this._headers = token === undefined ? {} : { [HEADER]: token };
-    this._fetch = fetch;
-    this._sleep = sleep;
-    this._closed = new AbortController();
+  constructor(options) {
+    super(options);
+    for (const name of ONLY_OVER_A_SOCKET) {
+      if (options[name] !== undefined) throw new TypeError(`"${name}" means nothing without transport: "websocket".`);
+    }
   }
 
   async open() {
-    this.hello = await this._json("GET", `/v1/handshake?protocol_version=${PROTOCOL_VERSION}`);
+    this.hello = await this._greeted();
   }
 
-  /** Hands a command over. Throws `BridleError` when it is not taken. */
-  send(command) {
+  async _send(command) {
     const { route, fields } = placed(command);
-    return this._json(route.method, route.path, fields);
+    const response = await this._request(route.method, route.path, { body: fields });
+    return response.json();
   }
 
-  /** What is so right now; nothing changes by it. */
-  ask(query) {
+  async _ask(query) {
     const { route, fields } = placed(query);
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries(fields)) {
@@ -88,32 +206,9 @@ class HttpClient extends Client {
         }
       }
     }
-    const asked = search.size > 0 ? `?${search}` : "";
-    return this._json("GET", route.path + asked);
-  }
-
-  /** All events above `since`, then live ones, until the session ends or we close. */
-  async *events(session, { since = 0 } = {}) {
-    const pauses = new Pauses(this._sleep);
-    let last = since;
-    while (!this._closed.signal.aborted) {
-      try {
-        const path = `/v1/sessions/${encodeURIComponent(session)}/events`;
-        const response = await this._request("GET", path, undefined, { "Last-Event-ID": String(last) });
-        for await (const { event, data } of frames(response.body)) {
-          if (event === "problem") throw new BridleError(JSON.parse(data), 200);
-          const envelope = JSON.parse(data);
-          if (envelope.id !== undefined) last = envelope.id;
-          pauses.forget();
-          yield envelope;
-        }
-        return;
-      } catch (failure) {
-        if (this._closed.signal.aborted) return;
-        if (failure instanceof BridleError && !mayPass(failure)) throw failure;
-        await pauses.next();
-      }
-    }
+    const asked = search.toString();
+    const response = await this._request("GET", asked === "" ? route.path : `${route.path}?${asked}`);
+    return response.json();
   }
 
   /** Leaves. Turns go on; nothing is lost. */
@@ -121,98 +216,87 @@ class HttpClient extends Client {
     this._closed.abort();
   }
 
-  async _json(method, path, body) {
-    const response = await this._request(method, path, body);
-    return response.json();
+  async *_stream(session, last) {
+    const path = `/v1/sessions/${encodeURIComponent(session)}/events`;
+    const response = await this._request("GET", path, { headers: { "Last-Event-ID": String(last) } });
+    for await (const { event, data } of frames(this._chunks(response.body))) {
+      if (event === "problem") throw new BridleError(JSON.parse(data), response.status);
+      yield JSON.parse(data);
+    }
   }
 
-  async _request(method, path, body, headers = {}) {
-    const response = await this._fetch(this._base + path, {
-      method,
-      headers: {
-        ...this._headers,
-        ...headers,
-        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-      },
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: this._closed.signal,
-      redirect: "error",
-      cache: "no-store",
-    });
-    if (response.ok) return response;
-    throw new BridleError(await problemIn(response), response.status);
+  // Not every browser iterates over a body by itself.
+  async *_chunks(body) {
+    const reader = body.getReader();
+    try {
+      for (;;) {
+        const { done, value } = await reader.read().catch((cause) => {
+          throw this._lost(cause);
+        });
+        if (done) return;
+        yield value;
+      }
+    } finally {
+      reader.cancel().catch(() => {}); // it broke by itself
+    }
   }
 }
 
 class SocketClient extends Client {
-  constructor({ url, token, name, answers, WebSocket = globalThis.WebSocket, sleep }) {
-    super();
+  constructor({ name = "javascript", answers = true, WebSocket = globalThis.WebSocket, ...options }) {
+    super(options);
     if (WebSocket === undefined) {
       throw new TypeError("There is no WebSocket here (node has one from version 22 on). Leave out transport.");
     }
-    this.hello = null;
     this.client = null;
-    this._address = `${url.replace(/^http/, "ws").replace(/\/+$/, "")}/v1/ws`;
-    // In a browser the page's own cookie says who we are; elsewhere the header does.
-    this._options = token === undefined ? undefined : { headers: { [HEADER]: token } };
+    this._address = `${this._base.replace(/^http/, "ws")}/v1/ws`;
+    this._options = { headers: this._headers };
     this._greeting = { protocol_version: PROTOCOL_VERSION, name, answers };
     this._WebSocket = WebSocket;
-    this._sleep = sleep;
     this._socket = null;
+    this._opening = null;
     this._number = 0;
+    this._attached = new Set();
     this._waiting = new Map();
     this._follows = new Map();
-    this._closed = false;
-    this._opening = null;
   }
 
   open() {
-    this._opening ??= this._open().catch((failure) => {
-      this._opening = null;
-      throw failure;
-    });
+    if (this._closed.signal.aborted) return Promise.reject(this._lost());
+    if (this._opening === null) {
+      const opening = this._connected();
+      this._opening = opening;
+      opening.catch(() => {
+        if (this._opening === opening) this._opening = null;
+      });
+    }
     return this._opening;
   }
 
-  send(command) {
-    return this._call("command", command);
+  async _send(command) {
+    const accepted = await this._call("command", command);
+    if (command.kind === "CreateSession" || command.kind === "AttachSession") this._attached.add(accepted.session);
+    if (command.kind === "DetachSession" || command.kind === "EndSession") this._attached.delete(command.session);
+    return accepted;
   }
 
-  ask(query) {
+  _ask(query) {
     return this._call("query", query);
   }
 
-  async *events(session, { since = 0 } = {}) {
-    const pauses = new Pauses(this._sleep);
-    let last = since;
-    while (!this._closed) {
-      try {
-        await this.open();
-        if (last > since) await this.send({ kind: "AttachSession", session, since: last });
-        for await (const envelope of this._follow(session, last)) {
-          if (envelope.id !== undefined) last = envelope.id;
-          pauses.forget();
-          yield envelope;
-        }
-        return;
-      } catch (failure) {
-        if (this._closed) return;
-        if (failure instanceof BridleError && !mayPass(failure)) throw failure;
-        await pauses.next();
-      }
-    }
-  }
-
+  /** Leaves. Turns go on; nothing is lost. */
   async close() {
-    this._closed = true;
+    this._closed.abort();
+    this._drop(this._lost());
     this._socket?.close(1000);
   }
 
-  _open() {
+  _connected() {
     return new Promise((resolve, reject) => {
       const socket = new this._WebSocket(this._address, this._options);
+      let greeted = false;
+      let told = null;
       this._socket = socket;
-      let failure = new BridleError({ reason: "Unreachable", message: `Cannot reach ${this._address}.` });
       socket.onopen = () => {
         const before = this.client === null ? {} : { client: this.client };
         socket.send(JSON.stringify({ frame: "handshake", body: { ...this._greeting, ...before } }));
@@ -220,43 +304,79 @@ class SocketClient extends Client {
       socket.onmessage = ({ data }) => {
         const frame = JSON.parse(data);
         if (frame.frame === "handshake") {
+          greeted = true;
           this.hello = frame.body;
           this.client = frame.client;
+          this._attachAgain();
           resolve();
         } else if (frame.frame === "error" && frame.id === undefined) {
-          failure = new BridleError(frame.body);
+          told = lasting(new BridleError(frame.body));
         } else {
           this._take(frame);
         }
       };
+      socket.onerror = () => {}; // what it means is told by its end
       socket.onclose = ({ code, reason }) => {
-        if (this._socket === socket) this._opening = null;
-        if (FINAL_CLOSE_CODES.has(code) && failure.reason === "Unreachable") {
-          failure = new BridleError({ reason: reason || "Closed", message: `The engine closed: ${reason || code}.` });
+        if (this._socket === socket) {
+          this._socket = null;
+          if (greeted) this._opening = null;
         }
-        failure.final = FINAL_CLOSE_CODES.has(code);
-        this._drop(failure);
-        reject(failure);
+        const failure = told ?? this._closedBy(code, reason);
+        if (greeted) this._drop(failure);
+        else if (told !== null || FINAL_CLOSE_CODES.has(code)) reject(failure);
+        else this._whyNot().then(reject, reject);
       };
     });
   }
 
+  _closedBy(code, words) {
+    if (!FINAL_CLOSE_CODES.has(code)) return this._lost();
+    const reason = code === 4001 ? "TokenInvalid" : "ConnectionLost";
+    return lasting(new BridleError({ reason, message: `The engine closed the connection: ${words || code}.` }));
+  }
+
+  /** A socket that is refused does not say why. The same question over HTTP does. */
+  async _whyNot() {
+    await this._greeted();
+    return this._noEngine(new Error("it takes no WebSocket"));
+  }
+
+  /** A connection that was made again is attached to what the last one was; whoever follows hears where that fails. */
+  _attachAgain() {
+    for (const session of this._attached) {
+      this._sent("command", { kind: "AttachSession", session }).catch(() => this._attached.delete(session));
+    }
+  }
+
   async _call(frame, body) {
     await this.open();
+    return this._sent(frame, body);
+  }
+
+  _sent(frame, body) {
     const id = ++this._number;
+    const text = JSON.stringify({ frame, id, body });
+    if (new TextEncoder().encode(text).length > LARGEST_FRAME_BYTES) {
+      const message = `The ${frame} is larger than ${LARGEST_FRAME_BYTES} bytes.`;
+      const data = { what: `The ${frame}`, limit: LARGEST_FRAME_BYTES };
+      return Promise.reject(new BridleError({ reason: "TooLarge", message, data }));
+    }
     return new Promise((resolve, reject) => {
       this._waiting.set(id, { resolve, reject });
-      this._socket.send(JSON.stringify({ frame, id, body }));
+      this._socket.send(text);
     });
   }
 
-  async *_follow(session, since) {
+  async *_stream(session, last) {
+    await this.open();
+    if (!this._attached.has(session)) await this.send({ kind: "AttachSession", session });
     const id = ++this._number;
     const queue = new Queue();
     this._follows.set(id, queue);
-    this._socket.send(JSON.stringify({ frame: "follow", id, body: { session, since } }));
+    this._socket.send(JSON.stringify({ frame: "follow", id, body: { session, since: last } }));
     try {
       yield* queue;
+      this._attached.delete(session); // it ended
     } finally {
       if (this._follows.delete(id)) this._socket.send(JSON.stringify({ frame: "unfollow", id }));
     }
@@ -322,32 +442,57 @@ class Queue {
   }
 }
 
-/** Longer and longer pauses between attempts, until something came. */
+/** Longer and longer pauses between attempts, until something came or it was too long. */
 class Pauses {
-  constructor(sleep) {
+  constructor(sleep, giveUpMs, closed) {
     this._sleep = sleep;
-    this._next = FIRST_PAUSE_MS;
+    this._giveUpMs = giveUpMs;
+    this._closed = closed;
+    this.forget();
   }
 
   forget() {
     this._next = FIRST_PAUSE_MS;
+    this._waited = 0;
   }
 
-  async next() {
-    const pause = this._next;
-    this._next = Math.min(2 * pause, LONGEST_PAUSE_MS);
-    await this._sleep(pause);
+  async next(failure) {
+    if (this._waited >= this._giveUpMs) throw failure;
+    const ms = this._next;
+    this._waited += ms;
+    this._next = Math.min(2 * ms, LONGEST_PAUSE_MS);
+    await this._sleep(ms, this._closed);
   }
 }
 
-function sleep(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+/** Waits, unless it is closed meanwhile. */
+function pause(ms, closed) {
+  return new Promise((resolve) => {
+    const over = () => {
+      clearTimeout(timer);
+      closed.removeEventListener("abort", over);
+      resolve();
+    };
+    const timer = setTimeout(over, ms);
+    closed.addEventListener("abort", over);
+  });
+}
+
+/** Whether nobody answered, and did not mean to. */
+function wasLost(failure) {
+  if (!(failure instanceof BridleError) || failure.final === true) return false;
+  return failure.reason === "NoEngine" || failure.reason === "ConnectionLost";
 }
 
 /** Whether another attempt may succeed: the engine is busy, going away or not there, and did not say no. */
 function mayPass(failure) {
-  if (failure.final === true) return false;
-  return failure.reason === "Unreachable" || failure.status >= 500 || failure.status === 429;
+  return wasLost(failure) || failure.status >= 500 || failure.status === 429 || failure.status === 408;
+}
+
+/** A refusal that another attempt would meet again. */
+function lasting(failure) {
+  failure.final = true;
+  return failure;
 }
 
 /** Where a command or query goes: its route with the fields in its path filled in, and the fields that are left. */
@@ -387,7 +532,7 @@ export async function* frames(body) {
       if (frame !== null) yield frame;
     }
   }
-  if (held.trim() !== "") throw new TypeError("The stream was cut off.");
+  if (held.trim() !== "") throw new BridleError({ reason: "ConnectionLost", message: "The stream was cut off." });
 }
 
 function frameOf(text) {

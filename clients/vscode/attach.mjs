@@ -4,19 +4,18 @@ const YES = "Allow once";
 const NO = "Deny";
 
 export class Attach {
-  constructor({ vscode, connect, readFile }) {
+  constructor({ vscode, connect, tokenIn, readFile }) {
     this._vscode = vscode;
     this._connect = connect;
+    this._tokenIn = tokenIn;
     this._readFile = readFile;
-    this._bridle = null;
-    this._session = null;
     this._channel = null;
-    this._open = new Map();
+    this._here = null;
   }
 
   /** What the palette offers. Whatever goes wrong is one message. */
   commands() {
-    const told = (run) => () => run().catch((failure) => this._vscode.window.showErrorMessage(failure.message));
+    const told = (run) => () => run().catch((failure) => this._tell(failure));
     return {
       "bridle.attach": told(() => this.attach()),
       "bridle.say": told(() => this.say()),
@@ -30,58 +29,82 @@ export class Attach {
     await this.leave();
     const settings = this._vscode.workspace.getConfiguration("bridle");
     const file = settings.get("tokenFile");
-    if (!file) throw new Error("Set bridle.tokenFile to a file with a token: bridle token mint --out FILE");
-    const token = (await this._readFile(file, "utf8")).trim();
-    const bridle = await this._connect({ url: settings.get("url"), token, name: "VS Code" });
-    const { sessions } = await bridle.ask({ kind: "ListSessions" });
-    const rows = sessions.map((row) => ({ label: row.title || row.short_id, description: row.cwd, id: row.id }));
-    const chosen = await this._vscode.window.showQuickPick(rows, { placeHolder: "Which session?" });
-    if (!chosen) {
-      await bridle.close();
-      return;
+    if (!file) {
+      throw new Error("Set bridle.tokenFile to a file with a token: bridle token mint --session ID --out FILE");
     }
-    await bridle.send({ kind: "AttachSession", session: chosen.id });
-    this._bridle = bridle;
-    this._session = chosen.id;
+    const token = this._tokenIn(await this._readFile(file, "utf8"));
+    const bridle = await this._connect({ url: settings.get("url"), token });
+    try {
+      this._here = await this._chosen(bridle);
+    } finally {
+      if (this._here === null) await bridle.close();
+    }
+    if (this._here === null) return;
     this._channel ??= this._vscode.window.createOutputChannel("Bridle");
     this._channel.show(true);
-    this._following = this._follow(bridle, chosen.id);
+    this._here.following = this._follow(this._here);
   }
 
   async say() {
-    const { bridle, session } = this._here();
+    const { bridle, session } = this._attached();
     const words = await this._vscode.window.showInputBox({ prompt: "What should it do?" });
     if (words) await bridle.say(session, words);
   }
 
   async cancel() {
-    const { bridle, session } = this._here();
+    const { bridle, session } = this._attached();
     await bridle.cancel(session);
   }
 
   async leave() {
-    await this._bridle?.close();
-    this._bridle = null;
-    this._session = null;
-    this._open.clear();
-    await this._following;
+    const here = this._here;
+    this._here = null;
+    await here?.bridle.close();
+    await here?.following;
   }
 
-  _here() {
-    if (!this._bridle) throw new Error("No session is open here. Run: Bridle: Attach to a session");
-    return { bridle: this._bridle, session: this._session };
+  /** The session a person picks, with the number of its last event so far; null if they pick none. */
+  async _chosen(bridle) {
+    const { sessions } = await bridle.ask({ kind: "ListSessions" });
+    const rows = sessions.map((row) => ({ label: row.title || row.short_id, description: row.cwd, id: row.id }));
+    const chosen = await this._vscode.window.showQuickPick(rows, { placeHolder: "Which session?" });
+    if (!chosen) return null;
+    const session = chosen.id;
+    await bridle.send({ kind: "AttachSession", session });
+    const { events } = await bridle.ask({ kind: "DescribeSession", session, events: 1 });
+    return { bridle, session, past: events.at(-1)?.id ?? 0, questions: new Map(), following: null };
   }
 
-  async _follow(bridle, session) {
+  _attached() {
+    if (this._here === null) throw new Error("No session is open here. Run: Bridle: Attach to a session");
+    return this._here;
+  }
+
+  _tell(failure) {
+    this._vscode.window.showErrorMessage(failure.message);
+  }
+
+  async _follow(here) {
     try {
-      for await (const event of bridle.events(session)) this._show(bridle, session, event);
-      this._channel.appendLine("[the session ended]");
+      for await (const event of here.bridle.events(here.session)) this._take(here, event);
+      this._channel.appendLine(this._here === here ? "[the session ended]" : "[left]");
     } catch (failure) {
-      this._channel.appendLine(`[${failure.message}]`);
+      this._tell(failure);
     }
+    if (this._here === here) this._here = null;
   }
 
-  _show(bridle, session, { kind, payload }) {
+  /** Questions of the past are put only if nobody has answered them since. */
+  _take(here, event) {
+    const { id, kind, payload } = event;
+    this._show(event);
+    if (kind === "PermissionRequested") here.questions.set(payload.call_id, payload);
+    if (kind === "PermissionDecided") here.questions.delete(payload.call_id);
+    if (id === here.past) for (const question of here.questions.values()) this._ask(here, question);
+    else if (id > here.past && kind === "PermissionRequested") this._ask(here, payload);
+  }
+
+  _show({ kind, payload }) {
     switch (kind) {
       case "TextDelta":
         this._channel.append(payload.text);
@@ -92,33 +115,37 @@ export class Attach {
       case "ToolResult":
         this._channel.appendLine(`${payload.outcome.padEnd(8)} ${payload.tool}`);
         break;
-      case "PermissionRequested":
-        this._ask(bridle, session, payload);
-        break;
-      case "PermissionDecided":
-        this._open.delete(payload.call_id);
-        break;
       case "TurnEnded":
-        this._channel.appendLine(`\n[${payload.stop}]`);
+        this._channel.appendLine(`\n[${payload.message ?? payload.stop}]`);
         break;
     }
   }
 
-  /** The whole of what would run stands in the message; closing it answers nothing. */
-  async _ask(bridle, session, question) {
-    this._open.set(question.call_id, question);
-    const detail = JSON.stringify(question.input, null, 2);
-    const title = `Bridle asks: ${question.tool}. ${question.because || question.why}`;
+  /** The whole of what would run stands in the message; closing it answers nothing. An editor cannot take a message
+   * back, so a choice that comes after somebody else's answer is told to be late. */
+  async _ask(here, question) {
+    const { call_id, tool, input } = question;
+    const detail = visible(JSON.stringify(input, null, 2));
+    const title = `Bridle asks: ${tool}. ${question.because || question.why}`;
     const chosen = await this._vscode.window.showWarningMessage(title, { modal: true, detail }, YES, NO);
-    if (!chosen || this._open.get(question.call_id) !== question) return;
+    if (!chosen || this._here !== here) return;
+    if (here.questions.get(call_id) !== question) {
+      this._vscode.window.showInformationMessage("This was answered elsewhere meanwhile. Nothing changed.");
+      return;
+    }
     try {
-      await bridle.answer(session, question, chosen === YES ? "once" : "deny");
+      await here.bridle.answer(here.session, question, chosen === YES ? "once" : "deny");
     } catch (failure) {
-      this._vscode.window.showInformationMessage(failure.message);
+      this._tell(failure);
     }
   }
 }
 
 function textOf(content) {
   return content.map((block) => block.text ?? `[${block.type}]`).join(" ");
+}
+
+/** Characters that are not seen, or that turn the order of others round, by their numbers. */
+function visible(text) {
+  return text.replace(/[^\P{C}\n]|[\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 }

@@ -7,8 +7,8 @@ exports.activate = async function activate(context) {
   const vscode = require("vscode");
   const { readFile } = require("node:fs/promises");
   const { Attach } = await import("./attach.mjs");
-  const { connect } = await import("bridle-client");
-  attached = new Attach({ vscode, connect, readFile });
+  const { connect, tokenIn } = await import("bridle-client");
+  attached = new Attach({ vscode, connect, tokenIn, readFile });
   for (const [name, run] of Object.entries(attached.commands())) {
     context.subscriptions.push(vscode.commands.registerCommand(name, run));
   }

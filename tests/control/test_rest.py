@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -21,6 +22,8 @@ from served_kit import UNIX, served, text
 def test_every_command_and_every_query_has_a_route() -> None:
     placed = [kind.__name__ for route in routes() for kind in route.kinds]
     assert sorted(placed) == sorted((*COMMAND_KINDS, *QUERY_KINDS))
+    shared = [route.path for route in routes() if route.is_query and len(route.kinds) > 1]
+    assert shared == [], "nothing in a query string says which of two queries is meant"
 
 
 @pytest.mark.requirement("G17.1", "G17.4", "G17.7")
@@ -138,6 +141,17 @@ async def test_what_there_is_can_be_listed() -> None:
         health = await kit.ask("GET", "/v1/health")
         assert health.json["open_sessions"] == 1
         assert health.json["version"]
+
+
+async def test_a_query_that_holds_a_command_has_it_as_json() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        create = quote(json.dumps({"kind": "CreateSession", "cwd": "/", "model": "demo:scripted"}))
+        preview = await kit.ask("GET", f"/v1/preview-session?create={create}")
+        assert (preview.status, preview.json.get("model")) == (200, "demo:scripted"), preview.body
+        models = await kit.ask("GET", f"/v1/models?names=demo:scripted&create={create}")
+        assert models.status == 200, models.body
+        assert (await kit.ask("GET", "/v1/preview-session?create=x")).reason == "BadCommand"
 
 
 async def test_a_query_that_a_feature_brings_has_its_route() -> None:
