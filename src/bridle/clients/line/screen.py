@@ -240,9 +240,8 @@ class Screen:
                 self.choice(row)
 
     def _tell(self, envelope: e.Envelope) -> None:
-        for line in self._story.told(envelope):
+        for line in map(self._without_columns, self._story.told(envelope)):
             self.end_text()
-            line = self._without_columns(line)
             self.say(line, indent=_INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  ")
 
     def _without_columns(self, line: str) -> str:
