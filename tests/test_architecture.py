@@ -26,6 +26,7 @@ ALLOWED = {
     "tree_sitter",
     "tree_sitter_bash",
     "uvicorn",
+    "websockets",
 }
 FORBIDDEN_SDKS = {
     "openai",

@@ -291,7 +291,7 @@ def test_resume_picks_another_session_and_leaves_this_one_listed(place: Place) -
             'Back in "the older thing", 1 turn so far.',
         )
         person.types("goes on\r")
-        person.waits(lambda: person.text.count("1 step") == 2, "the turn")
+        person.waits(lambda: person.text.count("1 step") == 3, "the turn, below the earlier ones")
         leaves(person)
     assert 'Saved as "the older thing".' in person.text
     assert inputs(place, older) == ["the older thing", "goes on"]

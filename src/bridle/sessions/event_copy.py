@@ -33,6 +33,7 @@ CALL_FIELDS = {
     "UndoApplied": "calls",
     "ToolCallRequested": "call_id",
     "PermissionRequested": "call_id",
+    "ApprovalGiven": "call_id",
     "PermissionDecided": "call_id",
     "ToolCallStarted": "call_id",
     "ToolResult": "call_id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -229,9 +230,14 @@ class SessionStore:
         lock = files.FileLock(os.path.join(self._folder, "locks", row.log))
         if not os.path.exists(lock.path):
             return None
-        with lock:
-            if lock.acquire():
+        try:
+            with lock:
+                if lock.acquire():
+                    return None
+        except OSError as problem:
+            if problem.errno == errno.EROFS:  # nobody works with what nobody can write
                 return None
+            raise
         with self._database.errors():
             epoch, holder = self._reader().execute(_HOLDER, (row.log_key,)).fetchone() or (0, "")
         return Lease(holder=holder, epoch=epoch)
