@@ -191,14 +191,3 @@ def test_a_person_attaches_to_what_runs_and_leaves_it_running(tmp_path: Path) ->
             person.types("\x04")
             assert person.ends() == 0
         assert served.ask("GET", "/v1/health").json["open_sessions"] == 1
-
-
-def test_an_engine_that_ends_lets_its_terminals_go(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with serving(place) as served:
-        script = place.script('call bash {"command": "sleep 60"}\n---\nsay Not reached.\n')
-        with sitting(place, "-m", script, "wait") as person:
-            person.sees("running sleep 60")
-            assert served.stop() == 0
-            assert person.ends(within_s=15) == 0
-            assert 'Saved as "wait".' in person.text

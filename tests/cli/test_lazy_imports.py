@@ -78,9 +78,12 @@ exec("from {name} import *")
 print(type(module) is types.ModuleType)
 print(*sorted(name for name in vars(module) if not name.startswith("__")))
 """
-    here = __import__(name, fromlist=["*"])
-    names = " ".join(sorted(name for name in vars(here) if not name.startswith("__")))
-    assert python(place, code) == f"False\nTrue\n{names}"
+    plain = f"""
+import importlib
+module = importlib.import_module({name!r})
+print(*sorted(name for name in vars(module) if not name.startswith("__")))
+"""
+    assert python(place, code) == f"False\nTrue\n{python(place, plain)}"
 
 
 def test_a_name_that_asyncio_got_an_answer_for_is_the_real_one_for_everybody_else(place: Place) -> None:
