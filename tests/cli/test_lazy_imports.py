@@ -81,6 +81,7 @@ print(*sorted(name for name in vars(module) if not name.startswith("__")))
     plain = f"""
 import importlib
 module = importlib.import_module({name!r})
+exec("from {name} import *")
 print(*sorted(name for name in vars(module) if not name.startswith("__")))
 """
     assert python(place, code) == f"False\nTrue\n{python(place, plain)}"
