@@ -128,7 +128,12 @@ def test_the_demo_installs_what_a_run_needs_and_tests_what_they_need(
 
     def would_run(goal: str) -> list[str]:
         made = subprocess.run(
-            ["make", "-n", goal], cwd=tmp_path, capture_output=True, timeout=30, check=True, text=True
+            ["make", "-n", "--no-print-directory", goal],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=30,
+            check=True,
+            text=True,
         )
         return made.stdout.splitlines()
 

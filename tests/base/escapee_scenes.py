@@ -144,9 +144,13 @@ async def strangers(engine, _folder):
     return spared
 
 
+DAEMON_THAT_TELLS = "echo $(setsid sh -c 'echo $$; exec sleep 600 > /dev/null 2>&1' &)"
+"""Told by the daemon itself, so it has left the session before the program that started it can end."""
+
+
 async def persons_own(engine, _folder):
     """A program of the person's: what it leaves in its session ends, a daemon does not, whatever runs next."""
-    script = "sleep 600 > /dev/null 2>&1 & echo $!; setsid sleep 600 > /dev/null 2>&1 & echo $!"
+    script = f"sleep 600 > /dev/null 2>&1 & echo $!; {DAEMON_THAT_TELLS}"
     process = await engine.start("bash", "-c", script, spares_daemons=True)
     await process.wait()
     child, daemon = map(int, engine.output.split())
