@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         # on to mean the same when another flag comes.
         super().__init__(
             *arguments,
-            formatter_class=functools.cache(lambda prog: argparse.HelpFormatter(prog, width=100)),
+            formatter_class=functools.cache(functools.partial(argparse.HelpFormatter, width=100)),
             allow_abbrev=False,
             **options,
         )
