@@ -31,6 +31,7 @@ from bridle.base.surviving_processes import recording_processes
 from bridle.config.folders import Folders
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.event_batches import OpenStreams
 from bridle.control.listening_socket import (
     EngineSocket,
     TcpAddress,
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
     from bridle.app.engine import Engine
     from bridle.control.http_server import HttpServer, ListeningAt
 
-END_S = 4.0
-"""So long sessions have to end when the engine does; with the connections that makes less than five seconds."""
+END_S = 3.5
+"""So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
+than five seconds."""
 UNIX_HOST = "localhost"
 
 
@@ -141,7 +143,10 @@ async def listening_engine(
         stopping.set()
         try:
             async with asyncio.timeout(END_S):
-                await engine.multiplexer.close()
+                try:
+                    await engine.multiplexer.close()
+                finally:
+                    await service.streams.over()  # a socket that is closed now would swallow how they ended
         except TimeoutError:
             pass
         finally:
@@ -165,6 +170,7 @@ def make_service(
         hello=engine.hello,
         clock=clock,
         counters=counters,
+        streams=OpenStreams(),
         gauges=engine.multiplexer.counts,
         openapi=functools.cache(_openapi),
         hear_refusal=hear,
