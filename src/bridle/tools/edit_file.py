@@ -17,8 +17,7 @@ from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
 
 if TYPE_CHECKING:
-    from bridle.tools.edits import Edited
-    from bridle.tools.nearest import Help
+    from bridle.tools.edits import Edited, NoSuchEdit
     from bridle.tools.text_files import TextFile
 
 
@@ -55,7 +54,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     except OSError as problem:
         return _failed("FileUnreadable", path, problem.strerror or str(problem))
     except NoSuchEdit as refused:
-        return _not_applied(path, refused.help)
+        return _not_applied(path, refused)
     if would_lose_secret(file.text, edit.text):
         problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
         return _failed("FileUnwritable", path, problem)
@@ -104,8 +103,8 @@ def _failed(reason: str, path: str, problem: str) -> ToolOutput:
     return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
 
 
-def _not_applied(path: str, near: Help) -> ToolOutput:
-    content = sentence("TextNotFound", {"path": path, "problem": near.problem}) + near.excerpt
+def _not_applied(path: str, refused: NoSuchEdit) -> ToolOutput:
+    content = sentence("TextNotFound", {"path": path, "problem": refused.problem}) + refused.excerpt
     return ToolOutput(outcome="error", reason="TextNotFound", content=content)
 
 

@@ -10,18 +10,19 @@ import re
 
 import msgspec
 
-from bridle.tools.nearest import Help, help_with
+from bridle.tools.nearest import help_with
 from bridle.tools.text_files import MASK, is_all_crlf, newline_of
 
 MAX_NAMED_LINES = 20
 
 
 class NoSuchEdit(Exception):
-    """The text cannot be changed as asked; `help` says why."""
+    """The text cannot be changed as asked: why, and the place that was probably meant."""
 
     def __init__(self, problem: str, excerpt: str = "") -> None:
         super().__init__(problem)
-        self.help = Help(problem, excerpt)
+        self.problem = problem
+        self.excerpt = excerpt
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -39,8 +40,7 @@ def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edite
     exact = bool(places)
     places = places or _places(_any_line_end(old), text)
     if not places:
-        found = _not_found(text, old)
-        raise NoSuchEdit(found.problem, found.excerpt)
+        raise _not_found(text, old)
     if len(places) > 1 and not replace_all:
         raise NoSuchEdit(_not_unique(text, places))
     pieces: list[str] = []
@@ -88,10 +88,12 @@ def _not_unique(text: str, places: list[tuple[int, int]]) -> str:
     return f"old_string is there {where}; add lines around it, or set replace_all"
 
 
-def _not_found(text: str, old: str) -> Help:
+def _not_found(text: str, old: str) -> NoSuchEdit:
     if MASK in old:
-        return Help("old_string shows a secret as its mask; the file has the secret itself, so leave it out")
+        return NoSuchEdit(
+            "old_string shows a secret as its mask; the file has the secret itself, so leave it out"
+        )
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     wanted = old.replace("\r\n", "\n").removesuffix("\n").split("\n")
     near = help_with(lines, wanted, name="old_string")
-    return Help(f"old_string is not there: {near.problem}", near.excerpt)
+    return NoSuchEdit(f"old_string is not there: {near.problem}", near.excerpt)
