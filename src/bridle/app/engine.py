@@ -27,7 +27,6 @@ from bridle.engine.ports import Provider
 from bridle.engine.tools import Tool
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
-from bridle.protocol.handshake import Handshake, handshake
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
     from bridle.plugin.contract import Plugin
+    from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
 
 FEATURES = ("branching", "plan_mode")
@@ -171,6 +171,8 @@ class Engine:
 
     def hello(self) -> Handshake:
         """What this engine says of itself."""
+        from bridle.protocol.handshake import handshake
+
         return handshake(features=(*FEATURES, *(TRANSPORTS if self.services.listening else ())))
 
     def connect(

@@ -16,8 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders
-from bridle.config.workspace import project_folder
+from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
