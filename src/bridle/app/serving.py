@@ -18,7 +18,6 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.settings import SessionOptions, session_settings
-from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.peer_process import (
@@ -42,6 +41,7 @@ from bridle.control.request_guard import ConnectionOrigin, Listener
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
+from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.sandbox.session_border import records_of

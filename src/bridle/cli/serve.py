@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
@@ -18,6 +17,7 @@ from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
+from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
