@@ -31,6 +31,7 @@ from bridle.base.surviving_processes import recording_processes
 from bridle.config.folders import Folders, home_of
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.event_batches import OpenStreams
 from bridle.control.listening_socket import (
     EngineSocket,
     TcpAddress,
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
     from bridle.app.session_parts import ProcessServices
     from bridle.control.http_server import HttpServer, ListeningAt
 
-END_S = 4.0
-"""So long sessions have to end when the engine does; with the connections that makes less than five seconds."""
+END_S = 3.5
+"""So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
+than five seconds."""
 UNIX_HOST = "localhost"
 
 
@@ -144,7 +146,10 @@ async def listening_engine(
         stopping.set()
         try:
             async with asyncio.timeout(END_S):
-                await engine.live.close()
+                try:
+                    await engine.live.close()
+                finally:
+                    await service.streams.over()  # a socket that is closed now would swallow how they ended
         except TimeoutError:
             pass
         finally:
@@ -168,6 +173,7 @@ def make_service(
         hello=engine.hello,
         clock=clock,
         counters=counters,
+        streams=OpenStreams(),
         gauges=engine.live.counts,
         openapi=functools.cache(_openapi),
         hear_refusal=hear,
