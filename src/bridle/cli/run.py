@@ -33,7 +33,6 @@ from bridle.clients.print import (
 )
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
@@ -42,6 +41,7 @@ from bridle.sandbox.plain_spawn import allowed_environment
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024

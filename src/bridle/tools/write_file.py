@@ -1,4 +1,7 @@
-"""`write_file`: a whole file, new or replaced."""
+"""`write_file`: a whole file, new or replaced.
+
+What does the work is imported when a call comes: most sessions begin without one.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
 
 if TYPE_CHECKING:
     from bridle.base.unified_diff import Diff
@@ -47,7 +47,7 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is written
+    from bridle.protocol.display_values import EditedFile, ShownEdit
     from bridle.tools.replace_file import replace_beneath
 
     resolved = context.call.resolved(args.path)
@@ -87,7 +87,8 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
 
 def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
     """What a write would make of the file; nothing where what is there is no text of a size worth comparing."""
-    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.foreseen_changes import bounded, file_change
+    from bridle.tools.text_files import NotEditable, read_text
 
     resolved = call.resolved(args.path)
     try:
@@ -102,7 +103,10 @@ def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...
 
 def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
+    from bridle.base.files import open_beneath, read_limited
+    from bridle.base.stand_ins import is_stand_in, may_be_stand_in
     from bridle.base.unified_diff import diff_of
+    from bridle.tools.text_files import would_lose_secret
 
     try:
         fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
