@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.engine import running_engine, session_environment
 from bridle.app.housekeeping import log_wanted
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
@@ -37,6 +36,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
+from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
@@ -176,6 +176,8 @@ async def _run(
             if connection is not None:
                 await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return
+        from bridle.app.engine import running_engine  # an engine that runs already has all of it
+
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
             connection = engine.connect(name="print", answers=asks)
@@ -335,7 +337,7 @@ def session_wanted(
     _refuse_two_ways(parsed)
     return CreateSession(
         cwd=cwd,
-        env=session_environment(env),
+        env=allowed_environment(env),
         profile=parsed.profile,
         model=parsed.model,
         mode=_mode_of(parsed),
