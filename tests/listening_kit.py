@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +31,11 @@ class Listening(NamedTuple):
     def token(self) -> str:
         return self.place.token()
 
+    def audited(self) -> Counter[str]:
+        """The reasons of what was refused, as the audit has them."""
+        entries = self.engine.access.audit.entries()
+        return Counter(one["reason"] for one in entries if one["what"] == "refused")
+
 
 @asynccontextmanager
 async def listening(
@@ -53,7 +59,12 @@ async def listening(
     options.setdefault("address", TcpAddress("127.0.0.1", 0))
     try:
         async with listening_engine(
-            engine, ListenOptions(**options), where=folders(env), clock=SystemClock(), limits=limits
+            engine,
+            ListenOptions(**options),
+            where=folders(env),
+            clock=SystemClock(),
+            limits=limits,
+            hear=engine.access.note_refusal,
         ) as at:
             port = int(at.url.rpartition(":")[2]) if at.url else 0
             yield Listening(engine, at, EnginePlace(folders(env).runtime), port, str(work))

@@ -168,7 +168,7 @@ def make_service(
 ) -> Service:
     """What is served of an engine, over whatever transport."""
     return Service(
-        clients=ServedClients(engine.connect, engine.live),
+        clients=ServedClients(engine.connect, engine.live, engine.access.tokens.check),
         tokens=engine.access.tokens,
         hello=engine.hello,
         clock=clock,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.engine import running_engine
 from bridle.app.housekeeping import log_wanted
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
@@ -177,6 +176,8 @@ async def _run(
             if connection is not None:
                 await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return
+        from bridle.app.engine import running_engine  # an engine that runs already has all of it
+
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
             connection = engine.connect(name="print", answers=asks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
+COLLECTED_AFTER = (2_000, 5, 2)
+"""New objects until the young are looked at, and how often that happens until the older ones are: with these, what a
+dozen sessions left."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -69,9 +73,18 @@ async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[st
         ) as listening,
     ):
         _tell_where(listening)
+        _collect_what_sessions_leave()
         await stop.wait()
         tell("ending; again to leave at once")
     return 0
+
+
+def _collect_what_sessions_leave() -> None:
+    """A start collects nothing, to be fast; this goes on for weeks, and a session leaves objects that hold each other.
+    What is there by now stays and is never looked at again, so that looking is quick."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _tell_where(listening: ListeningEngine) -> None:

@@ -132,6 +132,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "EngineUnverified": Sentence(
+        "The certificate of {address} cannot be verified ({problem}), so nothing was sent there. "
+        "Name the file with whoever signed it: --ca-file FILE",
+        2,
+    ),
     "ConnectionLost": Sentence(
         "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
         1,
