@@ -1,4 +1,4 @@
-"""Text that is none: characters that end a path, halves of characters, texts of another kind, in every field there is."""
+"""Text that is none, in every field there is: characters that end a path, halves of characters, codes of terminals."""
 
 import json
 import tempfile

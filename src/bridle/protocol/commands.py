@@ -35,7 +35,7 @@ class CreateSession(Command, frozen=True):
 
     cwd: SystemText
     env: dict[SystemText, SystemText] = {}
-    profile: SystemText | None = None
+    profile: str | None = None
     agent: str | None = None
     model: str | None = None
     mode: Mode | None = None
