@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.engine import session_environment
 from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
@@ -36,6 +35,7 @@ from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
 from bridle.protocol.tokens import read_claims
+from bridle.sandbox.plain_spawn import allowed_environment
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -57,7 +57,7 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return await _watch(connection, session.id)
         return await talk(
             connection,
-            CreateSession(cwd=session.cwd, env=session_environment(env)),
+            CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
             services=terminal_services(
                 _folder_here(session.cwd), env, come_back=_come_back(parsed), link=connection.link

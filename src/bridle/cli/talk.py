@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import running_engine, session_store
+from bridle.app.engine import running_engine
+from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
@@ -103,7 +104,7 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
     from bridle.app.serving import ListenOptions, listening_engine
 
     listening = listening_engine(
-        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.access.note_refusal
     )
     try:
         at = await listening.__aenter__()
