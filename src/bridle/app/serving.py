@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 END_S = 3.5
 """So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
 than five seconds."""
+LOOKS_WHILE_IDLE, LONGEST_LOOK_S = 10, 15.0
+"""How often, in the time it may be idle, an engine looks whether it still is."""
 UNIX_HOST = "localhost"
 
 
@@ -69,7 +71,10 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know."""
+    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know.
+
+    `idle` returns when nobody was connected and no session open for so many seconds.
+    """
 
     socket: str
     token_file: str
@@ -77,6 +82,7 @@ class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
     tokens: Tokens
     counters: ServiceCounters
+    idle: Callable[[float], Awaitable[None]]
 
 
 def check_listen_options(options: ListenOptions) -> None:
@@ -141,6 +147,7 @@ async def listening_engine(
             notices=await _notices(engine),
             tokens=tokens,
             counters=counters,
+            idle=functools.partial(_idle, service),
         )
     finally:
         stopping.set()
@@ -156,6 +163,17 @@ async def listening_engine(
             await asyncio.gather(*(server.stop() for server in servers))
             place.close()
             tokens.close()
+
+
+async def _idle(service: Service, seconds: float) -> None:
+    """A session that runs on without anybody, or stays until it was idle for long enough, is somebody too."""
+    clock, counters = service.clock, service.counters
+    since_s, connections = clock.monotonic(), counters.connections
+    while clock.monotonic() - since_s < seconds:
+        await clock.sleep(min(seconds / LOOKS_WHILE_IDLE, LONGEST_LOOK_S))
+        is_busy = counters.open_connections or any(service.gauges())
+        if is_busy or counters.connections != connections:
+            since_s, connections = clock.monotonic(), counters.connections
 
 
 def make_service(

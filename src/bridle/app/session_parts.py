@@ -68,10 +68,13 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     room: Room | None = None
     listening: bool = False
 
-    def known_for(self, settings: SessionSettings) -> KnownModels:
+    def known_for(self, settings: SessionSettings, *, cwd: str) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
         models = self.models.with_settings(
-            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+            settings.providers,
+            store=settings.credential_store,
+            helper=settings.credential_helper,
+            folder=cwd,
         )
         return self.known.with_models(models, settings.models)
 

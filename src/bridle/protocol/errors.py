@@ -508,6 +508,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "StoreNewer": Sentence(
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
     ),
+    "StoreHeld": Sentence(
+        "An engine of an older Bridle (process {pid}) listens for {path}, which would have to change its form. "
+        "End it first: kill {pid}",
+        2,
+    ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
     "SessionsLocked": Sentence("Your sessions are locked: {problem}. Nothing was changed.", 4),
     "SessionsWrongKey": Sentence("{source} does not open your sessions. Nothing was changed.", 4),
