@@ -22,6 +22,7 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
+from bridle.engine.known_files import KnownFiles
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.stopwatch import Stopwatch
@@ -104,6 +105,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     questions: Questions
     stopwatch: Stopwatch
     registry: Registry
+    known_files: KnownFiles
     folders: SessionFolders
     gates: Callable[[], Gates]
     spill: Callable[[], Spill]
@@ -156,6 +158,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         questions=questions,
         stopwatch=stopwatch,
         registry=registry,
+        known_files=KnownFiles(opened.conversation.known_files),
         folders=folders,
         gates=gates,
         spill=functools.cache(lambda: _spill(services, opened.log)),

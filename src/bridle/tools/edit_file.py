@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -30,6 +30,9 @@ from bridle.tools.text_files import (
     read_text,
     would_lose_secret,
 )
+
+if TYPE_CHECKING:
+    from bridle.engine.known_files import KnownFiles
 
 MAX_NAMED_LINES = 20
 
@@ -70,17 +73,10 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
 
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
-    try:
-        file, edit = await asyncio.to_thread(_edited_file, resolved, args)
-    except NotEditable as refused:
-        return _failed("FileUnreadable", path, refused.problem)
-    except OSError as problem:
-        return _failed("FileUnreadable", path, problem.strerror or str(problem))
-    except NoSuchEdit as refused:
-        return _not_applied(path, refused.help)
-    if would_lose_secret(file.text, edit.text):
-        problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
-        return _failed("FileUnwritable", path, problem)
+    planned = await asyncio.to_thread(_planned, args, resolved, path)
+    if isinstance(planned, ToolOutput):
+        return planned
+    file, edit = planned
     diff = await asyncio.to_thread(diff_of, path, file.text, edit.text)
     try:
         replace_beneath(resolved, data := file.encoded(edit.text))
@@ -97,23 +93,37 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     )
 
 
-def _changes(args: EditArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
-    """What the edit would make of the file; nothing where it would fail."""
+def _changes(
+    args: EditArgs, call: ToolCall, cwd: str, _known: KnownFiles
+) -> tuple[FileChange, ...] | ToolOutput:
+    """What the edit would make of the file, or how it fails."""
     from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
 
     resolved = call.resolved(args.path)
-    try:
-        file, edit = _edited_file(resolved, args)
-    except (OSError, NotEditable, NoSuchEdit):
-        return ()
-    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
     path = relative_path(resolved, cwd)
+    planned = _planned(args, resolved, path)
+    if isinstance(planned, ToolOutput):
+        return planned
+    file, edit = planned
+    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
     return bounded((file_change(path, file.text, edit.text, sha256=digest),))
 
 
-def _edited_file(resolved: str, args: EditArgs) -> tuple[TextFile, Edited]:
-    file = read_text(resolved)
-    return file, edited(file.text, args.old_string, args.new_string, replace_all=args.replace_all)
+def _planned(args: EditArgs, resolved: str, path: str) -> tuple[TextFile, Edited] | ToolOutput:
+    """The file as it is and as it shall be, or the output of an edit that cannot be made."""
+    try:
+        file = read_text(resolved)
+        edit = edited(file.text, args.old_string, args.new_string, replace_all=args.replace_all)
+    except NotEditable as refused:
+        return _failed("FileUnreadable", path, refused.problem)
+    except OSError as problem:
+        return _failed("FileUnreadable", path, problem.strerror or str(problem))
+    except NoSuchEdit as refused:
+        return _not_applied(path, refused.help)
+    if would_lose_secret(file.text, edit.text):
+        problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
+        return _failed("FileUnwritable", path, problem)
+    return file, edit
 
 
 def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edited:
