@@ -186,6 +186,17 @@ class Person:
         """Waits until the screen shows these."""
         await self.waits(lambda: all(text in self.glass.text for text in texts), str(texts))
 
+    async def shows(self, name: str, columns: int) -> None:
+        """Waits until the screen is the golden one of this name; UPDATE_GOLDEN=1 writes what stands there."""
+        path = _golden(name, columns)
+        if os.environ.get("UPDATE_GOLDEN"):
+            await asyncio.sleep(1)
+            path.write_text(self.glass.text, encoding="utf-8")
+        wanted = path.read_text(encoding="utf-8")
+        with suppress(AssertionError):
+            await self.waits(lambda: self.glass.text == wanted, path.name)
+        check_golden(name, columns, self.glass.text)
+
     async def waits(self, condition: Callable[[], bool], what: str) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -353,9 +364,13 @@ async def at_terminal(
         person.close()
 
 
+def _golden(name: str, columns: int) -> Path:
+    return GOLDEN / f"{name}.{columns}.txt"
+
+
 def check_golden(name: str, columns: int, text: str) -> None:
     """Compares a whole text with the golden file of this name; UPDATE_GOLDEN=1 writes it."""
-    path = GOLDEN / f"{name}.{columns}.txt"
+    path = _golden(name, columns)
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; UPDATE_GOLDEN=1 rewrites it"

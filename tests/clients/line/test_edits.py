@@ -122,7 +122,7 @@ async def test_diff_opens_what_the_last_turn_changed(columns: int) -> None:
         await person.sees("Type what you want")
         await person.types("/diff\r", then="3 more files")
         await settled(person)
-        check_golden("turn-diff", columns, person.glass.text)
+        await person.shows("turn-diff", columns)
 
 
 async def test_diff_and_output_of_a_real_session() -> None:

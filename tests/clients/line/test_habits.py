@@ -19,7 +19,7 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock, TextBlock
-from clients.line.line_kit import READER, SESSION, Scene, at_terminal, check_golden, commands
+from clients.line.line_kit import READER, SESSION, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
 from clients.line.test_status import passes
 
@@ -82,7 +82,7 @@ async def test_a_model_is_picked_from_a_list(columns: int) -> None:
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         await person.types("/model\r", then="Enter takes it")
-        check_golden("model-picker", columns, person.glass.text)
+        await person.shows("model-picker", columns)
         await person.types("so", then=f"{MARK}so")
         await person.types("\t", then=f"{MARK}so")
         await person.types("me-mini", then="> work:some-mini")
@@ -126,7 +126,7 @@ async def test_what_is_allowed_is_revoked_from_a_list(columns: int) -> None:
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         await person.types("/permissions\r", then="Enter revokes")
-        check_golden("permissions-picker", columns, person.glass.text)
+        await person.shows("permissions-picker", columns)
         await person.types("\x1b[B", then="> ")
         await person.types("\r")
         await person.waits(lambda: bool(commands(scene, RevokeGrant)), "the command")
@@ -165,10 +165,10 @@ async def test_the_queue_is_seen_and_changed(columns: int) -> None:
         scene.tell(e.InputChanged(input=7, change="hold"), e.InputChanged(input=8, change="first"))
         content = (TextBlock(text="also and vouchers"),)
         scene.tell(e.InputChanged(input=7, change="edit", content=content))
-        scene.tell(e.InputChanged(input=9, change="drop"))
-        await person.sees("dropped  a queued message")
+        scene.tell(e.InputChanged(input=9, change="drop", content=(TextBlock(text="use Decimal"),)))
+        await person.sees("dropped  use Decimal")
         await person.types("/queue\r", then="2  held")
-        check_golden("queue", columns, person.glass.text)
+        await person.shows("queue", columns)
         scene.tell(e.TurnEnded(stop="end_turn", steps=1), e.TurnStarted(input=8))
         scene.tell(e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 message held back.")
@@ -218,7 +218,7 @@ async def test_a_question_beside_the_work(columns: int) -> None:
         scene.tell(e.AsideAnswered(asked=4, answer="They came from a form.\nNobody rounded them."))
         await person.sees("Nobody rounded them.")
         await person.waits(lambda: "asking beside" not in person.glass.text, "the status gone")
-        check_golden("btw", columns, person.glass.text)
+        await person.shows("btw", columns)
 
 
 async def test_an_effort_is_chosen_by_name() -> None:
@@ -271,7 +271,7 @@ async def test_a_dropped_image_becomes_words_in_the_draft_and_goes_along(columns
         await person.types("what is wrong in ")
         await person.pastes("/home/me/cart.png")
         await person.sees("[image cart.png", "takes no images")
-        check_golden("image", columns, person.glass.text)
+        await person.shows("image", columns)
         await person.types("?\r")
         await person.waits(lambda: bool(commands(scene, SendInput)), "the command")
         (sent,) = commands(scene, SendInput)

@@ -227,7 +227,7 @@ async def test_input_during_a_turn_waits_and_is_said_when_its_turn_comes() -> No
     async with conversation(model) as (person, _, __):
         await person.types("one\r", then="Hmm.")
         await person.types("two\r", then="queued   two")
-        await person.types("/queue\r", then="  two\n/queue edit N")  # with a number once the engine has it
+        await person.types("/queue\r", then="/queue\n1  two")
         while "First." not in person.glass.text:
             await clock.advance(1)
         await person.sees("First.", f"{MARK}two", "Second.")

@@ -179,8 +179,8 @@ class Story:
                 return self._planned(event)
             case e.InputChanged(change="edit", content=content):
                 return [f"edited   {_short(e.text_of(content))}"]
-            case e.InputChanged(change="drop"):
-                return ["dropped  a queued message"]
+            case e.InputChanged(change="drop", content=content):
+                return [f"dropped  {_short(e.text_of(content)) or 'a queued message'}"]
             case e.InputChanged():
                 return []
             case e.AsideAsked(question=question):
