@@ -22,7 +22,6 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
-from bridle.engine.known_files import KnownFiles
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
 from bridle.engine.stopwatch import Stopwatch
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
     from bridle.base.web import JudgedFetch
+    from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
     from bridle.recovery.evidence import InterruptedRun
@@ -93,7 +93,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of one session that its features are made from.
 
-    `gates` and `spill` are made with the first call: an answer without calls needs none of them. `shows_content`:
+    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them. `shows_content`:
     whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands. `saved` are the
     grants that are kept; None where none are.
     """
@@ -105,7 +105,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     questions: Questions
     stopwatch: Stopwatch
     registry: Registry
-    known_files: KnownFiles
+    known_files: Callable[[], KnownFiles]
     folders: SessionFolders
     gates: Callable[[], Gates]
     spill: Callable[[], Spill]
@@ -158,7 +158,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         questions=questions,
         stopwatch=stopwatch,
         registry=registry,
-        known_files=KnownFiles(opened.conversation.known_files),
+        known_files=functools.cache(lambda: _known_files(opened.conversation)),
         folders=folders,
         gates=gates,
         spill=functools.cache(lambda: _spill(services, opened.log)),
@@ -242,6 +242,12 @@ def _gates(
         saved=saved,
         env=services.env,
     )
+
+
+def _known_files(conversation: Conversation) -> KnownFiles:
+    from bridle.engine.known_files import KnownFiles
+
+    return KnownFiles(conversation.known_files)
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:

@@ -39,7 +39,7 @@ def ask_permission(parts: SessionParts, edits: ApprovedEdits) -> ToolLayer:
         parts.questions.ask_permission,
         edits.hearing(parts.journal.emit),
         hear=hooks.permission_requested if hooks is not None else None,
-        changes=permitted.foreseen_changes(parts.opened.cwd, parts.known_files),
+        changes=permitted.foreseen_changes(parts.opened.cwd, parts.known_files()),
     )
 
 
@@ -99,7 +99,7 @@ def execute(parts: SessionParts) -> RunTool:
             emit=journal.emit,
             ask=parts.questions.ask,
             sight=parts.gates().sight,
-            known=parts.known_files,
+            known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
             invocation=journal.invocation,
         )

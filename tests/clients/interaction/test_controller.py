@@ -292,7 +292,9 @@ def test_the_queue_is_looked_at_when_all_that_was_sent_is_in_it() -> None:
     controller.take(_envelope(1, e.InputAccepted(content=(TextBlock(text="one"),))))
     controller.take(_envelope(2, e.TurnStarted(input=1)))
     sent = controller.handle(Send("two", "two", ()))
-    assert not [said for said in controller.handle(Send("/queue", "/queue", ())) if isinstance(said, SayWords)]
+    assert not [
+        said for said in controller.handle(Send("/queue", "/queue", ())) if isinstance(said, SayWords)
+    ]
     accepted = controller.take(_envelope(3, e.InputAccepted(content=(TextBlock(text="two"),))))
     assert [said.text for said in accepted if isinstance(said, SayWords)][0] == "1  two"
     controller.handle(Send("three", "three", ()))
