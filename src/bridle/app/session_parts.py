@@ -93,9 +93,9 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of one session that its features are made from.
 
-    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them. `shows_content`:
-    whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands. `saved` are the
-    grants that are kept; None where none are.
+    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
+    `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
+    `saved` are the grants that are kept; None where none are.
     """
 
     services: ProcessServices

@@ -278,7 +278,7 @@ bridle serve — an engine that goes on running. Clients come and go; sessions, 
 Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
 time and goes with the engine. A process that a tool, a hook or a server started is never a client.
 One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
-engine.share = true lets others attach to what runs at a terminal. Where packages are missing, what installs them is said.
+engine.share = true lets others attach to what runs at a terminal. What installs missing packages is said.
 """
 
 ATTACH = """\

@@ -296,7 +296,7 @@ def test_the_queue_is_looked_at_when_all_that_was_sent_is_in_it() -> None:
         said for said in controller.handle(Send("/queue", "/queue", ())) if isinstance(said, SayWords)
     ]
     accepted = controller.take(_envelope(3, e.InputAccepted(content=(TextBlock(text="two"),))))
-    assert [said.text for said in accepted if isinstance(said, SayWords)][0] == "1  two"
+    assert next(said.text for said in accepted if isinstance(said, SayWords)) == "1  two"
     controller.handle(Send("three", "three", ()))
     controller.handle(Send("/queue drop 2", "/queue drop 2", ()))
     (command,) = (one for one in sent if isinstance(one, SendInput))
