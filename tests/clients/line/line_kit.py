@@ -6,10 +6,12 @@ The emulator knows exactly the codes the line client may send; any other fails t
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pty
 import re
 import signal
+import struct
 import termios
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +23,7 @@ from bridle.base.clock import Clock
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.start_info import StartInfo, StartLine
 from bridle.clients.line.client import talk
-from bridle.clients.line.terminal import Look, Terminal
+from bridle.clients.line.terminal import ESCAPE_S, Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
@@ -181,6 +183,13 @@ class Person:
         self.type(text)
         if then is not None:
             await self.sees(then)
+
+    async def presses_esc(self) -> None:
+        """Esc alone, until the client knows that nothing follows it: its timer runs before one that is set later."""
+        self.type("\x1b")
+        while struct.unpack("i", fcntl.ioctl(self.slave, termios.FIONREAD, b"0000"))[0]:
+            await asyncio.sleep(0)
+        await asyncio.sleep(2 * ESCAPE_S)
 
     async def sees(self, *texts: str) -> None:
         """Waits until the screen shows these."""

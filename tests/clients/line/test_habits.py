@@ -1,7 +1,5 @@
 """Habits of a terminal: Esc, lists to pick from, the queue, questions beside the work, a notice after a long turn."""
 
-import asyncio
-
 import pytest
 
 from bridle.clients.interaction.composer import Picture
@@ -19,7 +17,7 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock, TextBlock
-from clients.line.line_kit import READER, SESSION, Scene, at_terminal, commands
+from clients.line.line_kit import READER, SESSION, Person, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
 from clients.line.test_status import passes
 
@@ -38,12 +36,18 @@ MODELS = {
 }
 
 
+async def tells(person: Person, scene: Scene, *more: e.AnyEvent, until: str = "thinking") -> None:
+    """A turn runs, and the client knows it."""
+    scene.tell(*RUNNING, *more)
+    await passes(person, 1)
+    await person.sees(until)
+
+
 async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
-        await passes(person, 1)
+        await tells(person, scene)
         await person.types("half a thought")
         await person.types("\x1b", then="Esc again to stop")
         assert not commands(scene, CancelTurn)
@@ -59,7 +63,7 @@ async def test_arrows_and_other_sequences_are_no_esc() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
+        await tells(person, scene)
         await person.types("ab\x1b[D\x1b[D\x1bf\x1b[Dx", then=f"{MARK}axb")
         assert "Esc again" not in person.glass.text
         assert not commands(scene, CancelTurn)
@@ -69,8 +73,7 @@ async def test_esc_where_nothing_runs_does_nothing() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        await person.types("\x1b")
-        await asyncio.sleep(0.1)
+        await person.presses_esc()
         await person.types("word", then=f"{MARK}word")
         assert "Esc again" not in person.glass.text
 
@@ -144,8 +147,8 @@ async def test_the_queue_is_seen_and_changed(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING, waits("also handle refunds"), waits("then write a line in the changelog"))
-        scene.tell(waits("use Decimal", "steer"))
+        queued = waits("also handle refunds"), waits("then write a line in the changelog")
+        await tells(person, scene, *queued, waits("use Decimal", "steer"), until="3 queued")
         await person.types("/queue\r", then="drop N")
         await person.types("/queue hold 2\r")
         await person.types("/queue first 3\r")
@@ -178,7 +181,7 @@ async def test_what_is_wrong_with_a_change_of_the_queue_is_said() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING, waits("two"))
+        await tells(person, scene, waits("two"), until="1 queued")
         await person.types("/queue lose 1\r", then="What about them? /queue edit N")
         await person.types("/queue drop 5\r", then="Which one? /queue lists them")
         assert not commands(scene, ChangeInput)
@@ -188,7 +191,7 @@ async def test_a_lone_letter_during_a_turn_is_held_back_and_goes_with_a_blank_be
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
+        await tells(person, scene)
         await person.types("y\r", then='"y" was not sent: alone it looks like an answer.')
         await person.types("2\x13", then='"2" was not sent')
         assert not commands(scene, SendInput)
