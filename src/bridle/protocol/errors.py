@@ -342,6 +342,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "PriceUnknown": Sentence(
         "The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2
     ),
+    "AnswerCut": Sentence(
+        "The answer ends here: it is as long as {provider} lets one be. To have the rest: go on"
+    ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
     "OutputUnwritable": Sentence(

@@ -148,6 +148,7 @@ class Person:
         self.glass = Glass(columns)
         self.bytes = b""
         self.clock = clock
+        self.scene: Scene | None = None
         self._changed = asyncio.Event()
         self._left_over = b""
         asyncio.get_running_loop().add_reader(self.master, self._read)
@@ -176,10 +177,16 @@ class Person:
             await asyncio.sleep(0)
         os.set_blocking(self.master, True)
 
+    async def passes(self, seconds: float) -> None:
+        """So much later; the client has taken before what it was told, or a wait of its own would begin anew."""
+        if self.scene is not None:
+            await self.scene.heard()
+        if self.clock is not None:
+            await self.clock.advance(seconds)
+
     async def types(self, text: str, *, then: str | None = None) -> None:
         """Types, and waits until that is seen; after a moment in which a question could be read."""
-        if self.clock is not None:
-            await self.clock.advance(1.5)
+        await self.passes(1.5)
         self.type(text)
         if then is not None:
             await self.sees(then)
@@ -320,6 +327,13 @@ class Scene:
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         while (envelope := await self._events.get()) is not None:
             yield envelope
+            self._events.task_done()
+        self._events.task_done()
+
+    async def heard(self) -> None:
+        """Waits until the client has taken all it was told."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self._events.join()
 
     async def close(self) -> None:
         return
@@ -353,6 +367,7 @@ async def at_terminal(
     """A person and the client in front of them. Time stands still unless a clock is given; `more` are services."""
     clock = clock or FakeClock()
     person = Person(columns, rows, clock if isinstance(clock, FakeClock) else None)
+    person.scene = connection if isinstance(connection, Scene) else None
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look, stop=lambda: None)
     task = asyncio.create_task(
         talk(

@@ -19,7 +19,6 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock, TextBlock
 from clients.line.line_kit import READER, SESSION, Person, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
-from clients.line.test_status import passes
 
 ALL = pytest.mark.parametrize("columns", [44, 80, 100])
 RUNNING = (prompt("go"), e.TurnStarted(input=4), e.StepStarted(step=1, provider="work", model="some-model"))
@@ -39,7 +38,7 @@ MODELS = {
 async def tells(person: Person, scene: Scene, *more: e.AnyEvent, until: str = "thinking") -> None:
     """A turn runs, and the client knows it."""
     scene.tell(*RUNNING, *more)
-    await passes(person, 1)
+    await person.passes(1)
     await person.sees(until)
 
 
@@ -51,7 +50,7 @@ async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> 
         await person.types("half a thought")
         await person.types("\x1b", then="Esc again to stop")
         assert not commands(scene, CancelTurn)
-        await passes(person, 2.5)
+        await person.passes(2.5)
         await person.waits(lambda: "Esc again to stop" not in person.glass.text, "the hint gone")
         await person.types("\x1b", then="Esc again to stop")
         person.type("\x1b")
@@ -216,7 +215,7 @@ async def test_a_question_beside_the_work(columns: int) -> None:
         await person.types("/btw why are prices floats?\r", then=f"{MARK}/btw")
         await person.waits(lambda: bool(commands(scene, AskAside)), "the command")
         scene.tell(e.AsideAsked(question="why are prices floats?"))
-        await passes(person, 3.2)
+        await person.passes(3.2)
         await person.sees("asking beside the work 3 s")
         scene.tell(e.AsideAnswered(asked=4, answer="They came from a form.\nNobody rounded them."))
         await person.sees("Nobody rounded them.")

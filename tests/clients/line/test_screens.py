@@ -340,8 +340,7 @@ async def test_people_who_listen_get_words_in_order(columns: int) -> None:
         scene.tell(prompt("go"), e.TurnStarted(input=4), *step("First. Sec", "ond."))
         scene.tell(*asks("bash", command="npm test"))
         await person.sees("Tab to answer")
-        assert person.clock is not None
-        await person.clock.advance(1.5)
+        await person.passes(1.5)
         await person.sees("Answer:")
         await person.types("n\r", then="Answer: n")
         scene.tell(*denied(), e.TurnEnded(stop="end_turn", steps=1))
@@ -357,12 +356,11 @@ async def test_people_who_listen_hear_that_a_turn_still_runs() -> None:
         await person.sees("Type what you want")
         scene.tell(prompt("go"), e.TurnStarted(input=4), *step("Hmm."))
         await person.sees("Hmm.")
-        assert person.clock is not None
-        await person.clock.advance(65)
+        await person.passes(65)
         await person.sees("still working, 30 s\nstill working, 60 s\n")
         scene.tell(e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
-        await person.clock.advance(65)
+        await person.passes(65)
         await person.types("x", then=f"{MARK}x")
         assert "90 s" not in person.glass.text
 
@@ -425,12 +423,11 @@ async def test_ctrl_c_says_what_the_next_one_does(columns: int) -> None:
         await person.types("a draft", then=f"{MARK}a draft")
         await person.types("\x03", then="Draft cleared, Up brings it back.")
         shown = [person.glass.text]
-        assert person.clock is not None
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         await person.types("\x1b[A", then=f"{MARK}a draft")
         await person.types("\x15\x03", then="Ctrl-C again to leave")
         shown.append(person.glass.text)
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         scene.tell(prompt("go"), e.TurnStarted(input=4))
         await person.types("\x03", then="Stopping… Ctrl-C again")
         shown.append(person.glass.text)
