@@ -61,7 +61,7 @@ async def test_the_last_lines_of_a_running_command_are_drawn_in_place() -> None:
         await person.sees("green⟨ESC⟩[2J")
         scene.tell(*printed("all of it\n")[2:], e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step", "all of it")
-        assert "line 40" not in person.glass.text
+        await person.waits(lambda: "line 40" not in person.glass.text, "the live lines gone")
         assert "green" not in person.glass.text
 
 
