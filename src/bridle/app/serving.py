@@ -20,6 +20,7 @@ from bridle._version import __version__
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.installation import install_command
 from bridle.base.peer_process import (
     can_tell_descent,
     comes_from_a_call,
@@ -269,7 +270,8 @@ def _web_packages():
         from bridle.control import http_server
         from bridle.control.http_app import service_app
     except ImportError as problem:
-        raise CommandRefused("ExtraMissing", what="Listening for clients", extra="web") from problem
+        install = install_command("web")
+        raise CommandRefused("ExtraMissing", what="Listening for clients", install=install) from problem
     return http_server, service_app
 
 
