@@ -12,7 +12,7 @@ from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
 from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import CreateSession, SystemText
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
 from bridle.protocol.messages import Effort
@@ -48,15 +48,15 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_steps: int | None = None
-    config_file: str | None = None
-    profile: str | None = None
+    config_file: SystemText | None = None
+    profile: SystemText | None = None
     sets: tuple[str, ...] = ()
     persistent_grants: bool | None = None
-    add_dirs: tuple[str, ...] = ()
+    add_dirs: tuple[SystemText, ...] = ()
     dry_run: bool = False
     on_ask: Literal["deny", "fail", "wait"] = "deny"
     on_orphan: Literal["ask", "fail", "mark-unknown"] = "fail"
-    lockfile: str | None = None
+    lockfile: SystemText | None = None
     require_trust: bool = False
     allow_project_hooks: bool = False
     sandbox: str | None = None
@@ -67,8 +67,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_cost: float | None = None
     title: str | None = None
     headless: bool = False
-    wide_folder: str | None = None
-    transcript: str | None = None
+    wide_folder: SystemText | None = None
+    transcript: SystemText | None = None
     output_schema: dict[str, Any] | None = None
 
 

@@ -254,6 +254,7 @@ def _serve_words(serve: Parser) -> None:
     serve.add_argument("--tls-cert", metavar="FILE")
     serve.add_argument("--tls-key", metavar="FILE")
     serve.add_argument("--auth-channel", choices=("notify",))
+    serve.add_argument("--idle-exit", type=_seconds, metavar="S")
     serve.add_argument(
         "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
     )

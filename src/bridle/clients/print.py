@@ -387,8 +387,8 @@ class Printer:
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
+        self._not_run += did_not_run(result, began=result.call_id in self._begun)
         self._begun.discard(result.call_id)
-        self._not_run += did_not_run(result)
         if result.outcome in ("denied", "blocked"):
             self._result.denied.append(
                 {

@@ -63,6 +63,12 @@ def checked(lock: SealLock) -> SealLock:
     return lock
 
 
+def machine_key_of(env: Mapping[str, str]) -> bytes | None:
+    """The machine key in an environment, if it has one."""
+    value = env.get(MACHINE_KEY)
+    return machine_key(value) if value else None
+
+
 def machine_key(value: str) -> bytes:
     """The 32 bytes of `BRIDLE_MACHINE_KEY`: as they are, as 64 hex digits, or as base64 of either alphabet.
 

@@ -19,6 +19,7 @@ from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
 
 if TYPE_CHECKING:
+    from bridle.engine.known_files import KnownFiles
     from bridle.protocol.display_values import ShownEdit
     from bridle.tools.patch_plan import FileReport, NotApplied, Plan
     from bridle.tools.put_files import NotPut
@@ -41,15 +42,11 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.patch_plan import NotApplied, Planning
-    from bridle.tools.patches import parse_patch
     from bridle.tools.put_files import NotPut, put_all
 
-    planning = Planning(context.call.resolved, context.cwd)
-    try:
-        plan = await asyncio.to_thread(planning.plan, parse_patch(args.patch))
-    except NotApplied as refused:
-        return _not_applied(refused)
+    plan = await asyncio.to_thread(_planned, args, context.call, context.cwd)
+    if isinstance(plan, ToolOutput):
+        return plan
     try:
         put_all(plan.states)
     except NotPut as failure:
@@ -62,16 +59,25 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
     return msgspec.structs.replace(output, metadata={"seen": seen})
 
 
-def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
-    """What the patch would make of the files; nothing where it does not fit."""
-    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+def _planned(args: PatchArgs, call: ToolCall, cwd: str) -> Plan | ToolOutput:
+    """What the patch makes of the files, or the output of one that does not fit."""
     from bridle.tools.patch_plan import NotApplied, Planning
     from bridle.tools.patches import parse_patch
 
     try:
-        plan = Planning(call.resolved, cwd).plan(parse_patch(args.patch))
-    except NotApplied:
-        return ()
+        return Planning(call.resolved, cwd).plan(parse_patch(args.patch))
+    except NotApplied as refused:
+        return _not_applied(refused)
+
+
+def _changes(
+    args: PatchArgs, call: ToolCall, cwd: str, _known: KnownFiles
+) -> tuple[FileChange, ...] | ToolOutput:
+    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+
+    plan = _planned(args, call, cwd)
+    if isinstance(plan, ToolOutput):
+        return plan
     digests = {relative_path(subject.resolved, cwd): subject.content for subject in call.subjects}
     return bounded(
         [

@@ -17,6 +17,7 @@ from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
 
 if TYPE_CHECKING:
+    from bridle.engine.known_files import KnownFiles
     from bridle.tools.edits import Edited, NoSuchEdit
     from bridle.tools.text_files import TextFile
 
@@ -41,23 +42,14 @@ class EditArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     from bridle.base.unified_diff import diff_of
     from bridle.protocol.display_values import EditedFile, ShownEdit
-    from bridle.tools.edits import NoSuchEdit
     from bridle.tools.replace_file import replace_beneath
-    from bridle.tools.text_files import NotEditable, would_lose_secret
 
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
-    try:
-        file, edit = await asyncio.to_thread(_edited_file, resolved, args)
-    except NotEditable as refused:
-        return _failed("FileUnreadable", path, refused.problem)
-    except OSError as problem:
-        return _failed("FileUnreadable", path, problem.strerror or str(problem))
-    except NoSuchEdit as refused:
-        return _not_applied(path, refused)
-    if would_lose_secret(file.text, edit.text):
-        problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
-        return _failed("FileUnwritable", path, problem)
+    planned = await asyncio.to_thread(_planned, args, resolved, path)
+    if isinstance(planned, ToolOutput):
+        return planned
+    file, edit = planned
     diff = await asyncio.to_thread(diff_of, path, file.text, edit.text)
     try:
         replace_beneath(resolved, data := file.encoded(edit.text))
@@ -74,28 +66,40 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     )
 
 
-def _changes(args: EditArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
-    """What the edit would make of the file; nothing where it would fail."""
-    from bridle.tools.edits import NoSuchEdit
+def _changes(
+    args: EditArgs, call: ToolCall, cwd: str, _known: KnownFiles
+) -> tuple[FileChange, ...] | ToolOutput:
+    """What the edit would make of the file, or how it fails."""
     from bridle.tools.foreseen_changes import bounded, file_change
-    from bridle.tools.text_files import NotEditable
 
     resolved = call.resolved(args.path)
-    try:
-        file, edit = _edited_file(resolved, args)
-    except (OSError, NotEditable, NoSuchEdit):
-        return ()
-    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
     path = relative_path(resolved, cwd)
+    planned = _planned(args, resolved, path)
+    if isinstance(planned, ToolOutput):
+        return planned
+    file, edit = planned
+    digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
     return bounded((file_change(path, file.text, edit.text, sha256=digest),))
 
 
-def _edited_file(resolved: str, args: EditArgs) -> tuple[TextFile, Edited]:
-    from bridle.tools.edits import edited
-    from bridle.tools.text_files import read_text
+def _planned(args: EditArgs, resolved: str, path: str) -> tuple[TextFile, Edited] | ToolOutput:
+    """The file as it is and as it shall be, or the output of an edit that cannot be made."""
+    from bridle.tools.edits import NoSuchEdit, edited
+    from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
 
-    file = read_text(resolved)
-    return file, edited(file.text, args.old_string, args.new_string, replace_all=args.replace_all)
+    try:
+        file = read_text(resolved)
+        edit = edited(file.text, args.old_string, args.new_string, replace_all=args.replace_all)
+    except NotEditable as refused:
+        return _failed("FileUnreadable", path, refused.problem)
+    except OSError as problem:
+        return _failed("FileUnreadable", path, problem.strerror or str(problem))
+    except NoSuchEdit as refused:
+        return _not_applied(path, refused)
+    if would_lose_secret(file.text, edit.text):
+        problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
+        return _failed("FileUnwritable", path, problem)
+    return file, edit
 
 
 def _failed(reason: str, path: str, problem: str) -> ToolOutput:
