@@ -1,4 +1,4 @@
-"""What a `bridle` costs at a terminal while nothing happens: before a word, and while a question waits for its answer."""
+"""What a `bridle` costs at a terminal while nothing happens: before a word, and while a question waits."""
 
 from __future__ import annotations
 
