@@ -115,7 +115,7 @@ def url_opener(url: str, token: Callable[[], str], *, ca_file: str | None = None
     if parts.scheme == "unix":
         return unix_opener(parts.path, token)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise UsageError(f'"{url}" is no address of an engine, such as https://host:8421')
+        raise UsageError(f'"{url}" is no address of an engine. Write one like https://host:8421')
     host, secure = parts.hostname, parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     if not secure and host not in ("127.0.0.1", "::1", "localhost"):
