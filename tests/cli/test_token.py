@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, read_token_file
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.base.peer_process import can_tell_descent
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import Tokens
+from bridle.control.token_files import TokenFile, open_tokens, read_token_file
+from bridle.credentials.locks import machine_key_of
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import APPROVE
 from cli_kit import BRIDLE, Place

@@ -273,6 +273,7 @@ bridle serve — an engine that goes on running. Clients come and go; sessions, 
   bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
                                           for the network: with TLS, and tokens that name their sessions
   bridle serve --auth-channel notify      the code of a new token is also shown as a notice of the desktop
+  bridle serve --idle-exit 600            ends by itself once nobody was connected and no session open for 10 minutes
   bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
 
 Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each

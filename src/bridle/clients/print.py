@@ -20,13 +20,13 @@ from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunSlash, SendInput
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
 
 SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129

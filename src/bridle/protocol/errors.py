@@ -137,6 +137,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "EngineUnverified": Sentence(
+        "The certificate of {address} cannot be verified ({problem}), so nothing was sent there. "
+        "Name the file with whoever signed it: --ca-file FILE",
+        2,
+    ),
     "ConnectionLost": Sentence(
         "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
         1,
@@ -510,6 +515,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "StoreNewer": Sentence(
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
+    ),
+    "StoreHeld": Sentence(
+        "An engine of an older Bridle (process {pid}) listens for {path}, which would have to change its form. "
+        "End it first: kill {pid}",
+        2,
     ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
     "SessionsLocked": Sentence("Your sessions are locked: {problem}. Nothing was changed.", 4),

@@ -17,7 +17,6 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
@@ -32,12 +31,13 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, Meta(description="Unified diff, or *** Begin Patch … *** End Patch.")]
 
     def __post_init__(self) -> None:
+        from bridle.tools.patches import parse_patch
+        from bridle.tools.text_files import is_storable
+
         if len(self.patch) > MAX_PATCH_CHARACTERS:
             raise ValueError("the patch has more than 1 MB")
         if not is_storable(self.patch):
             raise ValueError("the patch has characters that cannot be stored")
-        from bridle.tools.patches import parse_patch
-
         parse_patch(self.patch)
 
 
