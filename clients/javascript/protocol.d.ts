@@ -708,7 +708,10 @@ export interface ListProviders {
   which?: "connectable" | "running" | "usable";
 }
 
-/** The sessions in which something was said, of one folder or of all, the one used last first. */
+/**
+ * The sessions in which something was said or that are open here, of one folder or of all, the one used last
+ * first.
+ */
 export interface ListSessions {
   cwd?: string | null;
   kind: "ListSessions";

@@ -31,8 +31,15 @@ DEAF = Client(id="cli_2", name="script", identity="human", answers=False)
 AGENT = Client(id="cli_3", name="outer", identity="agent", answers=True)
 
 S = "sess_1"
-DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0)
-HERE = MeantSession(is_open=True, attached=True, mode="default", slash=frozenset({"diff"}), bounds=DEFAULTS)
+DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0, effort="low")
+HERE = MeantSession(
+    is_open=True,
+    attached=True,
+    mode="default",
+    effort="medium",
+    slash=frozenset({"diff"}),
+    bounds=DEFAULTS,
+)
 AWAY = msgspec.structs.replace(HERE, attached=False)
 
 # A command, and what is said to: a person here · a person away · an agent here · an agent away
@@ -95,6 +102,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (c.ChangeInput(session=S, input=1, change="drop"), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.AskAside(session=S, question="why"), None, "NotAttached", None, "NotAttached"),
     (c.SetEffort(session=S, effort="low"), None, "NotAttached", None, "NotAttached"),
+    (c.SetEffort(session=S, effort="medium"), None, "NotAttached", None, "NotAttached"),
+    (c.SetEffort(session=S, effort="high"), None, "NotAttached", "OnlyStricter", "OnlyStricter"),
     (c.RevokeGrant(session=S, grant_id="g"), None, "NotAttached", None, "NotAttached"),
     (c.PromoteGrant(session=S, grant_id="g"), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.SaveModel(model="a:b"), None, None, "NotAPerson", "NotAPerson"),
@@ -115,6 +124,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.SearchSessions(words="x"), None, None, None, None),
     (q.ListModels(), None, None, None, None),
     (q.ListModels(provider="a", ask_provider=True), None, None, "NotAPerson", "NotAPerson"),
+    (q.ListModels(usable=True), None, None, "NotAPerson", "NotAPerson"),
     (q.ListModels(create=c.CreateSession(cwd="/w")), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
@@ -219,6 +229,10 @@ def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
         ("persistent_grants", True, "OnlyStricter"),
         ("on_orphan", "ask", None),
         ("on_orphan", "mark-unknown", "OnlyStricter"),
+        ("effort", "off", None),
+        ("effort", "low", None),
+        ("effort", "medium", "OnlyStricter"),
+        ("effort", "bogus", "OnlyStricter"),
         ("deny", ("bash",), None),
         ("yes", False, None),
     ],
@@ -229,6 +243,27 @@ def test_an_agent_asks_for_as_much_as_the_settings_give_or_less(
     command = c.CreateSession(cwd="/w", config={option: value})
     assert reason(AGENT, command) == refused
     assert reason(PERSON, command) is None
+
+
+def test_where_nobody_chose_an_effort_an_agent_asks_for_none_at_all() -> None:
+    plain = MeantSession(is_open=True, attached=True)
+    for effort in ("low", "medium", "high", "max"):
+        assert reason(AGENT, c.SetEffort(session=S, effort=effort), plain) == "OnlyStricter"
+        new = c.CreateSession(cwd="/w", config={"effort": effort})
+        assert reason(AGENT, new, plain) == "OnlyStricter"
+    assert reason(AGENT, c.SetEffort(session=S, effort="off"), plain) is None
+    assert reason(PERSON, c.SetEffort(session=S, effort="max"), plain) is None
+
+
+def test_an_agent_asks_a_model_aside_only_where_it_may_say_something() -> None:
+    def of_agent(*commands: str) -> Claims:
+        return Claims(ver=1, jti="t", identity_class="agent", exp=0, sessions=(S,), commands=commands)
+
+    aside = c.AskAside(session=S, question="why")
+    assert reason(AGENT, aside, claims=of_agent("AskAside")) == "NotGranted"
+    assert reason(AGENT, aside, claims=of_agent("SendInput")) == "NotGranted"
+    assert reason(AGENT, aside, claims=of_agent("AskAside", "SendInput")) is None
+    assert reason(PERSON, aside, claims=claims(commands=("AskAside",))) is None
 
 
 FOR_PEOPLE = {

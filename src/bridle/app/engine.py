@@ -414,6 +414,7 @@ class Engine:
             network=settings.sandbox.network,
             max_steps=settings.max_steps,
             max_cost=settings.usd_per_session,
+            effort=settings.effort,
         )
 
     def _guardian_died(self, replaced: bool) -> None:
@@ -503,7 +504,7 @@ class Engine:
             raise
         self._known_of[log.session] = services.known
         self._housekeeping.begin(cwd, services.notes)
-        return self._run_of(log, ready, settings.idle_timeout_s, plugged)
+        return self._run_of(log, ready, settings, plugged)
 
     async def next_request(self, command: CreateSession, content: tuple[InputBlock, ...]) -> NextRequest:
         """What such a session would send next, with these words. Nothing is sent or stored, nobody is asked, no hook
@@ -558,7 +559,9 @@ class Engine:
         settings, loaded = session_plugins(settings, self._plugins)
         return settings, tuple(plugin.feature for plugin in loaded)
 
-    def _run_of(self, log: OpenLog, ready: ReadySession, idle_s: float, plugged: tuple[Feature, ...]) -> Run:
+    def _run_of(
+        self, log: OpenLog, ready: ReadySession, settings: SessionSettings, plugged: tuple[Feature, ...]
+    ) -> Run:
         async def stays() -> bool:
             """A pinned session stays for as long as the engine runs."""
             return (await self.sessions.find(log.session)).pinned
@@ -595,7 +598,8 @@ class Engine:
             output=ready.output,
             added_slash=tuple(command for feature in plugged for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
-            idle_s=idle_s,
+            effort=settings.effort,
+            idle_s=settings.idle_timeout_s,
             stays=stays,
             release=release,
         )

@@ -53,9 +53,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
     match query:
         case q.ListSessions(cwd=cwd):
             rows = [row for row in await sources.store.list(cwd=cwd) if sight.shows(row.id)]
-            return q.SessionList(
-                sessions=await _infos(sources, [row for row in rows if row.title or row.turns])
-            )
+            worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
+            return q.SessionList(sessions=await _infos(sources, worth))
         case q.DescribeSession(session=session, events=count):
             return await _details(sources, session, sight, events=count)
         case q.FindSession(cwd=cwd, alias=alias):

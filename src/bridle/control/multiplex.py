@@ -8,7 +8,7 @@ its place in the order. The engine sees a client's id and class, never how it is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
@@ -81,6 +81,7 @@ from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.control.command_ids import CommandIds
+    from bridle.control.token_watch import TokenWatch
     from bridle.protocol.queries import A, AnyQuery, AnyQueryAnswer, Query
     from bridle.protocol.questions import TokenQuestion
     from bridle.protocol.tokens import Claims
@@ -543,10 +544,12 @@ class Multiplexer:
             return MeantSession(is_open=True, attached=True)
         if live is None:
             return NOT_OPEN
+        conversation = live.session.journal.conversation
         return MeantSession(
             is_open=live.state == "open" or isinstance(asked, FollowEvents),
             attached=client.id in live.attachments,
-            mode=live.session.journal.conversation.mode,
+            mode=conversation.mode,
+            effort=conversation.effort or live.run.effort,
             slash=live.session.slash_names,
         )
 
@@ -594,15 +597,37 @@ class Multiplexer:
 
     async def overhear(
         self, client: Client, claims: Claims | None, session: str, since: int
-    ) -> AsyncIterator[Envelope]:
-        """The events above an id, for a request that waits for one of them: nobody is here by it."""
+    ) -> AsyncGenerator[Envelope]:
+        """The events above an id, for a request that waits for one of them: nobody is here by it. It ends as a stream
+        does when its token holds no more."""
         self._admit(client, claims, FollowEvents(session))
         live = self._live[session]
         attachment = live.attachments[client.id]
-        async for envelope in live.session.follow(
-            since, until=lambda: live.attachments.get(client.id) is not attachment
-        ):
-            yield envelope
+        with self._watched(claims, live) as watch:
+
+            def is_over() -> bool:
+                has_left = live.attachments.get(client.id) is not attachment
+                return has_left or (watch is not None and watch.over is not None)
+
+            async for envelope in live.session.follow(since, until=is_over):
+                yield envelope
+            if watch is not None and watch.over is not None:
+                raise watch.over
+
+    @contextlib.contextmanager
+    def _watched(self, claims: Claims | None, live: LiveSession) -> Iterator[TokenWatch | None]:
+        """Looks after the token of whoever reads a session; most clients have none."""
+        if claims is None:
+            yield None
+            return
+        from bridle.control.token_watch import TokenWatch
+
+        wake = live.session.wake_readers
+        watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=wake)
+        try:
+            yield watch
+        finally:
+            watch.close()
 
     async def _stream(
         self, client: Client, claims: Claims | None, live: LiveSession, since: int
@@ -612,19 +637,14 @@ class Multiplexer:
             yield envelope
         if len(live.here) > 1:
             yield session.journal.for_one(live.presence)
-        watch = None
-        if claims is not None:
-            from bridle.control.token_watch import TokenWatch  # most clients have no token
-
-            watch = TokenWatch(claims, clock=self._clock, check=self._check_claims, wake=session.wake_readers)
-
-        def is_over() -> bool:
-            has_news = watch is not None and watch.has_news
-            has_left = live.attachments.get(client.id) is not attachment
-            return has_news or has_left or live.has_private(client.id)
-
         last_id = since
-        try:
+        with self._watched(claims, live) as watch:
+
+            def is_over() -> bool:
+                has_news = watch is not None and watch.has_news
+                has_left = live.attachments.get(client.id) is not attachment
+                return has_news or has_left or live.has_private(client.id)
+
             while True:
                 async for envelope in session.follow(last_id, until=is_over):
                     yield envelope
@@ -639,9 +659,6 @@ class Multiplexer:
                     return
                 for envelope in told:
                     yield envelope
-        finally:
-            if watch is not None:
-                watch.close()
 
     # What one client alone is shown
 
@@ -766,7 +783,7 @@ class InProcessConnection:
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         return self._multiplexer.follow(self._client, self._claims, session, since)
 
-    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+    def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
         """The same for a request that waits for an event: nobody is here by it."""
         return self._multiplexer.overhear(self._client, self._claims, session, since)
 

@@ -72,7 +72,8 @@ class SessionList(QueryAnswer, frozen=True):
 
 
 class ListSessions(Query[SessionList], frozen=True):
-    """The sessions in which something was said, of one folder or of all, the one used last first."""
+    """The sessions in which something was said or that are open here, of one folder or of all, the one used last
+    first."""
 
     cwd: str | None = None
 
