@@ -31,7 +31,9 @@ DEAF = Client(id="cli_2", name="script", identity="human", answers=False)
 AGENT = Client(id="cli_3", name="outer", identity="agent", answers=True)
 
 S = "sess_1"
-DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0, effort="low")
+DEFAULTS = Bounds(
+    mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0, effort="low"
+)
 HERE = MeantSession(
     is_open=True,
     attached=True,

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from bridle.app.code_surfaces import CodeSurfaces
     from bridle.app.request_preview import NextRequest
     from bridle.app.service_audit import ServiceAudit
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.capability_tokens import Tokens
@@ -143,6 +144,7 @@ class Engine:
         self.sessions: Store = store or self._database(stored, notice, waits_for_room=waits_for_room)
         wanted = env.get(LOG_VARIABLE, "")
         self._notes = Notes(where.state, wanted, clock=clock, secrets=self._models.keys_in_use)
+        self._traces: TraceExport | None = None
         self._services = self._shared(tools, fetch, waits_for_room=waits_for_room, listening=listening)
         self._housekeeping = Housekeeping(self.sessions, where, env, clock)
         self.multiplexer = self._control()
@@ -176,6 +178,7 @@ class Engine:
             where=self._where,
             env=env,
             notes=self._notes,
+            traces=self._trace_export,
             clock=clock,
             ids=self._ids,
             models=self._models,
@@ -214,6 +217,16 @@ class Engine:
             check_claims=self._check_claims,
             hear_refusal=self._refused,
         )
+
+    def _trace_export(self) -> TraceExport:
+        """Where the sessions of this process send traces, for those that want to."""
+        if self._traces is None:
+            from bridle.app.trace_export import TraceExport
+
+            self._traces = TraceExport(
+                self._env, hear=lambda what: self._notes.write("warning", "engine", what)
+            )
+        return self._traces
 
     def hello(self) -> Handshake:
         """What this engine says of itself."""
@@ -334,6 +347,8 @@ class Engine:
             await self.multiplexer.close()
         finally:
             await self._processes.close()
+            if self._traces is not None:
+                await self._traces.close()
             self._sandbox.close()
             await self._models.close()
             await self._housekeeping.close()

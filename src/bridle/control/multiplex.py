@@ -8,7 +8,7 @@ its place in the order. The engine sees a client's id and class, never how it is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
@@ -615,7 +615,7 @@ class Multiplexer:
                 raise watch.over
 
     @contextlib.contextmanager
-    def _watched(self, claims: Claims | None, live: LiveSession) -> Iterator[TokenWatch | None]:
+    def _watched(self, claims: Claims | None, live: LiveSession) -> Generator[TokenWatch | None]:
         """Looks after the token of whoever reads a session; most clients have none."""
         if claims is None:
             yield None

@@ -423,7 +423,9 @@ async def test_a_new_session_takes_the_place_of_the_old_one_and_one_goes_back_by
         client.writes("/resume")
         assert await client.gets(PickSession) == PickSession()
         listed = (await client.gets(PickSession)).sessions or ()
-        assert [one.id for one in listed] == [first, session.id], "the other one is open, with nothing said in it"
+        assert [one.id for one in listed] == [first, session.id], (
+            "the other one is open, with nothing said in it"
+        )
         client.wants(ChooseSession(first))
         await client.gets(SessionReady)
         assert client.driver.controller.session == first
