@@ -257,6 +257,14 @@ def test_where_nobody_chose_an_effort_an_agent_asks_for_none_at_all() -> None:
     assert reason(PERSON, c.SetEffort(session=S, effort="max"), plain) is None
 
 
+def test_who_may_not_follow_events_gets_none_with_a_description() -> None:
+    plain, whole = q.DescribeSession(session=S), q.DescribeSession(session=S, events=1)
+    narrow = claims(commands=("DescribeSession",))
+    assert reason(PERSON, plain, claims=narrow) is None
+    assert reason(PERSON, whole, claims=narrow) == "NotGranted"
+    assert reason(PERSON, whole, claims=claims(commands=("DescribeSession", "FollowEvents"))) is None
+
+
 def test_an_agent_asks_a_model_aside_only_where_it_may_say_something() -> None:
     def of_agent(*commands: str) -> Claims:
         return Claims(ver=1, jti="t", identity_class="agent", exp=0, sessions=(S,), commands=commands)

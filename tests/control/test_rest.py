@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,12 @@ from bridle.control.http_status import STATUSES, status_of
 from bridle.control.routes import routes
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.protocol.codec import COMMAND_KINDS, encode_envelope
-from bridle.protocol.errors import SENTENCES, CommandRefused
+from bridle.protocol.errors import SENTENCES, CommandRefused, StoreError
 from bridle.protocol.events import PermissionRequested, QuestionAsked
 from bridle.protocol.queries import QUERY_KINDS, CustomQuery
 from bridle.protocol.questions import TokenQuestion
 from bridle.providers.script import call, say
+from bridle.sessions.memory_store import MemoryStore
 from served_kit import UNIX, served, text
 
 
@@ -337,6 +339,36 @@ async def test_who_waits_for_a_turn_is_refused_when_the_token_holds_no_more(end:
 @pytest.mark.parametrize("reason", sorted(SENTENCES))
 def test_every_reason_has_a_status_that_the_document_names(reason: str) -> None:
     assert status_of(reason) in STATUSES
+
+
+@pytest.mark.requirement("G17.6")
+async def test_health_is_told_part_by_part() -> None:
+    class Broken(MemoryStore):
+        works = True
+
+        def enough(self) -> bool:
+            return self.works
+
+        def stuck(self) -> bool:
+            return not self.works
+
+        async def list(self, *, cwd: str | None = None) -> Any:
+            if not self.works:
+                raise StoreError("StoreFailed", path="x", problem="it is gone")
+            return await super().list(cwd=cwd)
+
+    store = Broken()
+    async with served(scripted(), store=store, sandbox="off") as kit:
+        await kit.shake_hands()
+
+        async def health() -> tuple[bool, dict[str, str]]:
+            told = (await kit.ask("GET", "/v1/health")).json
+            return told.get("ok", True), {one["part"]: one["status"] for one in told["parts"]}
+
+        assert await health() == (True, {"store": "ok", "disk": "ok", "sandbox": "skip"})
+        store.works = False
+        assert await health() == (False, {"store": "fail", "disk": "fail", "sandbox": "skip"})
+        store.works = True
 
 
 @pytest.mark.requirement("X23")
