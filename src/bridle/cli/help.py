@@ -301,7 +301,7 @@ bridle doctor [--offline] [--json] — does everything work here?
 
 ok it works, warn it works with less, fail it does not, skip it was not looked at. Exit 0 without a fail, else 1.
 The provider of the chosen model is asked for its list of models, which costs nothing; --offline leaves that out.
-An engine that listens is asked how it is. A part that does not answer within 20 s is a fail, and the others are looked at.
+An engine that listens is asked how it is. A part that does not answer within 20 s is a fail; the others are looked at.
 The last line names the folders in use. Nothing is changed.
 """
 
