@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.protocol.events import Envelope
 from bridle.sessions.database import Database
 from bridle.sessions.store import SessionRow, SessionStore

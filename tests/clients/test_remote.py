@@ -20,7 +20,7 @@ from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.protocol.events import Envelope, Presence, TurnEnded
+from bridle.protocol.events import Envelope, Presence, SessionEnded, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
 from listening_kit import Listening, listening
@@ -298,3 +298,51 @@ async def test_an_engine_ends_cleanly_while_a_client_that_does_not_read_says_goo
     gc.collect()
     assert faults == []
     leaving.cut()
+
+
+async def test_everybody_reads_the_end_before_the_engine_is_gone(tmp_path: Path) -> None:
+    """Each asks something at the very end too: a socket that is closed on that would swallow what came before."""
+
+    async def follow(connection: RemoteConnection, session: str, begun: asyncio.Event) -> Envelope:
+        envelope = None
+        async for envelope in connection.events(session):
+            begun.set()
+            if isinstance(envelope.event, SessionEnded):
+                with contextlib.suppress(CommandRefused):
+                    await connection.ask(q.DescribeSession(session=session))
+        assert envelope is not None
+        return envelope
+
+    async with contextlib.AsyncExitStack() as stack:
+        async with listening(tmp_path) as here:
+            first = await stack.enter_async_context(connected(here))
+            session = await new_session(first, here)
+            followers = [first]
+            for _ in range(20):
+                followers.append(await stack.enter_async_context(connected(here)))
+                await followers[-1].send(c.AttachSession(session=session))
+            begun = [asyncio.Event() for _ in followers]
+            following = [
+                asyncio.ensure_future(follow(one, session, started))
+                for one, started in zip(followers, begun, strict=True)
+            ]
+            await asyncio.gather(*(started.wait() for started in begun))
+        last = await asyncio.gather(*following)
+    assert {one.kind for one in last} == {"SessionEnded"}
+
+
+async def test_an_engine_that_is_lost_and_found_again_is_told_to_whoever_follows(tmp_path: Path) -> None:
+    async with (
+        listening(tmp_path, scripted(say("Hello."))) as here,
+        relay(here.place.socket, tmp_path) as leads,
+        connected(here, through=leads.path, give_up_s=20.0) as connection,
+    ):
+        told: list[float | None] = []
+        connection.link.hear = told.append
+        session = await new_session(connection, here)
+        events = connection.events(session)
+        await anext(events)
+        leads.cut()
+        await connection.send(said(session, "hi", id="once"))
+        await until_ended(events, [])
+        assert told == [20.0, None]

@@ -24,7 +24,7 @@ from bridle.providers.model_directory import Models
 from bridle.sandbox.plain_spawn import UNCONFINED
 
 if TYPE_CHECKING:
-    from bridle.control.multiplex import ClientSight
+    from bridle.control.live_sessions import ClientSight
     from bridle.engine.features import Joined
     from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Registry

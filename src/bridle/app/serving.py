@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.settings import SessionOptions, session_settings
 from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -28,9 +29,10 @@ from bridle.base.peer_process import (
     tcp_peer_comes_from_a_call,
 )
 from bridle.base.surviving_processes import recording_processes
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.event_batches import OpenStreams
 from bridle.control.listening_socket import (
     EngineSocket,
     TcpAddress,
@@ -42,14 +44,17 @@ from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.sandbox.session_border import records_of
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
+    from bridle.app.session_parts import ProcessServices
     from bridle.control.http_server import HttpServer, ListeningAt
 
-END_S = 4.0
-"""So long sessions have to end when the engine does; with the connections that makes less than five seconds."""
+END_S = 3.5
+"""So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
+than five seconds."""
 UNIX_HOST = "localhost"
 
 
@@ -118,7 +123,7 @@ async def listening_engine(
     check_listen_options(options)
     stopping = asyncio.Event()
     counters = ServiceCounters()
-    tokens = engine.tokens
+    tokens = engine.access.tokens
     if options.token_file is not None:
         tokens.start_with(read_token_file(options.token_file))
     service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
@@ -141,7 +146,10 @@ async def listening_engine(
         stopping.set()
         try:
             async with asyncio.timeout(END_S):
-                await engine.multiplexer.close()
+                try:
+                    await engine.live.close()
+                finally:
+                    await service.streams.over()  # a socket that is closed now would swallow how they ended
         except TimeoutError:
             pass
         finally:
@@ -160,18 +168,19 @@ def make_service(
 ) -> Service:
     """What is served of an engine, over whatever transport."""
     return Service(
-        clients=ServedClients(engine.connect, engine.multiplexer),
-        tokens=engine.tokens,
+        clients=ServedClients(engine.connect, engine.live),
+        tokens=engine.access.tokens,
         hello=engine.hello,
         clock=clock,
         counters=counters,
-        gauges=engine.multiplexer.counts,
+        streams=OpenStreams(),
+        gauges=engine.live.counts,
         openapi=functools.cache(_openapi),
         hear_refusal=hear,
-        hear_fault=engine.note_fault,
+        hear_fault=engine.access.note_fault,
         is_stopping=is_stopping,
-        minting=lambda: engine.minting,
-        revoke=lambda jti, by: engine.revoke_token(jti, by=by),
+        minting=lambda: engine.access.minting,
+        revoke=engine.access.revoke,
     )
 
 
@@ -321,7 +330,17 @@ def _certificate_names(path: str) -> list[str]:
 
 async def _notices(engine: Engine) -> tuple[str, ...]:
     """What a person should know who lets this engine listen."""
-    why = await engine.why_unconfined()
+    why = await _why_unconfined(engine.services)
     if not can_tell_descent():
         why = "this system does not tell who started a process"
     return () if why is None else (sentence("NothingEnforced", {"why": why}),)
+
+
+async def _why_unconfined(services: ProcessServices) -> str | None:
+    """Why nothing holds the commands of a session with the person's own settings; None where something does."""
+    env = services.env
+    settings = session_settings(SessionOptions(), where=services.where, cwd=home_of(env), env=env)
+    if settings.sandbox.mode == "off":
+        return "sandbox.mode = off"
+    held_by = await services.spawn.held_by()
+    return "no sandbox works here" if held_by in {"", UNCONFINED} else None

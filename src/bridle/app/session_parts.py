@@ -70,6 +70,13 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     room: Room | None = None
     listening: bool = False
 
+    def known_for(self, settings: SessionSettings) -> KnownModels:
+        """The models of a session with these settings, and what is known of them. No other session's are touched."""
+        models = self.models.with_settings(
+            settings.providers, store=settings.credential_store, helper=settings.credential_helper
+        )
+        return self.known.with_models(models, settings.models)
+
 
 class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log of a session that was opened, what is folded of it, and what holds for this run of it.

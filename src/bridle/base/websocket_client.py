@@ -68,12 +68,13 @@ class WebSocketClient:
             raise SocketClosed(1006) from None
 
     async def receive(self) -> bytes:
-        """The next message. Raises `SocketClosed`."""
+        """The next message. Raises `SocketClosed`, and is closed then."""
         message = bytearray()
         while True:
             try:
                 opcode, final, payload = await self._frame(MAX_MESSAGE_BYTES - len(message))
             except (asyncio.IncompleteReadError, ConnectionError, OSError):
+                self._writer.close()
                 raise SocketClosed(1006) from None
             match opcode:
                 case _ if opcode == _PING:
@@ -81,6 +82,7 @@ class WebSocketClient:
                 case _ if opcode == _CLOSE:
                     code = struct.unpack("!H", payload[:2])[0] if len(payload) >= 2 else 1005
                     self._write(_CLOSE, payload[:2])
+                    self._writer.close()
                     raise SocketClosed(code, payload[2:].decode("utf-8", "replace"))
                 case _ if opcode in (_TEXT, _CONTINUED, _BINARY):
                     message += payload

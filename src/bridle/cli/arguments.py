@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args
 
@@ -67,11 +68,12 @@ class Parser(argparse.ArgumentParser):
         """Its own options and positional arguments, in order."""
         self.below: dict[str, Parser] = {}
         """The parsers of its verbs or actions, by name."""
-        # A fixed width: asking the terminal would import `shutil` for lists that are never shown. No abbreviations:
-        # a flag that lifts a question is written out, and a script goes on to mean the same when another flag comes.
+        # One formatter, which checks every argument, of a fixed width: asking the terminal would import `shutil` for
+        # lists that are never shown. No abbreviations: a flag that lifts a question is written out, and a script goes
+        # on to mean the same when another flag comes.
         super().__init__(
             *arguments,
-            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+            formatter_class=functools.cache(lambda prog: argparse.HelpFormatter(prog, width=100)),
             allow_abbrev=False,
             **options,
         )

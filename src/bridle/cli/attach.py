@@ -12,10 +12,10 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.engine import session_environment
 from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
+from bridle.cli.engine_attach import tell_link
 from bridle.cli.talk import ATTACH, terminal_services
 from bridle.cli.terminal_look import terminal_look
 from bridle.clients.interaction.start_info import StartInfo
@@ -35,6 +35,7 @@ from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
 from bridle.protocol.tokens import read_claims
+from bridle.sandbox.plain_spawn import allowed_environment
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -52,12 +53,15 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         session = await _session_meant(connection, parsed, env)
         if parsed.watch:
+            connection.link.hear = tell_link(tell)
             return await _watch(connection, session.id)
         return await talk(
             connection,
-            CreateSession(cwd=session.cwd, env=session_environment(env)),
+            CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
-            services=terminal_services(_folder_here(session.cwd), env, come_back=_come_back(parsed)),
+            services=terminal_services(
+                _folder_here(session.cwd), env, come_back=_come_back(parsed), link=connection.link
+            ),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
         )

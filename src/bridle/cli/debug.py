@@ -10,7 +10,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 
-from bridle.app.engine import running_engine, session_store
+from bridle.app.engine import running_engine
+from bridle.app.machine_store import session_store
+from bridle.app.request_preview import next_request
 from bridle.base.files import real_folder
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -40,7 +42,7 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     async with running_engine(env, notice=tell) as engine:
         connection = engine.connect(name="debug", answers=False)
         create = await going_on(create, parsed, connection)
-        request = await engine.next_request(create, content)
+        request = await next_request(engine.opening, create, content)
     if request.url:
         tell(f"POST {visible(request.url, newlines=False)}")
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.engine import running_engine, session_environment
+from bridle.app.engine import running_engine
 from bridle.app.housekeeping import log_wanted
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
@@ -37,6 +37,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
+from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
@@ -335,7 +336,7 @@ def session_wanted(
     _refuse_two_ways(parsed)
     return CreateSession(
         cwd=cwd,
-        env=session_environment(env),
+        env=allowed_environment(env),
         profile=parsed.profile,
         model=parsed.model,
         mode=_mode_of(parsed),

@@ -65,7 +65,7 @@ async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[st
             env, notice=tell, waits_for_room=True, listening=True, code_surfaces=surfaces
         ) as engine,
         listening_engine(
-            engine, options, where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+            engine, options, where=folders(env), clock=SystemClock(), hear=engine.access.note_refusal
         ) as listening,
     ):
         _tell_where(listening)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.app.service_audit import ServiceAudit, answers_of
 from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, write_token_file
 from bridle.base.clock import SystemClock, iso_ms

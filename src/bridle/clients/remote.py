@@ -2,7 +2,9 @@
 
 A connection that breaks is made again, and everything goes on behind the last event that came: the same client, the
 same sessions, nothing twice. A command that was under way then is sent again if it has an id, else it is told as
-`ConnectionLost`. What will not get better by trying, a token that holds no more for one, is never tried again.
+`ConnectionLost`. What will not get better by trying, a token that holds no more for one, is never tried again; an
+engine that ended in order has ended its sessions too, and who was in one waits only a moment for another engine.
+`link` tells of all this.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from bridle.base.websocket_client import (
     open_tcp_websocket,
     open_unix_websocket,
 )
+from bridle.clients.engine_link import EngineLink
 from bridle.protocol.codec import decode_envelope, encode_command
 from bridle.protocol.commands import (
     Accepted,
@@ -47,12 +50,16 @@ Open = Callable[[], Awaitable[TextSocket]]
 """Makes a connection, each time it is called. Raises OSError, `UpgradeRefused`."""
 
 GIVE_UP_S = 30.0
+ENDED_S = 1.0
+"""So long somebody whose sessions ended with their engine waits for another to take its place."""
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 100, 5_000
 ANSWER_S = 10.0
 MOST_BYTES = 1024 * 1024
 """What the other side takes in one frame."""
 _FATAL = frozenset({4001, 4004, 4028, 1002, 1003, 1007, 1008, 1009})
 """Codes of a closed socket that say that it would be closed again."""
+_ENDED = frozenset({1001, 1012})
+"""Codes that an engine closes its sockets with at its own end."""
 _PASSES = frozenset({408, 429, 500, 502, 503})
 """Answers to a new connection that may be others soon."""
 
@@ -139,6 +146,7 @@ class RemoteConnection:
         self, open_socket: Open, *, address: str, name: str, answers: bool, give_up_s: float
     ) -> None:
         self._open_socket = open_socket
+        self.link = EngineLink()
         self._address = address
         self._greeting = {"protocol_version": PROTOCOL_VERSION, "name": name, "answers": answers}
         self._give_up_s = give_up_s
@@ -149,6 +157,7 @@ class RemoteConnection:
         self._pending: dict[int, _Pending] = {}
         self._follows: dict[int, _Follow] = {}
         self._attached: set[str] = set()
+        self._was_attached = False
         self._reading: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._over: CommandRefused | None = None
@@ -160,6 +169,11 @@ class RemoteConnection:
     @property
     def hello(self) -> Handshake:
         return self._hello
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the engine can be reached, as far as is known."""
+        return self._up.is_set() and self._over is None
 
     async def open(self) -> None:
         """Connects, once. Raises `CommandRefused`: `NoEngine` where nobody answers."""
@@ -176,6 +190,7 @@ class RemoteConnection:
         match command:
             case CreateSession() | AttachSession():
                 self._attached.add(accepted.session)
+                self._was_attached = True
             case DetachSession(session=session) | EndSession(session=session):
                 self._attached.discard(session)
             case _:
@@ -287,6 +302,7 @@ class RemoteConnection:
         """What cannot be sent again is told."""
         self._up.clear()
         self._socket = None
+        self.link.at_break()
         if closed.code in _FATAL:
             raise (
                 CommandRefused("TokenInvalid", problem=closed.reason or "the engine wants it no more")
@@ -302,7 +318,12 @@ class RemoteConnection:
         """Connects again and goes on where it was. Raises `CommandRefused` when that is no use any more."""
         backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random.random)
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._give_up_s
+        has_nothing_left = closed.code in _ENDED and self._was_attached
+        gives_up_s = min(self._give_up_s, ENDED_S) if has_nothing_left else self._give_up_s
+        until = loop.time() + gives_up_s
+        is_missed = bool(self._follows)
+        if is_missed:
+            self.link.hear(gives_up_s)
         problem: Exception = closed
         while loop.time() < until:
             await asyncio.sleep(backoff.next() / 1000)
@@ -313,6 +334,8 @@ class RemoteConnection:
                 if isinstance(again, SocketClosed) and again.code in _FATAL:
                     break
             else:
+                if is_missed:
+                    self.link.hear(None)
                 return
         raise self._no_engine(problem)
 

@@ -148,7 +148,13 @@ class _Http:
     async def metrics(self, _request: Request) -> Response:
         sessions, clients = self._service.gauges()
         uptime_s = self._service.clock.monotonic() - self._since_s
-        text = metrics_text(self._service.counters, sessions=sessions, clients=clients, uptime_s=uptime_s)
+        text = metrics_text(
+            self._service.counters,
+            streams=self._service.streams.count,
+            sessions=sessions,
+            clients=clients,
+            uptime_s=uptime_s,
+        )
         return Response(text, media_type="text/plain; version=0.0.4")
 
     def _client(self, request: Request, *, greeted: bool = True) -> TokenClient:
@@ -268,13 +274,9 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-        counters = self._service.counters
-        counters.streams += 1
-        try:
+        with self._service.streams.opened():
             await self._until_over(receive, send)
-        finally:
-            counters.streams -= 1
-        await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _until_over(self, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send_events(send))

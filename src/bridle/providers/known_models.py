@@ -56,6 +56,10 @@ class KnownModels:
         self._sections = sections
         self._endpoints: dict[str, Endpoint] = {}
 
+    def with_models(self, models: Models, sections: Mapping[str, Mapping[str, Any]]) -> KnownModels:
+        """What is known of a session's own models, by its own sections."""
+        return KnownModels(models, self._shared, sections)
+
     @functools.cached_property
     def catalogue(self) -> Catalogue:
         return self._shared().with_settings(self._sections)

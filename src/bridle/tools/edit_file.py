@@ -13,13 +13,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.base.unified_diff import diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.nearest import Help, help_with
-from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import (
     MASK,
     NotEditable,
@@ -50,11 +47,12 @@ class EditArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NoSuchEdit(Exception):
-    """The text cannot be changed as asked; `help` says why."""
+    """The text cannot be changed as asked: why, and the place that was probably meant."""
 
     def __init__(self, problem: str, excerpt: str = "") -> None:
         super().__init__(problem)
-        self.help = Help(problem, excerpt)
+        self.problem = problem
+        self.excerpt = excerpt
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -66,7 +64,9 @@ class Edited(msgspec.Struct, frozen=True):
 
 
 async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is edited
+    from bridle.base.unified_diff import diff_of  # when the first file is edited
+    from bridle.protocol.display_values import EditedFile, ShownEdit
+    from bridle.tools.replace_file import replace_beneath
 
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
@@ -77,7 +77,7 @@ async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
     except OSError as problem:
         return _failed("FileUnreadable", path, problem.strerror or str(problem))
     except NoSuchEdit as refused:
-        return _not_applied(path, refused.help)
+        return _not_applied(path, refused)
     if would_lose_secret(file.text, edit.text):
         problem = "it holds a secret that you see masked; writing the mask would lose it; use bash"
         return _failed("FileUnwritable", path, problem)
@@ -123,8 +123,7 @@ def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edite
     exact = bool(places)
     places = places or _places(_any_line_end(old), text)
     if not places:
-        found = _not_found(text, old)
-        raise NoSuchEdit(found.problem, found.excerpt)
+        raise _not_found(text, old)
     if len(places) > 1 and not replace_all:
         raise NoSuchEdit(_not_unique(text, places))
     pieces: list[str] = []
@@ -172,13 +171,17 @@ def _not_unique(text: str, places: list[tuple[int, int]]) -> str:
     return f"old_string is there {where}; add lines around it, or set replace_all"
 
 
-def _not_found(text: str, old: str) -> Help:
+def _not_found(text: str, old: str) -> NoSuchEdit:
+    from bridle.tools.nearest import help_with  # only for a text that is not there
+
     if MASK in old:
-        return Help("old_string shows a secret as its mask; the file has the secret itself, so leave it out")
+        return NoSuchEdit(
+            "old_string shows a secret as its mask; the file has the secret itself, so leave it out"
+        )
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     wanted = old.replace("\r\n", "\n").removesuffix("\n").split("\n")
     near = help_with(lines, wanted, name="old_string")
-    return Help(f"old_string is not there: {near.problem}", near.excerpt)
+    return NoSuchEdit(f"old_string is not there: {near.problem}", near.excerpt)
 
 
 def _failed(reason: str, path: str, problem: str) -> ToolOutput:
@@ -186,8 +189,8 @@ def _failed(reason: str, path: str, problem: str) -> ToolOutput:
     return ToolOutput(outcome="error", reason=reason, content=sentence(reason, data))
 
 
-def _not_applied(path: str, near: Help) -> ToolOutput:
-    content = sentence("TextNotFound", {"path": path, "problem": near.problem}) + near.excerpt
+def _not_applied(path: str, refused: NoSuchEdit) -> ToolOutput:
+    content = sentence("TextNotFound", {"path": path, "problem": refused.problem}) + refused.excerpt
     return ToolOutput(outcome="error", reason="TextNotFound", content=content)
 
 

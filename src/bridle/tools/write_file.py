@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
-from bridle.base.unified_diff import Diff, diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
+
+if TYPE_CHECKING:
+    from bridle.base.unified_diff import Diff
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60
@@ -47,6 +48,7 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is written
+    from bridle.tools.replace_file import replace_beneath
 
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
@@ -100,6 +102,8 @@ def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...
 
 def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
+    from bridle.base.unified_diff import diff_of
+
     try:
         fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -144,6 +148,8 @@ def _check_seen(resolved: str, old: bytes, new: str, context: ToolContext) -> No
 def _not_seen(path: str, unseen: NotSeen, metadata: dict[str, Any]) -> ToolOutput:
     change = "Read it again to see what it holds."
     if unseen.known is not None:
+        from bridle.base.unified_diff import diff_of
+
         before, now = (data.decode("utf-8", "replace") for data in (unseen.known, unseen.now))
         change = f"What changed:\n{_short(diff_of(path, before, now).text)}"
     content = sentence(unseen.reason, {"path": path, "change": change})

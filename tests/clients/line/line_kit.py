@@ -229,7 +229,7 @@ class Scene:
         self.grants: tuple[q.GrantEntry, ...] = ()
         self.changes = q.SessionChanges()
         self.cwd = "/home/me/code/shop"
-        self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
+        self._events: asyncio.Queue[e.Envelope | BridleError | None] = asyncio.Queue()
         self._next = 1
         self.ts_ms = self._turn_ms = 0
         for event in past:
@@ -262,6 +262,10 @@ class Scene:
 
     def end(self) -> None:
         self._events.put_nowait(None)
+
+    def fail(self, failure: BridleError) -> None:
+        """Nothing more comes, and why."""
+        self._events.put_nowait(failure)
 
     async def send(self, command: AnyCommand) -> Accepted:
         self.sent.append(command)
@@ -299,6 +303,8 @@ class Scene:
 
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         while (envelope := await self._events.get()) is not None:
+            if isinstance(envelope, BridleError):
+                raise envelope
             yield envelope
 
     async def close(self) -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DUMB, READER, Look, Person, Scene, at_terminal, check_golden
 from clients.line.test_screens import CREATE, PAST, asks, prompt, settled, step
 
@@ -220,3 +222,47 @@ async def test_it_is_faint_where_codes_are_allowed_and_made_of_words_alone() -> 
         await person.sees("running echo ⟨ESC⟩[2J")
         assert "\x1b[2mrunning echo" in person.bytes.decode()
         assert b"\x1b[2J" not in person.bytes
+
+
+async def test_an_engine_that_is_lost_is_said_at_once_with_the_time_left() -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, link=link) as (person, task):
+        await person.sees("Type what you want")
+        scene.tell(*BEGUN)
+        await passes(person, 0.3)
+        await person.sees("thinking")
+        link.hear(30.0)
+        await passes(person, 0.3)
+        await person.sees("! engine lost, reconnecting, gives up in 29 s")
+        assert "thinking" not in person.glass.text, "nobody knows whether it still does"
+        await passes(person, 5)
+        await person.sees("! engine lost, reconnecting, gives up in 24 s")
+        link.hear(None)
+        await passes(person, 0.3)
+        await person.sees("thinking")
+        assert "engine lost" not in person.glass.text
+        link.hear(30.0)
+        scene.fail(CommandRefused("NoEngine", address="/run/engine.sock", problem="Connection refused"))
+        assert await task == 2
+        await person.sees("Start one: bridle serve", 'Saved as "why?".  Come back: bridle -c')
+
+
+async def test_at_rest_a_lost_engine_is_said_too() -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, link=link) as (person, _):
+        await person.sees("Type what you want")
+        link.hear(30.0)
+        await passes(person, 0.3)
+        await person.sees("! engine lost, reconnecting, gives up in 29 s")
+        assert person.glass.text.count("engine lost") == 1
+
+
+@pytest.mark.parametrize("look", [DUMB, READER])
+async def test_where_nothing_can_be_redrawn_a_lost_engine_is_two_lines(look: Look) -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, look=look, link=link) as (person, _):
+        await person.sees("Type what you want")
+        link.hear(30.0)
+        await person.sees("engine lost, reconnecting.")
+        link.hear(None)
+        await person.sees("engine found again.")
