@@ -102,13 +102,12 @@ async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
 
 def token_rows(machine: Machine) -> Iterable[DoctorRow]:
     """What was minted; a register that cannot be used lets nobody in."""
+    if not os.path.lexists(os.path.join(machine.where.state, "tokens.json")):
+        return
     from bridle.app.token_files import TokenFile
 
     clock = SystemClock()
-    register = TokenFile(machine.where.state, clock)
-    if not os.path.lexists(register.path):
-        return
-    issued = register.issued()
+    issued = TokenFile(machine.where.state, clock).issued()
     now_s = clock.now_ms() / 1000
     revoked = sum(one.revoked_ms is not None for one in issued)
     good = sum(one.revoked_ms is None and one.claims.exp > now_s for one in issued)
@@ -195,11 +194,12 @@ def _wanted_extras(machine: Machine) -> Iterator[tuple[str, str]]:
 
 
 def _is_there(module: str) -> bool:
-    """Whether a module could be imported; its packages may be, it is not."""
-    try:
-        return find_spec(module) is not None
-    except ImportError:
-        return False
+    """Whether a module could be imported. Nothing is."""
+    top, *below = module.split(".")
+    spec = find_spec(top)
+    if spec is None or not below:
+        return spec is not None
+    return any(os.path.isdir(os.path.join(one, *below)) for one in spec.submodule_search_locations or ())
 
 
 def provider_rows(machine: Machine) -> Iterable[DoctorRow]:
