@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from bridle._version import __version__
-from bridle.app.token_files import TokenFile, open_tokens
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.cli.doctor import TooLong, bounded
 from bridle.conformance.servers import JsonServer, ModelServer
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.providers.script import say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import serving

@@ -17,6 +17,7 @@ from bridle.control.authority import (
     MeantSession,
     is_looser,
     may,
+    options_for_agents,
 )
 from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
@@ -263,6 +264,22 @@ def test_who_may_not_follow_events_gets_none_with_a_description() -> None:
     assert reason(PERSON, plain, claims=narrow) is None
     assert reason(PERSON, whole, claims=narrow) == "NotGranted"
     assert reason(PERSON, whole, claims=claims(commands=("DescribeSession", "FollowEvents"))) is None
+
+
+def test_who_may_only_watch_or_answer_wakes_no_stored_session() -> None:
+    attach = c.AttachSession(session=S)
+    assert reason(PERSON, attach, MeantSession()) is None
+    assert reason(PERSON, attach, MeantSession(), claims(sessions=(S,))) is None
+    assert reason(PERSON, attach, MeantSession(), claims(commands=("AttachSession",))) == "SessionNotOpen"
+    assert reason(PERSON, attach, HERE, claims(commands=("AttachSession",))) is None
+
+
+def test_an_agent_keeps_what_it_has_and_may_ask_for_nothing_at_all() -> None:
+    assert reason(AGENT, c.SetMode(session=S, mode="default")) is None
+    assert reason(AGENT, c.CreateSession(cwd="/w", mode="default", config={"max_cost": 0})) is None
+    assert options_for_agents({"yes": True, "max_steps": 101, "deny": ("bash",)}, DEFAULTS) == {
+        "deny": ("bash",)
+    }
 
 
 def test_an_agent_asks_a_model_aside_only_where_it_may_say_something() -> None:

@@ -104,7 +104,7 @@ def token_rows(machine: Machine) -> Iterable[DoctorRow]:
     """What was minted; a register that cannot be used lets nobody in."""
     if not os.path.lexists(os.path.join(machine.where.state, "tokens.json")):
         return
-    from bridle.app.token_files import TokenFile
+    from bridle.control.token_files import TokenFile
 
     clock = SystemClock()
     issued = TokenFile(machine.where.state, clock).issued()
