@@ -37,6 +37,7 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
@@ -63,6 +64,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
+    traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None

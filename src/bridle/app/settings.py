@@ -119,6 +119,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
+    otel_endpoint: str | None = None
+    raw_dumps: bool = False
     transcript: Literal["events", "envelope", "chain"] | None = None
 
 
@@ -203,6 +205,8 @@ def session_settings(
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
+        otel_endpoint=tiers.get("otel.endpoint"),
+        raw_dumps=bool(tiers.get("debug.raw")),
         transcript=_transcript(tiers),
     )
 
