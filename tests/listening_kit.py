@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bridle.app.engine import Engine
 from bridle.app.serving import ListeningEngine, ListenOptions, listening_engine
-from bridle.base.clock import SystemClock
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
@@ -43,6 +43,7 @@ async def listening(
     model: Provider | None = None,
     *,
     limits: ConnectionLimits | None = None,
+    clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[Listening]:
     home, person, work = tmp_path / "home", tmp_path / "person", tmp_path / "work"
@@ -62,7 +63,7 @@ async def listening(
             engine,
             ListenOptions(**options),
             where=folders(env),
-            clock=SystemClock(),
+            clock=clock or SystemClock(),
             limits=limits,
             hear=engine.access.note_refusal,
         ) as at:

@@ -15,8 +15,10 @@ import pytest
 
 from bridle.base.engine_place import EnginePlace, connected_socket
 from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.conformance.fake_clock import FakeClock
 from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address
+from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from listening_kit import listening
 
@@ -258,6 +260,23 @@ async def test_the_end_of_the_engine_ends_sessions_and_every_stream_says_so(tmp_
     assert b"event: SessionEnded" in rest
     assert b"binary-shutdown" in rest
     assert asyncio.get_running_loop().time() - started < 5
+
+
+async def test_an_engine_is_idle_once_nobody_was_there_for_long_enough(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with listening(tmp_path, clock=clock) as here:
+        idle = asyncio.ensure_future(here.at.idle(600))
+        connection = here.engine.connect(name="test", answers=False)
+        session = (await connection.send(CreateSession(cwd=here.work, model="demo:scripted"))).session
+        await clock.advance(2000)
+        assert not idle.done(), "a session is open"
+        await connection.send(EndSession(session=session))
+        await clock.advance(590)
+        await fetch(connected_socket(here.place.socket), get("/v1/handshake", here.token))
+        await clock.advance(590)
+        assert not idle.done(), "somebody asked something"
+        await clock.advance(30)
+        assert idle.done()
 
 
 # Who is never a client

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.test_people_together import Stream, refusal, room_of
-from bridle.app.code_surfaces import CodeSurfaces
-from bridle.app.token_files import TokenFile, open_tokens
 from bridle.base.ids import Ids
 from bridle.conformance.fake_clock import FakeClock
+from bridle.control.code_surfaces import CodeSurfaces
 from bridle.control.minting import CODE_S, Minting, MintRequest, Surfaces, claims_for
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.protocol import commands as c
 from bridle.protocol import events as e
 from bridle.protocol.errors import CommandRefused

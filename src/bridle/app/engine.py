@@ -36,11 +36,11 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from bridle.app.code_surfaces import CodeSurfaces
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.service_access import ServiceAccess
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
+    from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
 from bridle.cli.engine_attach import tell_link
@@ -25,6 +24,7 @@ from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import Open, RemoteConnection, connect_remote, engine_opener, place_opener
 from bridle.clients.replay import EventReplay
 from bridle.config.folders import folders
+from bridle.control.token_files import read_token_file
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo

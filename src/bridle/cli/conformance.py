@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app.token_files import read_token_file
 from bridle.cli.console import say, say_json
 from bridle.clients.engine_address import engine_address
 from bridle.conformance.scratch_server import TRANSPORTS, scratch_doors, ways_to
@@ -18,6 +17,7 @@ from bridle.conformance.token_desks import FileDesk
 from bridle.conformance.wire_doors import ServedDoor
 from bridle.conformance.wire_scenarios import Door
 from bridle.conformance.wire_score import Played, Scorecard, badge_of, score
+from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import UsageError
 
 

@@ -32,15 +32,16 @@ from bridle.clients.print import (
 )
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
+from bridle.providers.model_directory import DEMO
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
@@ -339,7 +340,7 @@ def session_wanted(
         cwd=cwd,
         env=allowed_environment(env),
         profile=parsed.profile,
-        model=parsed.model,
+        model=_model_of(parsed.model),
         mode=_mode_of(parsed),
         aliases=(parsed.session,) if parsed.session else (),
         config={
@@ -372,6 +373,16 @@ def session_wanted(
             "output_schema": output_schema,
         },
     )
+
+
+def _model_of(name: str | None) -> str | None:
+    """The model as it was named; a script by a path that means the same in an engine elsewhere."""
+    provider, _, script = (name or "").partition(":")
+    if provider != DEMO or not script:
+        return name
+    from bridle.providers.script import script_name
+
+    return f"{DEMO}:{script_name(script)}"
 
 
 def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapping[str, str]:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
@@ -19,6 +18,7 @@ from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
+from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
@@ -34,7 +34,7 @@ def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.print_unit:
         return say(_unit(parsed.print_unit, parsed))
     surfaces = machine_surfaces(env, notify=parsed.auth_channel == "notify")
-    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None)))
+    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None), idle_exit_s=parsed.idle_exit))
 
 
 def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
@@ -52,7 +52,9 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     )
 
 
-async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str]) -> int:
+async def _serve(
+    options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str], *, idle_exit_s: float | None
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -74,9 +76,28 @@ async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[st
     ):
         _tell_where(listening)
         _collect_what_sessions_leave()
-        await stop.wait()
-        tell("ending; again to leave at once")
+        if await _stopped_or_idle(stop, listening, idle_exit_s):
+            tell("ending; again to leave at once")
+        else:
+            tell(f"nobody was here for {idle_exit_s:g} s; ending")
     return 0
+
+
+async def _stopped_or_idle(
+    stop: asyncio.Event, listening: ListeningEngine, idle_exit_s: float | None
+) -> bool:
+    """Whether somebody stopped it; False where nobody was here for so long."""
+    if idle_exit_s is None:
+        return await stop.wait()
+    idle = asyncio.ensure_future(listening.idle(idle_exit_s))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((idle, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if stop.is_set():
+        idle.cancel()
+        return True
+    idle.result()
+    return False
 
 
 def _collect_what_sessions_leave() -> None:
@@ -110,6 +131,8 @@ def _options(parsed: argparse.Namespace) -> list[str]:
     words = ["--no-listen"] if parsed.no_listen else []
     if parsed.auth_channel is not None:
         words += ["--auth-channel", parsed.auth_channel]
+    if parsed.idle_exit is not None:
+        words += ["--idle-exit", f"{parsed.idle_exit:g}"]
     if parsed.listen is not None:
         words += ["--listen", parsed.listen]
     for option, path in (
