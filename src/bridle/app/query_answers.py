@@ -9,10 +9,10 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
-from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
 from bridle.config.folders import Folders, home_of
+from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
