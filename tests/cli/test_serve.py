@@ -1,9 +1,15 @@
 """`bridle serve`: an engine as a process of its own, found by clients and never by what it started."""
 
+import configparser
 import contextlib
 import json
 import os
+import plistlib
+import re
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -97,6 +103,12 @@ def test_an_engine_is_served_found_and_ended_with_nothing_left(tmp_path: Path) -
         assert served.stop() == 0
         assert time.monotonic() - started < 5
         assert os.listdir(served.place.folder) == []
+
+
+def test_an_engine_ends_by_itself_where_it_was_asked_to(tmp_path: Path) -> None:
+    ran = Place(tmp_path).bridle("serve", "--idle-exit", "0.2")
+    assert ran.code == 0
+    assert ran.story[-1] == "nobody was here for 0.2 s; ending"
 
 
 def test_an_engine_that_was_killed_leaves_nothing_in_the_way(tmp_path: Path) -> None:
@@ -283,10 +295,51 @@ def test_what_cannot_be_listened_on_is_named(tmp_path: Path, words: tuple[str, .
     assert said in ran.err
 
 
-def test_a_unit_starts_the_same_engine(tmp_path: Path) -> None:
+ODD_NAME = """a "b" $HOME %h \\ <&> é's.token"""
+UNIT_WORDS = ("--auth-channel", "notify", "--listen", "127.0.0.1:8421", "--auth-token-file", ODD_NAME)
+
+
+def started_words(place: Place) -> list[str]:
+    return [sys.executable, "-m", "bridle", "serve", *UNIT_WORDS[:-1], str(place.work / ODD_NAME)]
+
+
+def test_a_plist_of_launchd_starts_the_same_engine(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    unit = place.bridle("serve", "--listen", "127.0.0.1:8421", "--print-unit", "systemd")
-    assert unit.code == 0
-    assert '"-m" "bridle" "serve" "--listen" "127.0.0.1:8421"' in unit.out
-    plist = place.bridle("serve", "--no-listen", "--print-unit", "launchd")
-    assert "<string>--no-listen</string>" in plist.out
+    told = place.bridle("serve", *UNIT_WORDS, "--print-unit", "launchd")
+    assert told.code == 0
+    assert plistlib.loads(told.out.encode()) == {
+        "Label": "bridle",
+        "ProgramArguments": started_words(place),
+        "RunAtLoad": True,
+        "ExitTimeOut": 10,
+    }
+
+
+def test_a_unit_of_systemd_starts_the_same_engine(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    told = place.bridle("serve", *UNIT_WORDS, "--print-unit", "systemd")
+    assert told.code == 0
+    unit = configparser.RawConfigParser(strict=True)
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read_string(told.out)
+    assert {name: sorted(unit[name]) for name in unit.sections()} == {
+        "Unit": ["Description"],
+        "Service": ["ExecStart", "KillMode", "Restart", "TimeoutStopSec"],
+        "Install": ["WantedBy"],
+    }
+    assert systemd_words(unit["Service"]["ExecStart"]) == started_words(place)
+    if (systemd := shutil.which("systemd-analyze")) is not None:
+        (tmp_path / "bridle.service").write_text(told.out)
+        words = [systemd, "verify", "--user", "--man=no", str(tmp_path / "bridle.service")]
+        env = {**place.environment(), "XDG_RUNTIME_DIR": str(tmp_path)}
+        said = subprocess.run(words, env=env, capture_output=True, text=True, timeout=30, check=False)
+        assert [line for line in said.stderr.splitlines() if "bridle" in line] == []
+
+
+def systemd_words(line: str) -> list[str]:
+    """The words of an `ExecStart=` as systemd reads them: quoted, with escapes, and with `%` and `$` doubled."""
+    words = re.findall(r'"((?:[^"\\]|\\.)*)"', line)
+    assert " ".join(f'"{word}"' for word in words) == line, "nothing stands outside of quotes"
+    plain = [re.sub(r"\\(.)", r"\1", word) for word in words]
+    assert not [word for word in plain if re.search(r"(?<!%)%(%%)*(?!%)|(?<!\$)\$(\$\$)*(?!\$)", word)]
+    return [word.replace("%%", "%").replace("$$", "$") for word in plain]

@@ -95,7 +95,10 @@ def test_a_person_at_a_terminal_mints_lists_and_revokes(place: Place, session: s
 def test_a_program_mints_nothing(place: Place, session: str) -> None:
     refused = place.bridle("token", "--session", session)
     assert refused.code == 3
-    assert "requires an interactive confirmation channel" in refused.err
+    assert refused.err == (
+        "bridle: A token is minted by a person at a terminal, and this is none. "
+        "In one: bridle token mint --session ID --out FILE, then give the file to the program.\n"
+    )
     assert json.loads(place.bridle("token", "list", "--json").out) == {"tokens": []}
 
 

@@ -45,7 +45,8 @@ class EngineAnswers:
             if create is None
             else (working_folder(create.cwd), session_options(create))
         )
-        return self._services.known_for(session_settings(options, where=where, cwd=cwd, env=env))
+        settings = session_settings(options, where=where, cwd=cwd, env=env)
+        return self._services.known_for(settings, cwd=cwd)
 
     async def bounds_of(self, command: CreateSession) -> Bounds:
         """What the person's own settings give. Of a session that goes on, the mode is known when it is open: then it

@@ -10,7 +10,7 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from bridle._version import __version__
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.installation import install_command
 from bridle.base.peer_process import (
     can_tell_descent,
     comes_from_a_call,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 END_S = 3.5
 """So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
 than five seconds."""
+LOOKS_WHILE_IDLE, LONGEST_LOOK_S = 10, 15.0
+"""How often, in the time it may be idle, an engine looks whether it still is."""
 UNIX_HOST = "localhost"
 
 
@@ -69,7 +72,10 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know."""
+    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know.
+
+    `idle` returns when nobody was connected and no session open for so many seconds.
+    """
 
     socket: str
     token_file: str
@@ -77,6 +83,7 @@ class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
     tokens: Tokens
     counters: ServiceCounters
+    idle: Callable[[float], Awaitable[None]]
 
 
 def check_listen_options(options: ListenOptions) -> None:
@@ -141,6 +148,7 @@ async def listening_engine(
             notices=await _notices(engine),
             tokens=tokens,
             counters=counters,
+            idle=functools.partial(_idle, service),
         )
     finally:
         stopping.set()
@@ -158,6 +166,17 @@ async def listening_engine(
             tokens.close()
 
 
+async def _idle(service: Service, seconds: float) -> None:
+    """A session that runs on without anybody, or stays until it was idle for long enough, is somebody too."""
+    clock, counters = service.clock, service.counters
+    since_s, connections = clock.monotonic(), counters.connections
+    while clock.monotonic() - since_s < seconds:
+        await clock.sleep(min(seconds / LOOKS_WHILE_IDLE, LONGEST_LOOK_S))
+        is_busy = counters.open_connections or any(service.gauges())
+        if is_busy or counters.connections != connections:
+            since_s, connections = clock.monotonic(), counters.connections
+
+
 def make_service(
     engine: Engine,
     counters: ServiceCounters,
@@ -168,7 +187,7 @@ def make_service(
 ) -> Service:
     """What is served of an engine, over whatever transport."""
     return Service(
-        clients=ServedClients(engine.connect, engine.live),
+        clients=ServedClients(engine.connect, engine.live, engine.access.tokens.check),
         tokens=engine.access.tokens,
         hello=engine.hello,
         clock=clock,
@@ -251,7 +270,8 @@ def _web_packages():
         from bridle.control import http_server
         from bridle.control.http_app import service_app
     except ImportError as problem:
-        raise CommandRefused("ExtraMissing", what="Listening for clients", extra="web") from problem
+        install = install_command("web")
+        raise CommandRefused("ExtraMissing", what="Listening for clients", install=install) from problem
     return http_server, service_app
 
 

@@ -166,7 +166,7 @@ class SessionOpening:
         self, settings: SessionSettings, place: SessionPlace, env: Mapping[str, str]
     ) -> tuple[ProcessServices, tuple[Notice, ...]]:
         """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
-        known, root = self._services.known_for(settings), repository_root(place.cwd)
+        known, root = self._services.known_for(settings, cwd=place.cwd), repository_root(place.cwd)
         services = msgspec.structs.replace(
             self._services,
             models=known.models,

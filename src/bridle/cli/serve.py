@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
+COLLECTED_AFTER = (2_000, 5, 2)
+"""New objects until the young are looked at, and how often that happens until the older ones are: with these, what a
+dozen sessions left."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -30,7 +34,7 @@ def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.print_unit:
         return say(_unit(parsed.print_unit, parsed))
     surfaces = machine_surfaces(env, notify=parsed.auth_channel == "notify")
-    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None)))
+    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None), idle_exit_s=parsed.idle_exit))
 
 
 def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
@@ -48,7 +52,9 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     )
 
 
-async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str]) -> int:
+async def _serve(
+    options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str], *, idle_exit_s: float | None
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -69,9 +75,37 @@ async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[st
         ) as listening,
     ):
         _tell_where(listening)
-        await stop.wait()
-        tell("ending; again to leave at once")
+        _collect_what_sessions_leave()
+        if await _stopped_or_idle(stop, listening, idle_exit_s):
+            tell("ending; again to leave at once")
+        else:
+            tell(f"nobody was here for {idle_exit_s:g} s; ending")
     return 0
+
+
+async def _stopped_or_idle(
+    stop: asyncio.Event, listening: ListeningEngine, idle_exit_s: float | None
+) -> bool:
+    """Whether somebody stopped it; False where nobody was here for so long."""
+    if idle_exit_s is None:
+        return await stop.wait()
+    idle = asyncio.ensure_future(listening.idle(idle_exit_s))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((idle, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if stop.is_set():
+        idle.cancel()
+        return True
+    idle.result()
+    return False
+
+
+def _collect_what_sessions_leave() -> None:
+    """A start collects nothing, to be fast; this goes on for weeks, and a session leaves objects that hold each other.
+    What is there by now stays and is never looked at again, so that looking is quick."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _tell_where(listening: ListeningEngine) -> None:
@@ -97,6 +131,8 @@ def _options(parsed: argparse.Namespace) -> list[str]:
     words = ["--no-listen"] if parsed.no_listen else []
     if parsed.auth_channel is not None:
         words += ["--auth-channel", parsed.auth_channel]
+    if parsed.idle_exit is not None:
+        words += ["--idle-exit", f"{parsed.idle_exit:g}"]
     if parsed.listen is not None:
         words += ["--listen", parsed.listen]
     for option, path in (

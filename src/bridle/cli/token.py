@@ -66,7 +66,7 @@ def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], au
     life_s = _seconds(parsed.life)
     refuse_bad_name(parsed.name or "")
     if not sys.stdin.isatty():
-        raise CommandRefused("NoConfirmation")
+        raise CommandRefused("MintedAtTerminal")
     if parsed.out is None and not (sys.stdout.isatty() or parsed.print):
         raise UsageError(
             "A token is not printed into a pipe by accident. Into a file: --out FILE. If you mean it: --print"

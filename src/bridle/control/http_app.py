@@ -343,14 +343,17 @@ def _since(request: Request) -> int:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """The JSON object of a request; an empty body is an empty one."""
-    read = bytearray()
+    """The JSON object of a request; an empty body is an empty one. One that says that it is too large is not read."""
+    read, said = bytearray(), request.headers.get("content-length", "")
+    too_large = CommandRefused("TooLarge", what="The body", limit=MAX_BODY_BYTES)
+    if said.isdigit() and int(said) > MAX_BODY_BYTES:
+        raise too_large
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
                 read += chunk
                 if len(read) > MAX_BODY_BYTES:
-                    raise CommandRefused("TooLarge", what="The body", limit=MAX_BODY_BYTES)
+                    raise too_large
     except TimeoutError:
         raise CommandRefused("TooSlow", seconds=f"{BODY_S:g}") from None
     if not read:

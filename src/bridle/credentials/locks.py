@@ -4,8 +4,6 @@ A file says how it is locked, so the kind of a lock never changes by itself: a k
 in the environment neither opens a file nor takes it over.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Mapping
