@@ -165,10 +165,11 @@ async def _details(sources: Sources, name: str, sight: ClientSight, *, events: i
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
-    from bridle.app.project_trust import agreed_and_waiting
+    from bridle.app.project_trust import is_trusted_file
     from bridle.app.session_features import instruction_files
     from bridle.app.settings import session_options, session_settings
     from bridle.base.files import branch_of, real_folder
+    from bridle.context.consent import agreed_and_waiting
     from bridle.safety.trust.approvals import Approvals, session_approvals
     from bridle.safety.wide_folders import why_wide
 
@@ -177,7 +178,8 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     where, options = sources.where, session_options(create)
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
-    used, waiting = agreed_and_waiting(approvals, instruction_files(where, cwd, settings))
+    files = instruction_files(where, cwd, settings)
+    used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
     model, model_from = create.model, "command"
     if model is None and resume is None:
         model = settings.model
