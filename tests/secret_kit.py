@@ -397,3 +397,9 @@ def near_misses(seed: int = 1) -> list[str]:
         "key=" + noise(20),
         "PWD=/home/someone/project7",
     ]
+
+
+def private_key_lines() -> list[str]:
+    """A private key as it stands in a file: a secret that only its first line tells."""
+    lines = [base64.b64encode(bytes([number, *range(47)])).decode() for number in range(20)]
+    return ["-----BEGIN RSA " + "PRIVATE KEY-----", *lines, "-----END RSA " + "PRIVATE KEY-----"]

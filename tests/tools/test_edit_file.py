@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.tools.edits import NoSuchEdit, edited
+from secret_kit import private_key_lines
 
 
 @pytest.mark.requirement("D9.5", "T2.12")
@@ -148,6 +149,22 @@ async def test_the_mask_of_a_secret_is_neither_searched_for_nor_written_over_it(
     output = await bench.run("edit_file", path="settings", old_string="DEBUG=1", new_string=f"OTHER={mask}")
     assert (output.outcome, output.reason) == ("error", "FileUnwritable")
     assert (bench.workspace / "settings").read_text() == secret
+
+
+@pytest.mark.requirement("G7.8")
+@pytest.mark.parametrize("known", [0, -1])
+async def test_an_edit_that_does_not_fit_tells_no_line_of_a_secret(bench, known: int) -> None:
+    """What would have it masked is a line that the answer does not have."""
+    key = private_key_lines()
+    (bench.workspace / "notes").write_text("\n".join(["before", *key, "after", ""]))
+    wrong = [f"other {number}" for number in range(11)]
+    old = "\n".join([key[0], *wrong] if known == 0 else [*wrong, key[-1]])
+    edit = await bench.run("edit_file", path="notes", old_string=old, new_string="x")
+    hunk = "".join(f"-{line}\n" for line in old.split("\n"))
+    patch = f"--- a/notes\n+++ b/notes\n@@ -2,12 +2,0 @@\n{hunk}"
+    for output in (edit, await bench.run("apply_patch", patch=patch)):
+        assert output.outcome == "error"
+        assert not [line for line in key[1:-1] if line in output.content]
 
 
 texts = st.text(alphabet="ab \t\r\n", max_size=30)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bridle.protocol.display_values import ShownRead
 from bridle.tools.read_file import MAX_BYTES, MAX_LINES, page_of
+from secret_kit import private_key_lines
 
 pytestmark = pytest.mark.requirement("D9.1", "T2.10")
 
@@ -133,3 +134,13 @@ def test_a_page_is_the_same_however_the_bytes_arrive(lines, ended, cuts, offset,
     assert page.more == (len(expected) > offset - 1 + limit)
     if not page.lines:
         assert page.seen == len(expected)
+
+
+@pytest.mark.requirement("G7.8")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_a_page_that_begins_in_the_middle_of_a_secret_shows_none_of_it(bench, end: str) -> None:
+    key = private_key_lines()
+    (bench.workspace / "notes").write_text(end.join(["before", *key, "after", ""]), newline="")
+    output = await bench.run("read_file", path="notes", offset=8)
+    assert not [line for line in key[1:-1] if line in output.content]
+    assert "24\tafter" in output.content

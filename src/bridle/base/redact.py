@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.base.secret_openings import FIRST, FirstTexts, Openings
+from bridle.base.secret_openings import FIRST, FirstTexts, Openings, might_hold_secret
 from bridle.base.secret_shapes import BEFORE, Form, SecretShape
 
 Marker = Callable[[str], str]
@@ -51,6 +51,17 @@ def error_marker(kind: str) -> str:
 def redact(text: str, marker: Marker = stored_marker) -> str:
     """`text` with every secret replaced by `marker(kind)`; names and surroundings stay."""
     return StreamRedactor(marker).whole(text)
+
+
+def lines_within_secrets(lines: Iterable[str]) -> frozenset[str]:
+    """Those of the lines of a file that are in the middle of a secret: alone, none of them looks like one."""
+    text = "\n".join(lines)
+    if not might_hold_secret(text.encode(errors="replace")):
+        return frozenset()
+    harmless = set(redact(text).split("\n"))
+    return frozenset(
+        line for line in text.split("\n") if line and line not in harmless and redact(line) == line
+    )
 
 
 def redact_values(text: str, marker: Marker = stored_marker) -> str:

@@ -8,8 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from bridle.base.line_diff import DiffLine, folded, line_diff, lines_of
-from bridle.base.redact import redact, stored_marker
-from bridle.base.secret_openings import might_hold_secret
+from bridle.base.redact import lines_within_secrets, stored_marker
 from bridle.protocol.events import FileChange
 
 MAX_WHOLE_CHARACTERS: Final = 16 * 1024
@@ -45,16 +44,11 @@ def file_change(
 
 
 def _without_secrets(lines: tuple[DiffLine, ...], old: str) -> tuple[DiffLine, ...]:
-    """The lines without those of the file that are in the middle of a secret: alone, none of them looks like one.
-
-    What comes is told as the call has it.
-    """
-    if not might_hold_secret(old.encode()):
-        return lines
-    harmless = set(lines_of(redact(old)))
+    """The lines without those of the file that are in the middle of a secret. What comes is told as the call has it."""
+    hidden = lines_within_secrets(lines_of(old))
     return tuple(
         msgspec.structs.replace(line, text=stored_marker("secret"))
-        if line.mark in "- " and line.text not in harmless and redact(line.text) == line.text
+        if line.mark in "- " and line.text in hidden
         else line
         for line in lines
     )

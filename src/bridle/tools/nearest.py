@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bridle.base.redact import lines_within_secrets, stored_marker
+
 MAX_SHOWN_LINES = 12
 MAX_LINE_CHARACTERS = 200
 MAX_COMPARED = 4000
@@ -48,7 +50,10 @@ class Help(msgspec.Struct, frozen=True):
 
 
 def help_with(lines: Sequence[str], wanted: Sequence[str], *, name: str) -> Help:
-    """What to tell whoever looked for `wanted`, `name` being what they call it."""
+    """What to tell whoever looked for `wanted`, `name` being what they call it. Lines in the middle of a secret are
+    not told: nothing around them would have them masked."""
+    if hidden := lines_within_secrets(lines):
+        lines = [stored_marker("secret") if line in hidden else line for line in lines]
     place = nearest_place(lines, wanted)
     if place is None:
         return Help("nothing in the file resembles it; read the file first")

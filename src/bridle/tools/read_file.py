@@ -93,7 +93,20 @@ def _read(path: str, offset: int, limit: int) -> tuple[bytes, Page]:
         data = read_limited(fd, MAX_BYTES).data
     finally:
         os.close(fd)
-    return data, page_of(iter((data,)), offset, limit)
+    page = page_of(iter((data,)), offset, limit)
+    return data, page if offset == 1 else _without_secrets(data, page)
+
+
+def _without_secrets(data: bytes, page: Page) -> Page:
+    """A page without lines in the middle of a secret: what tells it may stand on the page before."""
+    from bridle.base.redact import lines_within_secrets, stored_marker
+
+    text = data.decode(errors="surrogateescape")
+    hidden = {line.encode(errors="surrogateescape") for line in lines_within_secrets(text.split("\n"))}
+    mark = stored_marker("secret").encode()
+    return msgspec.structs.replace(
+        page, lines=tuple(mark if line in hidden else line for line in page.lines)
+    )
 
 
 def _check_content(fd: int, size: int) -> None:
