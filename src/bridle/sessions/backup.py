@@ -12,7 +12,9 @@ import shutil
 from collections.abc import Callable
 
 import apsw
+import msgspec
 
+from bridle.base.redact import redact
 from bridle.engine.store_ports import Backup, Restored
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import StoreError, UsageError
@@ -23,6 +25,7 @@ from bridle.sessions.import_session import import_lines
 from bridle.sessions.log_key import KeyFile
 from bridle.sessions.log_reader import LogName
 from bridle.sessions.shelf import Shelf
+from bridle.sessions.store import one_line
 
 KEY = ".key"
 """What the name of a backup's key ends with."""
@@ -96,11 +99,18 @@ def restore(shelf: Shelf, path: str, *, cwd: str, notice: Callable[[str], None])
                 made += [session] if session else []
     except apsw.Error as problem:
         raise UsageError(f"{path} does not open with {key_path} ({problem})") from None
+    except (
+        msgspec.ValidationError,
+        TypeError,
+        ValueError,
+    ) as problem:  # whoever has its key may have changed it
+        raise UsageError(f"{path} is no backup of ours ({problem})") from None
     return Restored(sessions=tuple(made), left_out=left_out)
 
 
 def _restored(shelf: Shelf, backup: Connection, name: LogName, cwd: str | None) -> str | None:
-    row = backup.execute(_SESSION, (name.session,)).fetchone()
+    found = backup.execute(_SESSION, (name.session,)).fetchone()
+    row = None if found is None else msgspec.convert(found, tuple[str, str, int, int])
     here = shelf.reader().execute(_IS_HERE, (name.session,)).fetchone() if shelf.database.exists() else None
     if row is None or here is not None:
         return None
@@ -110,7 +120,7 @@ def _restored(shelf: Shelf, backup: Connection, name: LogName, cwd: str | None) 
     session = import_lines(shelf, lines, cwd=its_own if cwd is None else cwd, profile="default")
 
     def keep_row(connection: Connection) -> None:
-        connection.execute(_KEEP_ROW, (title, renamed, pinned, session))
+        connection.execute(_KEEP_ROW, (one_line(redact(title)), renamed, pinned, session))
 
     shelf.writer.run(keep_row)
     return session

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -22,7 +23,7 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A session in a backup: what is known of it beside its events, and how many lines of those follow."""
 
     row: StoredSession
-    events: int
+    events: Annotated[int, msgspec.Meta(ge=0)]
 
 
 def write_backup(sessions: Iterable[MemorySession], path: str) -> Backup:

@@ -17,6 +17,7 @@ import msgspec
 
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
+from bridle.base.redact import redact
 from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.engine.store_ports import (
     CLOSING,
@@ -266,7 +267,8 @@ class MemoryStore:
             if is_here or row.expired_ms is not None:
                 continue
             session = await self.import_lines(lines, cwd=cwd, profile="default")
-            self._change(session, title=row.title, renamed=row.renamed, pinned=row.pinned)
+            title = one_line(redact(row.title))
+            self._change(session, title=title, renamed=row.renamed, pinned=row.pinned)
             made.append(session)
         return Restored(sessions=tuple(made), left_out=len(found) - len(made))
 

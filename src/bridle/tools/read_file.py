@@ -104,9 +104,7 @@ def _without_secrets(data: bytes, page: Page) -> Page:
     text = data.decode(errors="surrogateescape")
     hidden = {line.encode(errors="surrogateescape") for line in lines_within_secrets(text.split("\n"))}
     mark = stored_marker("secret").encode()
-    return msgspec.structs.replace(
-        page, lines=tuple(mark if line in hidden else line for line in page.lines)
-    )
+    return msgspec.structs.replace(page, lines=tuple(mark if line in hidden else line for line in page.lines))
 
 
 def _check_content(fd: int, size: int) -> None:
