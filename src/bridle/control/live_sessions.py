@@ -5,6 +5,7 @@ How one of them begins and ends is `live`; what may be done to it is `authority`
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -105,6 +106,8 @@ class LiveSessions:
         self._idle_ended: dict[str, CreateSession] = {}
         self._saw_end: dict[tuple[str, str], None] = {}
         """Clients, and a session each was attached to when it ended."""
+        self._opening: set[LiveSession] = set()
+        self._is_closing = False
         self._failure: StoreError | None = None
 
     # Looking
@@ -159,6 +162,7 @@ class LiveSessions:
         self, client: Client, claims: Claims | None, command: CreateSession
     ) -> tuple[LiveSession, Accepted]:
         if command.resume is None:
+            self._refuse_if_closing()
             live, opened = await self._opened(
                 LiveSession(command, clock=self._clock, ended=self._forget), client
             )
@@ -211,15 +215,25 @@ class LiveSessions:
             await live.settled()
             if live.state == "open":
                 return live, False
+        self._refuse_if_closing()
         live = LiveSession(command_of(plain, bounds), clock=self._clock, ended=self._forget)
         self._live[session] = live
         return await self._opened(live, client)
 
     async def _opened(self, live: LiveSession, client: Client) -> tuple[LiveSession, bool]:
-        await live.open(self._source.open(live.command, client))
+        self._opening.add(live)
+        try:
+            await live.open(self._source.open(live.command, client))
+        finally:
+            self._opening.discard(live)
         self._live[live.id] = live
         self._idle_ended.pop(live.id, None)
         return live, True
+
+    def _refuse_if_closing(self) -> None:
+        """What is opened now would run in an engine that waits for nobody any more."""
+        if self._is_closing:
+            raise CommandRefused("EngineStopping")
 
     def _change_to(self, client: Client, session: Session, command: CreateSession) -> None:
         """What a client who resumes a session that is open wants changed in it."""
@@ -260,17 +274,23 @@ class LiveSessions:
             del self._saw_end[left]
 
     async def close(self) -> None:
-        """Ends every session: turns are cancelled, readers reach their end.
+        """Ends every session, all at once: turns are cancelled, readers reach their end. From now on none is opened.
 
         Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
         """
-        for live in list(self._live.values()):
-            if live.state == "opening":
-                await live.settled()
-            with contextlib.suppress(StoreError):
-                await live.end("binary-shutdown")
-        if self._failure is not None:
-            raise self._failure
+        self._is_closing = True
+        everyone = {*self._live.values(), *self._opening}
+        faults = await asyncio.gather(*(_shut(live) for live in everyone), return_exceptions=True)
+        for failure in (self._failure, *faults):
+            if failure is not None:
+                raise failure
+
+
+async def _shut(live: LiveSession) -> None:
+    if live.state == "opening":
+        await live.settled()
+    with contextlib.suppress(StoreError):
+        await live.end("binary-shutdown")
 
 
 def _refuse_other_options(live: LiveSession, command: CreateSession) -> None:
