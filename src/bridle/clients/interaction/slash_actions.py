@@ -234,11 +234,12 @@ class SlashActions:
         self._say("Go to one: /resume")
 
     async def _listed(self, current: str) -> tuple[Listed, ...]:
-        """Every session, as it is listed in the folder of the current one, which is marked."""
+        """Every session, as it is listed in the folder of the current one, which is marked once something was said."""
         now_ms, home = self._services.clock.now_ms(), self._services.home
         here = (await self.describe(current)).cwd
         found = (await self._connection.ask(ListSessions())).sessions
-        rows = (listed(one, now_ms=now_ms, here=here, home=home) for one in found)
+        worth = (one for one in found if one.id != current or one.title or one.turns)
+        rows = (listed(one, now_ms=now_ms, here=here, home=home) for one in worth)
         return tuple(_marked(one) if one.id == current else one for one in rows)
 
 
