@@ -16,8 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders
-from bridle.config.workspace import project_folder
+from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
@@ -263,9 +262,10 @@ def _known_files(conversation: Conversation) -> KnownFiles:
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:
+    from bridle.sessions.beside_store import outputs_of
     from bridle.tools.output import Spill
 
-    return Spill(os.path.join(services.where.state, "outputs", log.session), log.outputs_key)
+    return Spill(outputs_of(services.where.state, log.session), log.outputs_key)
 
 
 def _hooks(

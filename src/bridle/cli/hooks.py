@@ -17,9 +17,8 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell
-from bridle.config.folders import folders
+from bridle.config.folders import folders, project_folder
 from bridle.config.tiers import load
-from bridle.config.workspace import project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named

@@ -12,9 +12,9 @@ from bridle.control.multiplex import Multiplexer
 from bridle.engine.open_questions import Client
 from bridle.protocol.commands import Accepted, AnyCommand
 from bridle.protocol.events import Envelope, IdentityClass
-from bridle.protocol.handshake import Handshake
 
 if TYPE_CHECKING:
+    from bridle.protocol.handshake import Handshake
     from bridle.protocol.queries import A, AnyQuery, Query
     from bridle.protocol.tokens import Claims
 

@@ -96,7 +96,7 @@ class SlashActions:
 
         found = (await self._connection.ask(ListModels(session=session, usable=True))).models
         if not found:
-            self._say(f"model    {visible(view.model)}    No other is known here. Connect one: /login")
+            self._say(f"{visible(view.model)} is the only model that is known here. Connect one: /login")
             return None
         return model_list(found, view.model)
 
