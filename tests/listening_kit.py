@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +30,11 @@ class Listening(NamedTuple):
     @property
     def token(self) -> str:
         return self.place.token()
+
+    def audited(self) -> Counter[str]:
+        """The reasons of what was refused, as the audit has them."""
+        entries = self.engine.access.audit.entries()
+        return Counter(one["reason"] for one in entries if one["what"] == "refused")
 
 
 @asynccontextmanager
@@ -59,6 +65,7 @@ async def listening(
             where=folders(env),
             clock=clock or SystemClock(),
             limits=limits,
+            hear=engine.access.note_refusal,
         ) as at:
             port = int(at.url.rpartition(":")[2]) if at.url else 0
             yield Listening(engine, at, EnginePlace(folders(env).runtime), port, str(work))

@@ -14,7 +14,8 @@ import pytest
 from bridle.base.engine_place import connected_socket
 from bridle.base.websocket_client import SocketClosed, open_unix_websocket
 from bridle.clients.blocking import BlockingConnection
-from bridle.clients.remote import RemoteConnection, connect_remote, place_opener, unix_opener, url_opener
+from bridle.clients.engine_address import engine_address, unix_address
+from bridle.clients.remote import RemoteConnection, connect_remote, engine_opener, place_opener
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
@@ -80,7 +81,11 @@ async def connected(
 ) -> AsyncIterator[RemoteConnection]:
     path = through or here.place.socket
     connection = await connect_remote(
-        unix_opener(path, here.place.token), address=path, name="test", answers=True, **options
+        engine_opener(unix_address(path), here.place.token),
+        address=path,
+        name="test",
+        answers=True,
+        **options,
     )
     try:
         yield connection
@@ -183,7 +188,10 @@ async def test_a_token_that_holds_no_more_is_never_tried_again(tmp_path: Path) -
         claims = here.at.tokens.new_claims(identity_class="human", sessions=(session,))
         token = here.at.tokens.issue(claims)
         connection = await connect_remote(
-            unix_opener(between.path, lambda: token), address="there", name="test", answers=False
+            engine_opener(unix_address(between.path), lambda: token),
+            address="there",
+            name="test",
+            answers=False,
         )
         here.at.tokens.revoke(claims.jti)
         between.cut()
@@ -195,16 +203,16 @@ async def test_a_token_that_holds_no_more_is_never_tried_again(tmp_path: Path) -
 
 
 async def test_where_nobody_listens_it_is_said_at_once(tmp_path: Path) -> None:
-    opener = unix_opener(str(tmp_path / "nobody"), lambda: "x")
+    nobody = engine_opener(unix_address(str(tmp_path / "nobody")), lambda: "x")
     with pytest.raises(CommandRefused) as refused:
-        await connect_remote(opener, address="nowhere", name="test", answers=False)
+        await connect_remote(nobody, address="nowhere", name="test", answers=False)
     assert refused.value.reason == "NoEngine"
 
 
 async def test_an_engine_is_reached_by_its_address_too(tmp_path: Path) -> None:
     async with listening(tmp_path) as here:
-        opener = url_opener(here.at.url, here.place.token)
-        connection = await connect_remote(opener, address=here.at.url, name="test", answers=False)
+        there = engine_opener(engine_address(here.at.url), here.place.token)
+        connection = await connect_remote(there, address=here.at.url, name="test", answers=False)
         assert (await connection.ask(q.CheckHealth())).open_sessions == 0
         await connection.close()
 
@@ -214,7 +222,7 @@ async def test_an_engine_is_reached_by_its_address_too(tmp_path: Path) -> None:
 )
 def test_what_is_no_address_or_would_send_the_token_in_the_clear_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
-        url_opener(url, lambda: "x")
+        engine_address(url)
 
 
 async def test_a_script_needs_no_loop(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.protocol.display_values import EditedFile, ShownEdit
-from bridle.tools.edit_file import NoSuchEdit, edited
+from bridle.tools.edits import NoSuchEdit, edited
 
 
 @pytest.mark.requirement("D9.5", "T2.12")

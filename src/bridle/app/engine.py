@@ -27,7 +27,6 @@ from bridle.engine.ports import Provider
 from bridle.engine.tools import Tool
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
-from bridle.protocol.handshake import Handshake, handshake
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals
@@ -36,15 +35,17 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
-    from bridle.app.code_surfaces import CodeSurfaces
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.service_access import ServiceAccess
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
+    from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
     from bridle.plugin.contract import Plugin
+    from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
 
 FEATURES = ("branching", "plan_mode")
@@ -102,10 +103,12 @@ class Engine:
                 key_wrap=stored.log_key,
             )
         )
+        self._traces: TraceExport | None = None
         self.services = ProcessServices(
             where=where,
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
+            traces=self._trace_export,
             clock=clock,
             ids=ids,
             models=models,
@@ -171,6 +174,8 @@ class Engine:
 
     def hello(self) -> Handshake:
         """What this engine says of itself."""
+        from bridle.protocol.handshake import handshake
+
         return handshake(features=(*FEATURES, *(TRANSPORTS if self.services.listening else ())))
 
     def connect(
@@ -207,6 +212,8 @@ class Engine:
             await self.live.close()
         finally:
             await services.processes.close()
+            if self._traces is not None:
+                await self._traces.close()
             services.spawn.close()
             await services.models.close()
             await self._housekeeping.close()
@@ -214,6 +221,17 @@ class Engine:
                 await self.sessions.aclose()
             finally:
                 services.notes.close()
+
+    def _trace_export(self) -> TraceExport:
+        """Where the sessions of this process send traces, for those that want to."""
+        if self._traces is None:
+            from bridle.app.trace_export import TraceExport
+
+            notes = self.services.notes
+            self._traces = TraceExport(
+                self.services.env, hear=lambda what: notes.write("warning", "engine", what)
+            )
+        return self._traces
 
     async def _found(self, name: str) -> tuple[str, str]:
         row = await self.sessions.find(name)

@@ -63,6 +63,7 @@ class EngineAnswers:
             network=settings.sandbox.network,
             max_steps=settings.max_steps,
             max_cost=settings.usd_per_session,
+            effort=settings.effort,
         )
 
     async def set_up(self, command: SaveModel | ConnectProvider) -> None:

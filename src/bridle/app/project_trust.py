@@ -14,7 +14,7 @@ from bridle.app.settings import is_acked
 from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, project_folder
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.consent import AT_A_DESK, Consent
@@ -127,7 +127,6 @@ def _server_items(tiers: Tiers, *, root: str, env: Mapping[str, str]) -> Iterato
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
     """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
     from bridle.app.hook_feature import written_hook
-    from bridle.config.workspace import project_folder
     from bridle.safety.hooks.hook_sources import Project, find_hooks
     from bridle.safety.hooks.trusted import unapproved
 

@@ -10,15 +10,15 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bridle.app.service_audit import ServiceAudit
 from bridle.app.session_parts import ProcessServices
 from bridle.control.authority import Asked, session_of
 from bridle.control.multiplex import Multiplexer
+from bridle.control.service_audit import ServiceAudit
 from bridle.engine.open_questions import Client
 
 if TYPE_CHECKING:
-    from bridle.app.code_surfaces import CodeSurfaces
     from bridle.control.capability_tokens import Tokens
+    from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.minting import Minting
 
 
@@ -36,7 +36,8 @@ class ServiceAccess:
     @functools.cached_property
     def tokens(self) -> Tokens:
         """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
-        from bridle.app.token_files import TokenFile, machine_key_of, open_tokens
+        from bridle.control.token_files import TokenFile, open_tokens
+        from bridle.credentials.locks import machine_key_of
 
         services = self._services
         return open_tokens(
@@ -50,7 +51,7 @@ class ServiceAccess:
     @functools.cached_property
     def minting(self) -> Minting:
         """Tokens for those who ask for them, with a code on a surface of the person's own."""
-        from bridle.app.code_surfaces import machine_surfaces, surfaces_of
+        from bridle.control.code_surfaces import machine_surfaces, surfaces_of
         from bridle.control.minting import Minting
         from bridle.control.shown_codes import ShownCodes
 

@@ -18,9 +18,9 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.settings import SessionOptions, session_settings
-from bridle.app.token_files import read_token_file
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.installation import install_command
 from bridle.base.peer_process import (
     can_tell_descent,
     comes_from_a_call,
@@ -43,6 +43,7 @@ from bridle.control.request_guard import ConnectionOrigin, Listener
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
+from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.sandbox.session_border import records_of
@@ -186,7 +187,7 @@ def make_service(
 ) -> Service:
     """What is served of an engine, over whatever transport."""
     return Service(
-        clients=ServedClients(engine.connect, engine.live),
+        clients=ServedClients(engine.connect, engine.live, engine.access.tokens.check),
         tokens=engine.access.tokens,
         hello=engine.hello,
         clock=clock,
@@ -269,7 +270,8 @@ def _web_packages():
         from bridle.control import http_server
         from bridle.control.http_app import service_app
     except ImportError as problem:
-        raise CommandRefused("ExtraMissing", what="Listening for clients", extra="web") from problem
+        install = install_command("web")
+        raise CommandRefused("ExtraMissing", what="Listening for clients", install=install) from problem
     return http_server, service_app
 
 

@@ -16,8 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders
-from bridle.config.workspace import project_folder
+from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
@@ -38,7 +37,9 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
+    from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
     from bridle.recovery.evidence import InterruptedRun
@@ -63,6 +64,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
+    traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None
@@ -102,9 +104,9 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of one session that its features are made from.
 
-    `gates` and `spill` are made with the first call: an answer without calls needs none of them. `shows_content`:
-    whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands. `saved` are the
-    grants that are kept; None where none are.
+    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
+    `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
+    `saved` are the grants that are kept; None where none are.
     """
 
     services: ProcessServices
@@ -114,6 +116,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     questions: Questions
     stopwatch: Stopwatch
     registry: Registry
+    known_files: Callable[[], KnownFiles]
     folders: SessionFolders
     gates: Callable[[], Gates]
     spill: Callable[[], Spill]
@@ -166,6 +169,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         questions=questions,
         stopwatch=stopwatch,
         registry=registry,
+        known_files=functools.cache(lambda: _known_files(opened.conversation)),
         folders=folders,
         gates=gates,
         spill=functools.cache(lambda: _spill(services, opened.log)),
@@ -249,6 +253,12 @@ def _gates(
         saved=saved,
         env=services.env,
     )
+
+
+def _known_files(conversation: Conversation) -> KnownFiles:
+    from bridle.engine.known_files import KnownFiles
+
+    return KnownFiles(conversation.known_files)
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:

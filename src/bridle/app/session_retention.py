@@ -53,12 +53,21 @@ def transcripts_of(where: Folders, session: str) -> str:
     return os.path.join(where.state, "transcripts", session)
 
 
+def dumps_of(where: Folders, session: str) -> tuple[str, str]:
+    """The files of what a session sent to providers and got from them, the older one first."""
+    folder = os.path.join(where.state, "debug")
+    return os.path.join(folder, f"{session}.1.jsonl"), os.path.join(folder, f"{session}.jsonl")
+
+
 def forget_beside(where: Folders) -> ForgetBeside:
-    """Removes what lies beside the store of a session: its long outputs and its transcripts."""
+    """Removes what lies beside the store of a session: its long outputs, its transcripts and its dumps."""
 
     def forget(session: str) -> None:
         if is_id(session, SESS):
             for folder in (outputs_of(where, session), transcripts_of(where, session)):
                 shutil.rmtree(folder, ignore_errors=True)
+            for dump in dumps_of(where, session):
+                with contextlib.suppress(OSError):
+                    os.unlink(dump)
 
     return forget

@@ -1,7 +1,5 @@
 """What holds for one session: the client's options on top of the settings files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +9,6 @@ from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, WrittenEntry, load
-from bridle.config.workspace import WorkspaceFile
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
 from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
@@ -23,12 +20,13 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.config.workspace import WorkspaceFile
     from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
 HEADLESS_STEPS = 500
 """Model calls in one turn of a run, unless somebody named a number."""
-_RULE_TIERS: Mapping[str, RuleTier] = {
+_RULE_TIERS: "Mapping[str, RuleTier]" = {
     "local": "local",
     "project": "project",
     "user": "user",
@@ -37,6 +35,7 @@ _RULE_TIERS: Mapping[str, RuleTier] = {
 }
 
 
+# Annotations are values here, not text: decoding would have to compile each of them, at every start.
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a client may ask for when it opens a session, as `CreateSession.config`; `profile` is a field beside it.
 
@@ -92,7 +91,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     options: SessionOptions
     model: str | None
     mode: Mode
-    rules: tuple[Rule, ...]
+    rules: "tuple[Rule, ...]"
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
     credential_store: Literal["encrypted", "keyring"] = "encrypted"
@@ -110,16 +109,18 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     hooks: HookSettings = HookSettings()
     secret_files: tuple[str, ...] | None = None
     persist_grants: bool = True
-    waiting: tuple[WorkspaceFile, ...] = ()
+    waiting: "tuple[WorkspaceFile, ...]" = ()
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
-    paths: PathMode = "workspace"
+    paths: "PathMode" = "workspace"
     effort: Effort | None = None
     notify: bool = True
     allowed_paths: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
+    otel_endpoint: str | None = None
+    raw_dumps: bool = False
     transcript: Literal["events", "envelope", "chain"] | None = None
 
 
@@ -204,14 +205,16 @@ def session_settings(
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
+        otel_endpoint=tiers.get("otel.endpoint"),
+        raw_dumps=bool(tiers.get("debug.raw")),
         transcript=_transcript(tiers),
     )
 
 
-def is_acked(approvals: Approvals) -> Callable[[WorkspaceFile], bool]:
+def is_acked(approvals: Approvals) -> "Callable[[WorkspaceFile], bool]":
     """For `load`: whether a person agreed to a settings file of the workspace, to these very bytes, in this place."""
 
-    def acked(file: WorkspaceFile) -> bool:
+    def acked(file: "WorkspaceFile") -> bool:
         return approvals.holds(file.sha256, kind="config", root=file.root, path=file.path)
 
     return acked
@@ -251,7 +254,7 @@ def _transcript(tiers: Tiers) -> Literal["events", "envelope", "chain"] | None:
     return None if form == "off" else form
 
 
-def _flag_rules(options: SessionOptions) -> list[Rule]:
+def _flag_rules(options: SessionOptions) -> "list[Rule]":
     if not options.deny and not options.allow:
         return []
     from bridle.safety.rules import parse_rule
@@ -275,11 +278,14 @@ def _flag_options(options: SessionOptions) -> list[GivenOption]:
     return [GivenOption(name, key, value) for name, key, value in given if value is not None]
 
 
-def _file_rules(tiers: Tiers) -> list[Rule]:
-    rules: list[Rule] = []
-    for written in tiers.written("permissions.rules"):
-        from bridle.safety.rules import Rule
+def _file_rules(tiers: Tiers) -> "list[Rule]":
+    entries = tiers.written("permissions.rules")
+    if not entries:
+        return []
+    from bridle.safety.rules import Rule
 
+    rules: list[Rule] = []
+    for written in entries:
         value = written.value
         if value.get("keys", 1) > 1 and value["verdict"] != "ask":
             problem = 'keys says how many people must say yes, so it goes with verdict = "ask"'
@@ -300,7 +306,7 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
     return rules
 
 
-def _listed_tools(tiers: Tiers) -> list[Rule]:
+def _listed_tools(tiers: Tiers) -> "list[Rule]":
     """The two lists of tools as rules of the file each stands in. Every list counts: none takes another's place.
 
     They come behind the written rules of their tier, which say more.
@@ -314,7 +320,7 @@ def _listed_tools(tiers: Tiers) -> list[Rule]:
     ]
 
 
-def _listed_rule(text: str, verdict: Verdict, origin: ValueOrigin) -> Rule:
+def _listed_rule(text: str, verdict: Verdict, origin: ValueOrigin) -> "Rule":
     from bridle.safety.rules import parse_rule
 
     tier = _RULE_TIERS.get(origin.tier, "flags")

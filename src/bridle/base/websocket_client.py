@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import os
-import ssl
 import struct
 from collections.abc import Mapping
 from typing import Protocol
@@ -138,25 +137,17 @@ def _masked(payload: bytes, mask: bytes) -> bytes:
 async def open_unix_websocket(path: str, target: str, headers: Mapping[str, str]) -> WebSocketClient:
     """Over a Unix socket. Raises OSError, `UpgradeRefused`."""
     reader, writer = await asyncio.open_unix_connection(sock=connected_socket(path))
-    return await _upgraded(reader, writer, "localhost", target, headers)
+    return await open_websocket(reader, writer, "localhost", target, headers)
 
 
-async def open_tcp_websocket(
-    host: str, port: int, target: str, headers: Mapping[str, str], *, tls: ssl.SSLContext | None
-) -> WebSocketClient:
-    """Over TCP, with TLS where a context is given. Raises OSError (`ssl.SSLError` too), `UpgradeRefused`."""
-    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return await _upgraded(reader, writer, name, target, headers)
-
-
-async def _upgraded(
+async def open_websocket(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     host: str,
     target: str,
     headers: Mapping[str, str],
 ) -> WebSocketClient:
+    """Over a new connection, which is closed where nothing comes of it. Raises OSError, `UpgradeRefused`."""
     key = base64.b64encode(os.urandom(16))
     given = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     request = (

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args
 
-from bridle.cli.help import PAGES
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
@@ -73,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         # on to mean the same when another flag comes.
         super().__init__(
             *arguments,
-            formatter_class=functools.cache(lambda prog: argparse.HelpFormatter(prog, width=100)),
+            formatter_class=functools.cache(functools.partial(argparse.HelpFormatter, width=100)),
             allow_abbrev=False,
             **options,
         )
@@ -140,11 +139,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
+        from bridle.cli.help import PAGES
+
         return PAGES[self._topic]
 
     @property
     def _topic(self) -> str:
         """The help page of this verb; `sessions list` has that of `sessions`."""
+        from bridle.cli.help import PAGES
+
         return next((word for word in self.prog.split() if word in PAGES), "")
 
 
@@ -555,7 +558,9 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _debug_words(debug: Parser) -> None:
-    request = debug.add_below("action")("request")
+    below = debug.add_below("action")
+    below("raw").add_argument("id", metavar="ID", nargs="?")
+    request = below("request")
     _session_options(request)
     request.add_argument("-r", "--resume", metavar="ID")
     request.set_defaults(on_ask="deny")

@@ -126,7 +126,7 @@ bridle login [PROVIDER] — connect a model: a key or an account, kept encrypted
 A key is tried before it is stored; --no-check leaves that out. A key in the environment goes before a stored one.
 An account needs to know where: providers.NAME.oauth with client_id, token_url and authorize_url or device_url.
 BRIDLE_PASSPHRASE or BRIDLE_MACHINE_KEY lock a new store; without them a key is made for you alone (chmod 600).
-credentials.store = "keyring" uses the system keychain instead: pip install 'bridle[keyring]'
+credentials.store = "keyring" uses the system keychain instead; where its package is missing, what installs it is said.
 """
 
 MODELS = """\
@@ -279,7 +279,7 @@ bridle serve — an engine that goes on running. Clients come and go; sessions, 
 Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
 time and goes with the engine. A process that a tool, a hook or a server started is never a client.
 One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
-engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
+engine.share = true lets others attach to what runs at a terminal. What installs missing packages is said.
 """
 
 ATTACH = """\
@@ -302,6 +302,7 @@ bridle doctor [--offline] [--json] — does everything work here?
 
 ok it works, warn it works with less, fail it does not, skip it was not looked at. Exit 0 without a fail, else 1.
 The provider of the chosen model is asked for its list of models, which costs nothing; --offline leaves that out.
+An engine that listens is asked how it is. A part that does not answer within 20 s is a fail; the others are looked at.
 The last line names the folders in use. Nothing is changed.
 """
 
@@ -310,6 +311,7 @@ For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
   bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+  bridle debug raw        what a session sent to providers and what they said, where debug.raw keeps it
   bridle conformance      does a server of sessions do what every such server does? (bridle help conformance)
 """
 
@@ -341,6 +343,11 @@ bridle debug request [PROMPT] — what would be sent next, byte for byte. Nothin
 Keys are shown as ********; so is every header that settings add. The options are those of a run (bridle help options).
 Nobody is asked anything: an instruction file that is not trusted yet is left out. Hooks do not run, files behind @ are
 not read, and a conversation that would be summarised first is shown as it is.
+
+  bridle debug raw [ID]                          what a session sent and what came back, one line of JSON an exchange
+
+Only where the setting debug.raw kept it, encrypted, for as long as the session's content is there.
+Nothing in it is taken out but the keys that Bridle sends: whoever gets a copy gets what was said.
 """
 
 REDACT = """\
@@ -409,6 +416,7 @@ A script is what the demo model plays: answers separated by ---, one statement a
 
   say TEXT          call TOOL {JSON}          wait SECONDS          fail REASON [times=N]
   think TEXT        pace DELTAS_PER_SECOND    chunk CHARACTERS      usage in=N out=N
+  yield             stop max_tokens|content_filter|end_turn
 Longer arguments go below the call, indented: `key: value`, or `key: <<END` and lines up to END.
 Play it: bridle run -m demo:FILE "anything"
 """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.engine import running_engine
 from bridle.app.housekeeping import log_wanted
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
@@ -33,7 +32,6 @@ from bridle.clients.print import (
 )
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
@@ -43,6 +41,7 @@ from bridle.sandbox.plain_spawn import allowed_environment
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
@@ -178,6 +177,8 @@ async def _run(
             if connection is not None:
                 await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return
+        from bridle.app.engine import running_engine  # an engine that runs already has all of it
+
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
             connection = engine.connect(name="print", answers=asks)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
@@ -18,9 +18,13 @@ from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
+from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
+COLLECTED_AFTER = (2_000, 5, 2)
+"""New objects until the young are looked at, and how often that happens until the older ones are: with these, what a
+dozen sessions left."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -71,6 +75,7 @@ async def _serve(
         ) as listening,
     ):
         _tell_where(listening)
+        _collect_what_sessions_leave()
         if await _stopped_or_idle(stop, listening, idle_exit_s):
             tell("ending; again to leave at once")
         else:
@@ -93,6 +98,14 @@ async def _stopped_or_idle(
         return True
     idle.result()
     return False
+
+
+def _collect_what_sessions_leave() -> None:
+    """A start collects nothing, to be fast; this goes on for weeks, and a session leaves objects that hold each other.
+    What is there by now stays and is never looked at again, so that looking is quick."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _tell_where(listening: ListeningEngine) -> None:

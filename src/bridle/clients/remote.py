@@ -21,14 +21,8 @@ import msgspec
 
 from bridle.base.backoff import Backoff
 from bridle.base.engine_place import EnginePlace
-from bridle.base.websocket_client import (
-    SocketClosed,
-    TextSocket,
-    UpgradeRefused,
-    WebSocketClient,
-    open_tcp_websocket,
-    open_unix_websocket,
-)
+from bridle.base.websocket_client import SocketClosed, TextSocket, UpgradeRefused, WebSocketClient
+from bridle.clients.engine_address import EngineAddress, unix_address
 from bridle.clients.engine_link import EngineLink
 from bridle.protocol.codec import decode_envelope, encode_command
 from bridle.protocol.commands import (
@@ -39,7 +33,7 @@ from bridle.protocol.commands import (
     DetachSession,
     EndSession,
 )
-from bridle.protocol.errors import SENTENCES, CommandRefused, UsageError
+from bridle.protocol.errors import SENTENCES, CommandRefused
 from bridle.protocol.events import Envelope, StreamGap
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
 
@@ -100,43 +94,36 @@ def problem_to_raise(raw: bytes) -> CommandRefused:
     return CommandRefused(problem.reason, **data)
 
 
-def unix_opener(path: str, token: Callable[[], str]) -> Open:
-    """To the engine at this socket. The token is read each time: an engine that was started again has another."""
+def engine_opener(address: EngineAddress, token: Callable[[], str]) -> Open:
+    """To the engine there. The token is read each time: an engine that was started again has another."""
 
     async def opened() -> WebSocketClient:
-        return await open_unix_websocket(path, "/v1/ws", {"X-Bridle-Token": token()})
+        return await address.websocket(token())
 
     return opened
 
 
 def place_opener(place: EnginePlace) -> Open:
     """To the engine of this person, with the token it left for them."""
-    return unix_opener(place.socket, place.token)
+    return engine_opener(unix_address(place.socket), place.token)
 
 
-def url_opener(url: str, token: Callable[[], str], *, ca_file: str | None = None) -> Open:
-    """To an engine at `http://…`, `https://…` or `unix:///…`."""
-    from urllib.parse import urlsplit
+def no_engine(address: str, problem: Exception) -> CommandRefused:
+    """Nobody answers there."""
+    number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
+    why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
+    return CommandRefused("NoEngine", address=address, problem=why)
 
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return unix_opener(parts.path, token)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise UsageError(f'"{url}" is no address of an engine, such as https://host:8421')
-    host, secure = parts.hostname, parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    if not secure and host not in ("127.0.0.1", "::1", "localhost"):
-        raise UsageError(f"{url} would send the token in the clear. Use https://")
 
-    async def opened() -> WebSocketClient:
-        tls = None
-        if secure:
-            import ssl
-
-            tls = ssl.create_default_context(cafile=ca_file)
-        return await open_tcp_websocket(host, port, "/v1/ws", {"X-Bridle-Token": token()}, tls=tls)
-
-    return opened
+def keep_attached(attached: set[str], command: AnyCommand, accepted: Accepted) -> None:
+    """Brings the sessions that a client is attached to in step with a command that was accepted."""
+    match command:
+        case CreateSession() | AttachSession():
+            attached.add(accepted.session)
+        case DetachSession(session=session) | EndSession(session=session):
+            attached.discard(session)
+        case _:
+            pass
 
 
 class RemoteConnection:
@@ -180,21 +167,15 @@ class RemoteConnection:
         try:
             await self._connect()
         except (OSError, SocketClosed, TimeoutError) as problem:
-            raise self._no_engine(problem) from None
+            raise no_engine(self._address, problem) from None
         self._reading = asyncio.ensure_future(self._read())
 
     async def send(self, command: AnyCommand) -> Accepted:
         body = encode_command(command)
         answer = await self._ask("command", body, again=bool(command.id))
         accepted = msgspec.json.decode(answer.body, type=Accepted)
-        match command:
-            case CreateSession() | AttachSession():
-                self._attached.add(accepted.session)
-                self._was_attached = True
-            case DetachSession(session=session) | EndSession(session=session):
-                self._attached.discard(session)
-            case _:
-                pass
+        keep_attached(self._attached, command, accepted)
+        self._was_attached = self._was_attached or bool(self._attached)
         return accepted
 
     async def ask(self, query: Query[A]) -> A:
@@ -337,7 +318,7 @@ class RemoteConnection:
                 if is_missed:
                     self.link.hear(None)
                 return
-        raise self._no_engine(problem)
+        raise no_engine(self._address, problem)
 
     async def _connect(self) -> None:
         """A connection, greeted, attached and followed as before. Raises OSError, `SocketClosed`, `CommandRefused`."""
@@ -399,11 +380,6 @@ class RemoteConnection:
                 pending.answer.set_exception(over)
         for follow in self._follows.values():
             follow.came.put_nowait(over)
-
-    def _no_engine(self, problem: Exception) -> CommandRefused:
-        number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
-        why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
-        return CommandRefused("NoEngine", address=self._address, problem=why)
 
 
 def _follow_frame(number: int, follow: _Follow) -> bytes:

@@ -17,7 +17,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import InvalidState
+from websockets.exceptions import InvalidState, PayloadTooBig
 
 from bridle.control.connection_limits import HEAD_BYTES, ConnectionLimits
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
@@ -132,6 +132,13 @@ def _protocol_classes(
         def connection_lost(self, exc: Exception | None) -> None:
             left(self.transport)
             super().connection_lost(exc)
+
+        def handle_parser_exception(self) -> None:
+            """A frame that is too long, or none: it is closed before anybody looks at it."""
+            origin: ConnectionOrigin = self.scope["state"][ORIGIN_STATE]
+            too_long = isinstance(self.conn.parser_exc, PayloadTooBig)
+            shed("TooLarge" if too_long else "BadFrame", origin.peer)
+            super().handle_parser_exception()
 
         def shutdown(self) -> None:
             """Says goodbye, and stays until that is heard: a socket that is closed on something its client just sent

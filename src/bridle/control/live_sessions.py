@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 OF_THE_CLIENT = frozenset({"title", "headless", "on_ask", "on_orphan", "wide_folder"})
 """Options of `CreateSession.config` that say nothing about how a run works that is open already."""
+ENDED_KEPT = 1_000
+"""Of so many sessions that ended it is known with which options an idle one goes on, and who may read how one ended."""
 
 
 class ClientSight(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +84,17 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     prompt_of: Callable[[str, str], str | None]
 
 
+K, V = TypeVar("K"), TypeVar("V")
+
+
+def _keep(kept: dict[K, V], key: K, value: V) -> None:
+    """Keeps it as the newest; what came first goes where it is too much."""
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > ENDED_KEPT:
+        del kept[next(iter(kept))]
+
+
 class LiveSessions:
     """Those of one engine, by id. A client that was there when one ended may read how."""
 
@@ -90,8 +103,8 @@ class LiveSessions:
         self._clock = clock
         self._live: dict[str, LiveSession] = {}
         self._idle_ended: dict[str, CreateSession] = {}
-        self._saw_end: dict[str, set[str]] = {}
-        """By client: the sessions it was attached to when they ended."""
+        self._saw_end: dict[tuple[str, str], None] = {}
+        """Clients, and a session each was attached to when it ended."""
         self._failure: StoreError | None = None
 
     # Looking
@@ -131,7 +144,7 @@ class LiveSessions:
         return live.session
 
     def saw_end(self, client: Client, session: str) -> bool:
-        return session not in self._live and session in self._saw_end.get(client.id, ())
+        return session not in self._live and (client.id, session) in self._saw_end
 
     async def bounds_for(self, client: Client, asked: Asked) -> Bounds | None:
         """What the person's own settings give a session that an agent wants: looked up before the gate, which then
@@ -225,10 +238,10 @@ class LiveSessions:
         if self._live.get(live.id) is live:
             del self._live[live.id]
         for client in live.attachments:
-            self._saw_end.setdefault(client, set()).add(live.id)
+            _keep(self._saw_end, (client, live.id), None)
         self._failure = self._failure or live.failure
         if live.cause == "idle":
-            self._idle_ended[live.id] = live.command
+            _keep(self._idle_ended, live.id, live.command)
 
     async def end(self, live: LiveSession, cause: EndCause) -> None:
         """Whoever ends it is told where not all of it could be kept; then nobody else has to be."""
@@ -243,7 +256,8 @@ class LiveSessions:
         """A client is gone; its sessions go on."""
         for live in list(self._live.values()):
             live.detach(client.id)
-        self._saw_end.pop(client.id, None)
+        for left in [one for one in self._saw_end if one[0] == client.id]:
+            del self._saw_end[left]
 
     async def close(self) -> None:
         """Ends every session, all at once: turns are cancelled, readers reach their end.

@@ -100,9 +100,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     `input` says what it takes: as a type, whose values it is called with, or as a JSON Schema, for which the call gets
     the object as it came. `mutating` and `timeout_s` are asked per call, with that. `timeout_s` counts only while the
-    call runs, never while a person thinks. `changes(args, call, cwd)` works out what a call would make of files before
-    anybody is asked; it may read and wait, and gives nothing where it cannot tell. `input_schema` is what the model
-    reads of `input`; made from it when not given.
+    call runs, never while a person thinks. `changes(args, call, cwd, known)` works out what a call would make of files
+    before anybody is asked, `known` being what the model knows of them; it may read and wait, gives nothing where it
+    cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
+    `input`; made from it when not given.
     """
 
     name: str
@@ -117,7 +118,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     side_effect: Literal["none", "workspace", "process", "network", "external"] = "external"
     safety_notes: tuple[str, ...] = ()
     input_schema: dict[str, Any] | None = None
-    changes: Callable[[Any, ToolCall, str], tuple[FileChange, ...]] | None = None
+    changes: Callable[[Any, ToolCall, str, KnownFiles], tuple[FileChange, ...] | ToolOutput] | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(

@@ -100,6 +100,11 @@ SENTENCES: Mapping[str, Sentence] = {
         4,
     ),
     "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "MintedAtTerminal": Sentence(
+        "A token is minted by a person at a terminal, and this is none. "
+        "In one: bridle token mint --session ID --out FILE, then give the file to the program.",
+        3,
+    ),
     "NoConfirmation": Sentence(
         "Token issuance requires an interactive confirmation channel. For headless/CI: pre-provision a token file. "
         "For service managers: launch with --auth-channel notify.",
@@ -132,6 +137,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "EngineUnverified": Sentence(
+        "The certificate of {address} cannot be verified ({problem}), so nothing was sent there. "
+        "Name the file with whoever signed it: --ca-file FILE",
+        2,
+    ),
     "ConnectionLost": Sentence(
         "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
         1,
@@ -337,6 +347,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "PriceUnknown": Sentence(
         "The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2
     ),
+    "AnswerCut": Sentence(
+        "The answer ends here: it is as long as {provider} lets one be. To have the rest: go on"
+    ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
     "OutputUnwritable": Sentence(
@@ -469,7 +482,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "bridle config set credentials.store encrypted",
         4,
     ),
-    "ExtraMissing": Sentence("{what} needs a package more. Install it: pip install 'bridle[{extra}]'", 2),
+    "ExtraMissing": Sentence("{what} needs a package more. Install it: {install}", 2),
     "CredentialHelperFailed": Sentence(
         "The process that holds the key of {provider} failed: {problem}. Nothing more was sent. "
         "Try again in a minute, or without it: --set credentials.helper=never",
@@ -542,6 +555,17 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
     "NotUsedYet": Sentence("Not used yet, so without effect: {settings}."),
+    "RawDump": Sentence(
+        "Every request to a provider and its answer is kept as it was (debug.raw). Look: bridle debug raw {session}"
+    ),
+    "NoDump": Sentence(
+        "Nothing was kept of what {session} sent. From the next session on: bridle config set debug.raw true",
+        1,
+    ),
+    "DumpDamaged": Sentence("{path} line {line} is not what was written.", 1),
+    "TracesNotSent": Sentence(
+        "No traces are sent: OpenTelemetry is set up for {protocol} here, and Bridle speaks http/protobuf."
+    ),
     # Trust
     "NonInteractiveAckRefused": Sentence(
         "Refusing to silently approve an unseen {kind} in non-interactive mode. "

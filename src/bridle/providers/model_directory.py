@@ -8,7 +8,7 @@ before a person chose a model, except servers on this machine.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bridle.providers.credential_ports import BackEnd, Credentials, GivenKey, HelperUse, KeyForwarders
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
-    from bridle.providers.remote import RemoteModel
+    from bridle.providers.raw_exchange import RawExchange
+    from bridle.providers.remote import Connections, RemoteModel
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
@@ -91,6 +92,7 @@ class Models:
         self._names_stored: frozenset[str] = frozenset()
         self._chosen = ""
         self._chats: dict[tuple[str, bool], RemoteModel] = {}
+        self._keep: Callable[[RawExchange], None] | None = None
         self._scripts: dict[str, ScriptedModel] = {}
         self.project = settings.project
         self.project_keys = settings.project_keys
@@ -191,11 +193,23 @@ class Models:
             self._chats[place] = RemoteModel(
                 endpoint,
                 lambda: self._key(endpoint),
-                self.connections,
+                self._recorded(self.connections),
                 make_ready=lambda: self._make_ready(endpoint),
                 key_source=lambda: self._source_used(endpoint),
             )
         return self._chats[place]
+
+    def keep_exchanges(self, keep: Callable[[RawExchange], None]) -> None:
+        """Hands whatever goes to providers and comes back from them to `keep`, from now on. For these models alone."""
+        self._keep = keep
+        self._chats.clear()
+
+    def _recorded(self, connections: Connections) -> Connections:
+        if self._keep is None:
+            return connections
+        from bridle.providers.raw_exchange import RecordedConnections
+
+        return RecordedConnections(connections, self._keep)
 
     def endpoint(self, name: str) -> Endpoint:
         from bridle.providers.presets import configured, preset
@@ -353,7 +367,7 @@ class Models:
         return RemoteModel(
             endpoint,
             lambda: None,
-            forwarder,
+            self._recorded(forwarder),
             make_ready=forwarder.find,
             key_source=lambda: forwarder.source,
             key_is_added=True,
