@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.raw_dump import RawDump, read_dump
 from bridle.config.folders import folders
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.servers import ModelServer
+from bridle.providers.raw_dump import RawDump, read_dump
 from bridle.providers.raw_exchange import RawExchange
 from bridle.providers.script import fail, say
+from bridle.sessions.beside_store import dumps_of
 from cli_kit import Place
 from credentials.credential_kit import made_key
 
@@ -157,10 +158,10 @@ async def test_nothing_is_kept_by_itself_and_no_project_turns_it_on(place: Place
 
 
 def test_the_file_of_a_dump_is_bounded_and_the_newest_stays(tmp_path: Path) -> None:
-    where, key = folders({"BRIDLE_HOME": str(tmp_path)}), os.urandom(32)
+    state, key = folders({"BRIDLE_HOME": str(tmp_path)}).state, os.urandom(32)
     heard: list[str] = []
     dump = RawDump(
-        where,
+        dumps_of(state, "sess_1"),
         "sess_1",
         key=lambda: key,
         secrets=tuple,
@@ -170,7 +171,7 @@ def test_the_file_of_a_dump_is_bounded_and_the_newest_stays(tmp_path: Path) -> N
     )
     for number in range(20):
         dump.keep(RawExchange(url="u", request=b"x" * 500, status=number))
-    kept = [one.status for one in read_dump(where, "sess_1", key)]
+    kept = [one.status for one in read_dump(dumps_of(state, "sess_1"), "sess_1", key)]
     assert kept == list(range(20 - len(kept), 20))
     assert sum(file.stat().st_size for file in (tmp_path / "state/debug").iterdir()) <= 6_000
     shutil.rmtree(tmp_path / "state/debug")

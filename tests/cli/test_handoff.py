@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 from bridle.app.token_files import read_token_file
+
 from bridle.clients.blocking import BlockingConnection
 from bridle.clients.engine_address import engine_address
 from bridle.clients.interaction.key_router import GRACE_S

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
+    from bridle.providers.credential_ports import KeyForwarders
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
@@ -90,8 +90,14 @@ class Engine:
         processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
         )
-        forwarders = Forwarders(processes, where=where, env=env, clock=clock, listening=listening)
-        models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
+        models = Models(
+            env=env,
+            clock=clock,
+            given=model,
+            stored=stored,
+            forwarders=lambda: _forwarders(processes, where, env, clock),
+            listening=listening,
+        )
         self._features = join((), features)
         self.sessions: Store = store or SqliteStore(
             SessionStore(
@@ -287,6 +293,12 @@ def _prompt_of(name: str, arguments: str) -> str | None:
     from bridle.commands.prompts import prompt_of
 
     return prompt_of(name, arguments)
+
+
+def _forwarders(processes: Processes, where: Folders, env: Mapping[str, str], clock: Clock) -> KeyForwarders:
+    from bridle.app.forwarders import Forwarders  # only where another process holds the keys
+
+    return Forwarders(processes, where=where, env=env, clock=clock)
 
 
 def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:

@@ -9,10 +9,10 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
-from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
 from bridle.config.folders import Folders, home_of
+from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
@@ -186,10 +186,11 @@ async def _details(sources: Sources, name: str, sight: ClientSight, *, events: i
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
-    from bridle.app.project_trust import agreed_and_waiting
+    from bridle.app.project_trust import is_trusted_file
     from bridle.app.session_features import instruction_files
     from bridle.app.settings import session_options, session_settings
     from bridle.base.files import branch_of, real_folder
+    from bridle.context.consent import agreed_and_waiting
     from bridle.safety.trust.approvals import Approvals, session_approvals
     from bridle.safety.wide_folders import why_wide
 
@@ -198,7 +199,8 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     where, options = sources.where, session_options(create)
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
-    used, waiting = agreed_and_waiting(approvals, instruction_files(where, cwd, settings))
+    files = instruction_files(where, cwd, settings)
+    used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
     model, model_from = create.model, "command"
     if model is None and resume is None:
         model = settings.model

@@ -97,11 +97,12 @@ def raw_dumps(parts: SessionParts) -> Iterator[Feature]:
     """What goes to providers and comes back, kept as it was, where the person's settings say so."""
     if not parts.settings.raw_dumps:
         return
-    from bridle.app.raw_dump import RawDump
+    from bridle.providers.raw_dump import RawDump
+    from bridle.sessions.beside_store import dumps_of
 
     services, log = parts.services, parts.opened.log
     dump = RawDump(
-        services.where,
+        dumps_of(services.where.state, log.session),
         log.session,
         key=log.outputs_key,
         secrets=services.models.keys_in_use,

@@ -262,9 +262,10 @@ def _known_files(conversation: Conversation) -> KnownFiles:
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:
+    from bridle.sessions.beside_store import outputs_of
     from bridle.tools.output import Spill
 
-    return Spill(os.path.join(services.where.state, "outputs", log.session), log.outputs_key)
+    return Spill(outputs_of(services.where.state, log.session), log.outputs_key)
 
 
 def _hooks(

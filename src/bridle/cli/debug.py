@@ -62,14 +62,15 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _raw(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """One line of JSON for each exchange, in order; a terminal obeys nothing in them."""
-    from bridle.app.raw_dump import read_dump
+    from bridle.providers.raw_dump import read_dump
+    from bridle.sessions.beside_store import dumps_of
 
-    where = folders(env)
+    state = folders(env).state
     with closing(session_store(env)) as store:
         row = store.find(parsed.id) if parsed.id else store.newest(real_folder("."))
         key = store.outputs_key(row.id)
     is_any = False
-    for exchange in read_dump(where, row.id, key) if key is not None else ():
+    for exchange in read_dump(dumps_of(state, row.id), row.id, key) if key is not None else ():
         is_any = True
         if code := say_json(exchange):
             return code

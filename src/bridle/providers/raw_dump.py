@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.session_retention import dumps_of
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.files import private_folder
-from bridle.config.folders import Folders
 from bridle.protocol.errors import BridleError
 from bridle.providers.raw_exchange import RawExchange
 
@@ -49,11 +47,12 @@ class DumpedExchange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class RawDump:
-    """Writes the exchanges of one session. `hear` is told, once, that one could not be kept; nothing fails for it."""
+    """Writes the exchanges of one session to the second of its files, the first is an older
+    one. `hear` is told, once, that one could not be kept; nothing fails for it."""
 
     def __init__(
         self,
-        where: Folders,
+        paths: tuple[str, str],
         session: str,
         *,
         key: Callable[[], bytes],
@@ -62,7 +61,7 @@ class RawDump:
         hear: Callable[[str], None],
         most_bytes: int = MOST_FILE_BYTES,
     ) -> None:
-        self._older, self._path = dumps_of(where, session)
+        self._older, self._path = paths
         self._session = session
         self._key = key
         self._secrets = secrets
@@ -115,7 +114,7 @@ class RawDump:
             file.write(line)
 
 
-def read_dump(where: Folders, session: str, key: bytes) -> Iterator[DumpedExchange]:
+def read_dump(paths: tuple[str, str], session: str, key: bytes) -> Iterator[DumpedExchange]:
     """What was kept of a session, in order; the line that a crash cut off is left out.
 
     Raises OSError, and `BridleError` with `DumpDamaged` for a line that is not what was written.
@@ -123,7 +122,7 @@ def read_dump(where: Folders, session: str, key: bytes) -> Iterator[DumpedExchan
     from cryptography.exceptions import InvalidTag
 
     cipher = _cipher(key)
-    for path in dumps_of(where, session):
+    for path in paths:
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
