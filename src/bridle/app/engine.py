@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from bridle.engine.features import Feature
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog, Store
+    from bridle.mcp.shared_server import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, GrantEntry, ToolEntry
     from bridle.protocol.tokens import Claims
@@ -125,6 +126,7 @@ class Engine:
         code_surfaces: CodeSurfaces | None = None,
     ) -> None:
         self._code_surfaces = code_surfaces
+        self._servers: ServerPool | None = None
         self._where, self._env, self._clock = where, env, clock
         self._ids = Ids(clock.now_ms, os.urandom)
         self.listening = listening
@@ -176,6 +178,7 @@ class Engine:
             where=self._where,
             env=env,
             notes=self._notes,
+            servers=self._server_pool,
             clock=clock,
             ids=self._ids,
             models=self._models,
@@ -188,6 +191,14 @@ class Engine:
             room=self.sessions if waits_for_room else None,
             listening=listening,
         )
+
+    def _server_pool(self) -> ServerPool:
+        """The MCP servers that run in this process."""
+        if self._servers is None:
+            from bridle.mcp.shared_server import ServerPool  # only where settings name one
+
+            self._servers = ServerPool(self._where.state, self._clock)
+        return self._servers
 
     def _control(self) -> Multiplexer:
         """The clients and the live sessions, on what this engine knows of stored ones."""
@@ -333,6 +344,8 @@ class Engine:
         try:
             await self.multiplexer.close()
         finally:
+            if self._servers is not None:
+                await self._servers.close()
             await self._processes.close()
             self._sandbox.close()
             await self._models.close()
@@ -586,6 +599,7 @@ class Engine:
             cwd = ready.session.journal.conversation.cwd
             return promoted(ready.grants(), grant_id, where=self._where, cwd=cwd, env=self._env)
 
+        added = (*plugged, *ready.added)
         return Run(
             session=ready.session,
             tools=tools,
@@ -593,8 +607,8 @@ class Engine:
             promote=promote,
             changes=ready.changes,
             output=ready.output,
-            added_slash=tuple(command for feature in plugged for command in feature.slash),
-            queries={(feature.name, query.verb): query for feature in plugged for query in feature.queries},
+            added_slash=tuple(command for feature in added for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
             idle_s=idle_s,
             stays=stays,
             release=release,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from bridle.base.web import JudgedFetch
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
+    from bridle.mcp.shared_server import ServerPool
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
+    `servers` are the MCP servers that run, made with the first one.
     `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
     from outside, for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
@@ -63,6 +65,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
+    servers: Callable[[], ServerPool]
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None

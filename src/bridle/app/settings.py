@@ -23,6 +23,7 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
@@ -82,6 +83,14 @@ class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow_project_hooks: bool = False
 
 
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The MCP servers of a session. `tables` are their settings as they are written, for whoever judges trust."""
+
+    definitions: tuple[ServerDefinition, ...] = ()
+    tables: Mapping[str, Mapping[str, Any]] = {}
+    start_s: float = 5.0
+
+
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a session is composed from. `secret_files`: None where the built-in list holds.
 
@@ -120,6 +129,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
+    servers: ServerSettings = ServerSettings()
     transcript: Literal["events", "envelope", "chain"] | None = None
 
 
@@ -204,8 +214,39 @@ def session_settings(
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
+        servers=server_settings(tiers),
         transcript=_transcript(tiers),
     )
+
+
+def server_settings(tiers: Tiers) -> ServerSettings:
+    """What settings say of MCP servers. Raises `BadConfig` for one that means nothing."""
+    tables: Mapping[str, Mapping[str, Any]] = tiers.get("mcp_servers") or {}
+    if not tables:
+        return ServerSettings()
+    from bridle.base.tool_names import unique_server_parts
+    from bridle.mcp.server_definitions import BadServer, decode_server
+
+    parts, project = unique_server_parts(tables), _of_project(tiers)
+    definitions: list[ServerDefinition] = []
+    for name, table in tables.items():
+        try:
+            definitions.append(decode_server(name, table, part=parts[name], of_project=name in project))
+        except BadServer as bad:
+            at = ("mcp_servers", name, bad.key) if bad.key else ("mcp_servers", name)
+            origin = tiers.origin(at) or tiers.origin(("mcp_servers", name))
+            where = "mcp_servers" if origin is None else origin.shown
+            key = f"mcp_servers.{shown(name)}{f'.{bad.key}' if bad.key else ''}"
+            raise BridleError("BadConfig", where=where, problem=f"{key}: {bad}") from None
+    return ServerSettings(
+        definitions=tuple(definitions), tables=tables, start_s=float(tiers.get("mcp.start_s"))
+    )
+
+
+def _of_project(tiers: Tiers) -> frozenset[str]:
+    """The servers that a file of the workspace has a say in."""
+    sources = [source.values for source in tiers.sources if source.tier in ("project", "local")]
+    return frozenset(name for values in sources for name in values.get("mcp_servers", ()))
 
 
 def is_acked(approvals: Approvals) -> Callable[[WorkspaceFile], bool]:

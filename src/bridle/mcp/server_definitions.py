@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.base.tool_names import unique_server_parts
 from bridle.engine.ports import SandboxMode
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
@@ -66,7 +65,6 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxMode = "workspace-write"
     network: Network | None = None
     read_only_trusted: bool = False
-    sampling: bool = False
     of_project: bool = False
 
     def uses(self, tool: str) -> bool:
@@ -87,25 +85,13 @@ class BadServer(ValueError):
         self.key = key
 
 
-def decode_servers(
-    tables: Mapping[str, Mapping[str, Any]], of_project: Iterable[str] = ()
-) -> tuple[ServerDefinition, ...]:
-    """The servers of `mcp_servers`, whose values have the types of the settings table, in their order.
-
-    `of_project` names those that a file of the workspace has a say in. Raises `BadServer`.
-    """
-    parts = unique_server_parts(tables)
-    project = frozenset(of_project)
-    return tuple(
-        decode_server(name, table, part=parts[name], of_project=name in project)
-        for name, table in tables.items()
-    )
-
-
 def decode_server(
     name: str, table: Mapping[str, Any], *, part: str, of_project: bool = False
 ) -> ServerDefinition:
-    """One server. Raises `BadServer`."""
+    """A server of `mcp_servers`, whose values have the types of the settings table. Raises `BadServer`.
+
+    `part` is that of `unique_server_parts`. `of_project`: a file of the workspace has a say in it.
+    """
     if _NAME.fullmatch(name) is None:
         raise BadServer("its name has blanks, one of :/\\@, or more than 64 characters")
     if name in VERBS:
@@ -127,7 +113,6 @@ def decode_server(
         key: table[key]
         for key in (
             "discovery", "lazy_above", "connect_s", "call_s", "idle_s", "sandbox", "network", "read_only_trusted",
-            "sampling",
         )
         if table.get(key) is not None
     }  # fmt: skip
@@ -172,7 +157,7 @@ def _words(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _refuse_looser(table: Mapping[str, Any]) -> None:
     """What only the person's own settings may say, of a server that they alone describe."""
-    loose = {"sandbox": "off", "read_only_trusted": True, "sampling": True}
+    loose = {"sandbox": "off", "read_only_trusted": True}
     for key, value in loose.items():
         if table.get(key) == value:
             raise BadServer("only a server that your own settings alone describe may have it", key)

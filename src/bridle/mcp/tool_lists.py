@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from bridle.base.files import private_folder, read_limited, write_atomic
+from bridle.base.json_schema import BadSchema, JsonSchema
 
 MOST_TOOLS: Final = 1_000
 """So many tools of a server are looked at; prompts alike."""
@@ -66,6 +67,7 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `launch` is the digest of what was started. `about` is what the server says it is for, in its own words;
     `protocol` the revision it speaks. `lifetime_ms` is how long it said that the list holds, from `listed_ms` on.
+    `left_out` names tools that cannot be used, each with why: what they say of their input is no schema.
     """
 
     launch: str
@@ -76,6 +78,7 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[ListedTool, ...] = ()
     prompts: tuple[ListedPrompt, ...] = ()
     resources: bool = False
+    left_out: tuple[str, ...] = ()
 
     def holds(self, now_ms: int) -> bool:
         """Whether the server said that this is still so."""
@@ -125,6 +128,18 @@ class KeptLists:
         return os.path.join(self._folder, f"{launch}.json")
 
 
-def ordered(tools: Iterable[ListedTool]) -> tuple[ListedTool, ...]:
-    """The tools by name, each once: what the model reads must not depend on the order of the day."""
-    return tuple(sorted({tool.name: tool for tool in tools}.values(), key=lambda tool: tool.name))
+def usable(tools: Iterable[ListedTool]) -> tuple[tuple[ListedTool, ...], tuple[str, ...]]:
+    """The tools that can be used, by name, each once, and what is wrong with the others.
+
+    What the model reads must not depend on the order of the day.
+    """
+    good: dict[str, ListedTool] = {}
+    bad: dict[str, str] = {}
+    for tool in tools:
+        try:
+            JsonSchema(tool.input_schema).check()
+        except BadSchema as problem:
+            bad[tool.name] = f"{tool.name}: {problem}"
+        else:
+            good[tool.name] = tool
+    return tuple(good[name] for name in sorted(good)), tuple(bad[name] for name in sorted(bad))

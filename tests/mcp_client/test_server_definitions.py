@@ -1,11 +1,10 @@
 import pytest
 
-from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_servers, launch_hash
+from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 
 
-def decoded(of_project=(), **table) -> ServerDefinition:
-    (definition,) = decode_servers({"files": table}, of_project)
-    return definition
+def decoded(*, of_project=False, **table) -> ServerDefinition:
+    return decode_server("files", table, part="files", of_project=of_project)
 
 
 def test_a_server_is_a_command_with_its_words_or_an_address():
@@ -34,17 +33,15 @@ def test_a_server_is_a_command_with_its_words_or_an_address():
 )
 def test_what_means_nothing_is_said_in_one_clause(name, table, problem):
     with pytest.raises(BadServer) as refused:
-        decode_servers({name: table})
+        decode_server(name, table, part=name)
     assert str(refused.value) == problem
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("sandbox", "off"), ("read_only_trusted", True), ("sampling", True)]
-)
+@pytest.mark.parametrize(("key", "value"), [("sandbox", "off"), ("read_only_trusted", True)])
 def test_a_server_that_a_project_has_a_say_in_gets_nothing_looser(key, value):
     assert getattr(decoded(command="x", **{key: value}), key) == value
     with pytest.raises(BadServer) as refused:
-        decoded(of_project=["files"], command="x", **{key: value})
+        decoded(of_project=True, command="x", **{key: value})
     assert refused.value.key == key
 
 

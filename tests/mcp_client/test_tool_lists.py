@@ -3,7 +3,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.mcp.tool_lists import KEPT_MS, KeptLists, ListedTool, ToolHints, ToolList, ordered
+from bridle.mcp.tool_lists import KEPT_MS, KeptLists, ListedTool, ToolHints, ToolList, usable
 
 LAUNCH = "a" * 64
 LIST = ToolList(
@@ -39,7 +39,14 @@ def test_a_file_that_says_nothing_is_no_list(tmp_path):
 
 @given(st.lists(st.text(max_size=3)), st.randoms())
 def test_the_order_of_tools_is_nobodys_mood(names, random):
-    tools = [ListedTool(name=name) for name in names]
+    tools = [ListedTool(name=name, input_schema={"type": "object"}) for name in names]
     random.shuffle(tools)
 
-    assert [tool.name for tool in ordered(tools)] == sorted(set(names))
+    assert [tool.name for tool in usable(tools)[0]] == sorted(set(names))
+
+
+def test_a_tool_whose_input_is_no_schema_is_named_and_not_used():
+    bad = ListedTool(name="b", input_schema={"type": "object", "properties": {"x": {"$ref": "http://a/b"}}})
+    good = ListedTool(name="a", input_schema={"type": "object"})
+
+    assert usable([bad, good]) == ((good,), ("b: \"$ref\" leads to 'http://a/b', and nothing is fetched",))
