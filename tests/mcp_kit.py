@@ -1,5 +1,6 @@
 """Sessions with MCP servers for tests: real processes of `mcp_server.py`, settings in a scratch home."""
 
+import asyncio
 import json
 import os
 import sys
@@ -14,9 +15,11 @@ from bridle.protocol.queries import CustomQuery
 PROGRAM = str(Path(__file__).with_name("mcp_server.py"))
 
 
-def server(told=None, **settings) -> dict:
-    """The settings of a test server that does what it is told."""
-    return {"command": [sys.executable, "-S", PROGRAM, json.dumps(told or {})], **settings}
+def server(told=None, *, sandbox="off", **settings) -> dict:
+    """The settings of a test server that does what it is told. A border takes time, so it has none unless that is
+    what is looked at."""
+    command = [sys.executable, "-S", "-E", PROGRAM, json.dumps(told or {})]
+    return {"command": command, "sandbox": sandbox, **settings}
 
 
 def write_settings(home, servers: dict, **more) -> None:
@@ -30,14 +33,27 @@ def write_settings(home, servers: dict, **more) -> None:
 async def session_with(model, home, servers: dict, *, settings=None, **options):
     """A session whose settings name these servers."""
     write_settings(str(home), servers, **(settings or {}))
-    async with harness(model, home=str(home), **options) as session:
+    async with harness(model, home=str(home), sandbox="off", **options) as session:
         yield session
+
+
+async def until(condition) -> None:
+    """Returns when the condition holds; a test that waits in vain is ended by its own limit."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def until_phase(session, name: str, phase: str) -> dict:
+    """Returns how a server is, once it is so."""
+    while (state := (await states(session))[name])["phase"] != phase:
+        await asyncio.sleep(0.005)
+    return state
 
 
 async def states(session) -> dict:
     """How the servers of a session are, by name."""
     answer = await session.connection.ask(CustomQuery(session=session.id, namespace="mcp", verb="servers"))
-    return {one["name"]: one for one in answer.payload["servers"]}
+    return {one["name"]: {"phase": "waiting", **one} for one in answer.payload["servers"]}
 
 
 async def slash(session, name: str, arguments: str = "") -> Notice:

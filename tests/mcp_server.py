@@ -95,6 +95,8 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
                     "message": "half",
                 }
                 send({"method": "notifications/progress", "params": params})
+            while not os.path.exists(given["until"]):
+                time.sleep(0.01)
             return text("done")
         case "change":
             changed["tools"] = [{"name": "extra", "description": "It was not here before."}]

@@ -77,9 +77,6 @@ def _use(parts: SessionParts) -> SessionUse:
     def weaker(words: Any) -> None:
         services.notes.write("warning", "mcpclient", "weaker sandbox", reason=words.reason)
 
-    def show(call_id: str, text: str) -> None:
-        ProgressWriter(journal, services.clock, call_id).write(text)
-
     is_off = parts.policy.mode == "off"
     prefix = journal.conversation.prefix
     return SessionUse(
@@ -91,7 +88,7 @@ def _use(parts: SessionParts) -> SessionUse:
             roots=(opened.cwd, *parts.settings.options.add_dirs),
         ),
         emit=journal.emit,
-        show_progress=show,
+        progress_of=lambda call_id: ProgressWriter(journal, services.clock, call_id),
         told=frozenset(tool.name for tool in prefix.tools if tool.name.startswith("mcp__"))
         if prefix is not None
         else frozenset(),

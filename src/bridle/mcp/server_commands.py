@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -103,24 +104,22 @@ async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, a
 
 
 def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
-    """What was written behind a prompt, by the names of its arguments: `name=value`, or in their order.
+    """What was written behind a prompt, by the names of its arguments: `name=value`, up to the next name.
 
-    The last one takes all that is left. Pure.
+    What stands before the first name belongs to the others in their order, a word each; the last takes the rest. Pure.
     """
     names = [one.name for one in prompt.arguments]
-    given: dict[str, str] = {}
-    rest = words.strip()
-    while rest and len(given) < len(names):
-        left = [name for name in names if name not in given]
-        word, _, after = rest.partition(" ")
-        name, sign, value = word.partition("=")
-        if sign and name in left:
-            given[name], rest = value, after.strip()
-        elif len(left) == 1:
-            given[left[0]], rest = rest, ""
-        else:
-            given[left[0]], rest = word, after.strip()
-    return given
+    if not names:
+        return {}
+    named = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    plain, *pairs = re.split(rf"(?:^|(?<=\s))({named})=", words.strip())
+    given = {name: value.strip() for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+    left = [name for name in names if name not in given]
+    rest = plain.strip()
+    while rest and left:
+        word, _, after = rest.partition(" ") if len(left) > 1 else (rest, "", "")
+        given[left.pop(0)], rest = word, after.strip()
+    return {name: given[name] for name in names if name in given}
 
 
 def state_data(states: tuple[ServerState, ...]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from bridle.base.clock import Clock
 from bridle.base.threads import in_thread
 from bridle.mcp.input_requests import InputReply, InputRequest
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_results import CallResult, Picture, ResourceText
+from bridle.mcp.server_results import CallResult, Picture, ResourceText, decoded_bytes
 from bridle.mcp.tool_lists import (
     MOST_TOOLS,
     ListedPrompt,
@@ -323,7 +323,7 @@ def _blocks(blocks: Sequence[types.ContentBlock]) -> CallResult:
             case types.ImageContent():
                 pictures.append(Picture(kind=block.mime_type, data=block.data))
             case types.AudioContent():
-                texts.append(f"[audio, {block.mime_type}, {len(block.data) * 3 // 4} bytes: left out]")
+                texts.append(f"[audio, {block.mime_type}, {decoded_bytes(block.data)} bytes: left out]")
             case types.ResourceLink():
                 texts.append(f"[resource {block.name}: {block.uri}]")
             case types.EmbeddedResource(resource=types.TextResourceContents() as inner):
@@ -332,7 +332,7 @@ def _blocks(blocks: Sequence[types.ContentBlock]) -> CallResult:
                 if (inner.mime_type or "").startswith("image/"):
                     pictures.append(Picture(kind=inner.mime_type or "", data=inner.blob))
                 else:
-                    size = len(inner.blob) * 3 // 4
+                    size = decoded_bytes(inner.blob)
                     texts.append(f"[{inner.uri}, {inner.mime_type or 'bytes'}, {size} bytes: left out]")
             case _:
                 texts.append("[something that is not known here: left out]")

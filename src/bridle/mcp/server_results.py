@@ -74,8 +74,13 @@ def tool_output(result: CallResult, *, server: str, tool: str) -> ToolOutput:
 
 
 def _named(picture: Picture) -> str:
-    size = len(picture.data) * 3 // 4
+    size = decoded_bytes(picture.data)
     return f"[{picture.kind}, {size} bytes{'' if _fits(picture) else ': left out'}]"
+
+
+def decoded_bytes(data: str) -> int:
+    """How many bytes a text in base64 stands for."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
 
 
 def _fits(picture: Picture) -> bool:

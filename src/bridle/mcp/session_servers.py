@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -39,16 +39,21 @@ MOST_S: Final = 10.0
 """A call that tells of its progress may take so many times as long as one that does not."""
 _MOST_RESOURCES: Final = 500
 
-ShowProgress = Callable[[str, str], None]
-"""Shows people a line of what a call, by its id, is at."""
+
+class ShowsProgress(Protocol):
+    """Shows people what a call is at, until it is told to stop."""
+
+    def write(self, text: str) -> None: ...
+    def stop(self) -> None: ...
 
 
 class SessionUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What the servers use of their session. `told` are tools the model was told of before this run of it."""
+    """What the servers use of their session. `told` are tools the model was told of before this run of it;
+    `progress_of` is for one call, by its id."""
 
     place: LaunchPlace
     emit: Callable[[DurableEvent], object]
-    show_progress: ShowProgress
+    progress_of: Callable[[str], ShowsProgress]
     told: frozenset[str] = frozenset()
 
 
@@ -239,7 +244,7 @@ class SessionServers:
         except ServerUnavailable as problem:
             return _unavailable(server.state(), str(problem))
         deadline = Deadline(context.clock, definition.call_s, most_s=definition.call_s * MOST_S)
-        call = SessionCall(self, context, definition, deadline, self._use.show_progress)
+        call = SessionCall(self, context, definition, deadline, self._use.progress_of(context.call.id))
         server.started_call(call)
         try:
             async with deadline:
@@ -251,6 +256,7 @@ class SessionServers:
             return self._failed(server, listed, problem, mutating=context.call.mutating)
         finally:
             server.ended_call(call)
+            call.shows.stop()
         for image in result.images():
             context.emit(ContextAdded(source="mcp", content=(image,)))
         return tool_output(result, server=definition.name, tool=listed.name)
@@ -300,19 +306,19 @@ class SessionCall:
         context: ToolContext,
         definition: ServerDefinition,
         deadline: Deadline,
-        show: ShowProgress,
+        shows: ShowsProgress,
     ) -> None:
         self.user = user
+        self.shows = shows
         self._context = context
         self._definition = definition
         self._deadline = deadline
-        self._show = show
         self._questions = 0
 
     def progress(self, done: float, total: float | None, message: str) -> None:
         self._deadline.touch()
         share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
-        self._show(self._context.call.id, f"{share} {message}".rstrip() + "\n")
+        self.shows.write(f"{share} {message}".rstrip() + "\n")
 
     async def answer_input(self, request: InputRequest) -> InputReply:
         from bridle.mcp.input_requests import ask_person
