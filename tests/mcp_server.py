@@ -76,7 +76,7 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
         case "hang":
             threading.Event().wait()
         case "flood":
-            for number in range(20_000):
+            for number in range(5_000):
                 send(
                     {"method": "notifications/message", "params": {"level": "info", "data": f"line {number}"}}
                 )

@@ -39,6 +39,8 @@ logging.getLogger("mcp").propagate = False  # what it has to say of a server goe
 
 LIST_GAP_S: Final = 1.0
 """A server that says again and again that its list changed is asked no more often than this."""
+MOST_LOGGED: Final = 200
+"""So many log messages of a connection are written down."""
 _MOST_PAGES: Final = 100
 _MODERN: Final = "2026"
 
@@ -91,11 +93,13 @@ class ServerConnection:
         self._over = asyncio.Event()
         self._list_changed = asyncio.Event()
         self._client: Client | None = None
+        self._unreadable: list[str] = []
+        self._logged = 0
 
     async def serve(self) -> None:
         """Connects and stays until `leave`, or until the connection ends. Raises what kept it from that."""
         client = Client(
-            watched(self._transport, self._over.set),
+            watched(self._transport, self._over.set, self._unreadable.append),
             mode="auto",
             cache=None,
             client_info=types.Implementation(name="bridle", version=_version()),
@@ -196,6 +200,7 @@ class ServerConnection:
         tools: list[ListedTool] = []
         prompts: list[ListedPrompt] = []
         lifetimes: list[int] = []
+        self._unreadable.clear()
         if offers.tools is not None or client.protocol_version >= _MODERN:
             async for page in self._pages(lambda client, cursor: client.list_tools(cursor=cursor)):
                 tools += map(_listed_tool, page.tools)
@@ -219,7 +224,7 @@ class ServerConnection:
             tools=good,
             prompts=tuple(prompts[:MOST_TOOLS]),
             resources=offers.resources is not None,
-            left_out=bad,
+            left_out=(*bad, *(f"{name}: it is not described as a tool" for name in self._unreadable)),
         )
 
     async def _follow(self, client: Client) -> None:
@@ -272,7 +277,9 @@ class ServerConnection:
         )
 
     async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
-        self._note(f"{params.level}: {str(params.data)[:2000]}")
+        self._logged += 1
+        if self._logged <= MOST_LOGGED:
+            self._note(f"{params.level}: {str(params.data)[:2000]}")
 
 
 def _version() -> str:

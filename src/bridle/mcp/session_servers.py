@@ -88,8 +88,8 @@ class SessionServers:
 
     async def start(self) -> None:
         """Starts those of which nothing is known; the others once a request is out."""
+        self._pool.use(tuple(self._servers.values()), self)
         for server in self._servers.values():
-            server.users[self] = None
             if server.offer is None:
                 server.begin()
         self._offer()

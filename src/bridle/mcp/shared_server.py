@@ -91,18 +91,20 @@ class _End(NamedTuple):
 
 
 class SharedServer:
-    """A server, its connection and everybody who uses it."""
+    """A server, its connection and everybody who uses it. `key` is what tells it from others of its process."""
 
     def __init__(
         self,
         definition: ServerDefinition,
         place: LaunchPlace,
         *,
+        key: bytes,
         clock: Clock,
         kept: KeptLists,
         log: ServerLog,
     ) -> None:
         self.definition = definition
+        self.key = key
         self.launch = launch_hash(definition, place.cwd)
         self.offer: ToolList | None = kept.read(self.launch, clock.now_ms())
         self.users: dict[ServerUser, None] = {}
@@ -122,6 +124,7 @@ class SharedServer:
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._leave = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._again = False
         self._grace_s = GRACE_S
 
@@ -170,6 +173,7 @@ class SharedServer:
             return
         self._failures = 0
         self._leave.clear()
+        self._grace_s = GRACE_S
         self._task = asyncio.create_task(self._keep_running())
 
     def begin_beside(self) -> None:
@@ -219,9 +223,14 @@ class SharedServer:
         if self._connection is not None:
             self._connection.leave()
 
-    async def stop(self, grace_s: float = GRACE_S) -> None:
+    async def close(self) -> None:
+        """Ends it for good, and soon: the whole program is leaving."""
+        self.users.clear()
+        self._hurry.set()
+        await self.stop()
+
+    async def stop(self) -> None:
         """Ends it and everything it started. Safe to call twice. Whoever uses it has it started again."""
-        self._grace_s = grace_s
         self._connection = None
         self._leave.set()
         if self._task is not None:
@@ -322,6 +331,7 @@ class SharedServer:
                 up_s = self._clock.monotonic() - began_s
             elif late.done() and not serving.done():
                 serving.cancel()
+                self._grace_s = 0.0  # it did not listen before either
                 return _End(f"it was not ready within {definition.connect_s:g} s")
             connection.leave()
             await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
@@ -378,17 +388,21 @@ class SharedServer:
 
     async def _end_process(self, process: DuplexProcess) -> None:
         """Its input is closed, so it may leave by itself; then it is made to, with everything it left running."""
+        grace_s, self._grace_s = self._grace_s, GRACE_S
         process.close_input()
         left = asyncio.ensure_future(process.wait())
         drained = asyncio.ensure_future(_drain(process))
-        late = asyncio.ensure_future(self._clock.sleep(self._grace_s))
+        late = asyncio.ensure_future(self._clock.sleep(grace_s))
+        hurry = asyncio.ensure_future(self._hurry.wait())
         try:
-            await asyncio.wait((left, late), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((left, late, hurry), return_when=asyncio.FIRST_COMPLETED)
+            if hurry.done():
+                await asyncio.wait((left,), timeout=CLOSING_GRACE_S)
         finally:
-            for task in (left, late, drained):
+            for task in (left, late, hurry, drained):
                 task.cancel()
             await process.stop()
-            await asyncio.gather(left, late, drained, return_exceptions=True)
+            await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
 
     # What it says
 
@@ -437,39 +451,43 @@ class ServerPool:
     """The servers of this process. Each runs while a session uses it: the last one to go takes it along."""
 
     def __init__(self, state_folder: str, clock: Clock) -> None:
-        self.kept = KeptLists(state_folder)
+        self._kept = KeptLists(state_folder)
         self._state_folder = state_folder
         self._clock = clock
         self._servers: dict[bytes, SharedServer] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Task[None], SharedServer] = {}
 
     def server(self, definition: ServerDefinition, place: LaunchPlace) -> SharedServer:
-        """The server, whoever uses it already."""
+        """The server, whoever uses it already. Nothing is started."""
         policy = server_policy(definition, place.policy)
         key = msgspec.json.encode((definition, place.cwd, policy, place.roots, sorted(place.env.items())))
-        server = self._servers.get(key)
-        if server is None:
-            secrets = (*definition.env.values(), *definition.headers.values())
-            log = ServerLog(log_path(self._state_folder, definition.name), secrets)
-            server = SharedServer(definition, place, clock=self._clock, kept=self.kept, log=log)
-            self._servers[key] = server
-        return server
+        if key in self._servers:
+            return self._servers[key]
+        secrets = (*definition.env.values(), *definition.headers.values())
+        log = ServerLog(log_path(self._state_folder, definition.name), secrets)
+        return SharedServer(definition, place, key=key, clock=self._clock, kept=self._kept, log=log)
+
+    def use(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
+        """`user` needs these from here on."""
+        for server in servers:
+            server.users[user] = None
+            self._servers.setdefault(server.key, server)
 
     def leave(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
         """`user` needs none of these any more. One that nobody needs ends by itself, while nobody waits for it."""
         for server in servers:
             server.users.pop(user, None)
             if not server.users:
+                if self._servers.get(server.key) is server:
+                    del self._servers[server.key]
                 task = asyncio.create_task(server.stop())
-                self._leaving.add(task)
-                task.add_done_callback(self._leaving.discard)
+                self._leaving[task] = server
+                task.add_done_callback(self._leaving.pop)
 
     async def close(self) -> None:
         """Ends them all."""
-        for server in self._servers.values():
-            server.users.clear()
-        stopping = [server.stop(CLOSING_GRACE_S) for server in self._servers.values()]
-        await asyncio.gather(*stopping, *self._leaving)
+        everyone = {*self._servers.values(), *self._leaving.values()}
+        await asyncio.gather(*(server.close() for server in everyone))
 
 
 def _load() -> None:

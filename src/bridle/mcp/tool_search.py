@@ -71,11 +71,15 @@ def best_matches(query: str, tools: Mapping[str, Tool]) -> dict[str, Tool]:
 def _score(query: str, wanted: Sequence[str], name: str, description: str) -> float:
     if name in query:
         return 1000
-    in_name, in_words = " ".join(_words(name)), _words(description)
+    in_name, in_words = _words(name), _words(description)
     score = 0.0
     for word in wanted:
         if word in in_name:
-            score += 4
+            score += 5
+        elif word in in_words:
+            score += 3
+        elif word in "".join(in_name):
+            score += 2
         elif any(one.startswith(word) or (len(one) > 3 and word.startswith(one)) for one in in_words):
             score += 1
     return score

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeGuard, cast
 
 import anyio
 import httpx2
@@ -107,19 +107,26 @@ class WatchedStream:
     """What comes from a server, on its way to the `mcp` package. `ended` is called when nothing more will.
 
     What a server says of the form of its results is taken out: that package would match them with patterns that may
-    never come to an end.
+    never come to an end. So is a tool that it could not read, for it would refuse all others with it; `left_out` is
+    told its name.
     """
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        inner: ReadStream[SessionMessage | Exception],
+        ended: Callable[[], None],
+        left_out: Callable[[str], None],
+    ) -> None:
         self._inner = inner
         self._ended = ended
+        self._left_out = left_out
 
     @property
     def last_context(self) -> Any:
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        return _without_output_schemas(await self._inner.receive())
+        return self._tidied(await self._inner.receive())
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -129,7 +136,7 @@ class WatchedStream:
 
     async def __anext__(self) -> SessionMessage | Exception:
         try:
-            return _without_output_schemas(await self._inner.__anext__())
+            return self._tidied(await self._inner.__anext__())
         except StopAsyncIteration:
             self._ended()
             raise
@@ -145,23 +152,51 @@ class WatchedStream:
     ) -> None:
         await self.aclose()
 
+    def _tidied(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        message = item.message if isinstance(item, SessionMessage) else None
+        tools = message.result.get("tools") if isinstance(message, types.JSONRPCResponse) else None
+        if isinstance(message, types.JSONRPCResponse) and isinstance(tools, list):
+            kept: list[dict[str, object]] = []
+            for tool in cast("list[object]", tools):
+                if _is_tool(tool):
+                    tool.pop("outputSchema", None)
+                    kept.append(tool)
+                else:
+                    name: object = (
+                        cast("dict[str, object]", tool).get("name") if isinstance(tool, dict) else ""
+                    )
+                    self._left_out(str(name)[:80])
+            message.result["tools"] = kept
+        return item
 
-def _without_output_schemas(item: SessionMessage | Exception) -> SessionMessage | Exception:
-    message = item.message if isinstance(item, SessionMessage) else None
-    if isinstance(message, types.JSONRPCResponse):
-        tools = cast("object", message.result.get("tools"))
-        for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
-            if isinstance(tool, dict):
-                cast("dict[str, object]", tool).pop("outputSchema", None)
-    return item
+
+def _is_tool(tool: object) -> TypeGuard[dict[str, object]]:
+    """Whether it looks like one. What its schema says is for others to judge."""
+    if not isinstance(tool, dict):
+        return False
+    known = cast("dict[str, object]", tool)
+    schema = known.get("inputSchema")
+    if not isinstance(known.get("name"), str) or not isinstance(schema, dict):
+        return False
+    parts = cast("dict[str, object]", schema)
+    properties, required = parts.get("properties", {}), parts.get("required", [])
+    return (
+        isinstance(properties, dict)
+        and all(isinstance(one, dict | bool) for one in cast("dict[str, object]", properties).values())
+        and isinstance(required, list)
+        and parts.get("type") == "object"
+    )
 
 
 @asynccontextmanager
 async def watched(
-    transport: AbstractAsyncContextManager[TransportStreams], ended: Callable[[], None]
+    transport: AbstractAsyncContextManager[TransportStreams],
+    ended: Callable[[], None],
+    left_out: Callable[[str], None],
 ) -> AsyncGenerator[TransportStreams]:
+    """The streams of a transport, as `WatchedStream` has them."""
     async with transport as (incoming, outgoing):
-        yield WatchedStream(incoming, ended), outgoing
+        yield WatchedStream(incoming, ended, left_out), outgoing
 
 
 @asynccontextmanager
