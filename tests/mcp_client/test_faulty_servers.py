@@ -106,7 +106,7 @@ async def test_nothing_of_a_server_outlives_the_session_that_needed_it(tmp_path,
     assert not any(map(is_running, everything)), "also the child of one that left politely"
 
 
-@pytest.mark.requirement("G13.6", "G47.9")
+@pytest.mark.requirement("G13.6")
 async def test_a_server_that_cannot_be_started_is_told_of_once_and_its_tools_say_so(tmp_path):
     home = {"files": server()}
     async with session_with(scripted(), tmp_path, home) as session:

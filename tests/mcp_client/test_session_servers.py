@@ -39,7 +39,7 @@ def told(events) -> list[str]:
     return [name for name in names if name.startswith("mcp__") or name == "tool_search"]
 
 
-@pytest.mark.requirement("H1.1", "H1.4", "H1.7", "T8.1", "T8.6", "G13.4", "G1.20")
+@pytest.mark.requirement("H1.1", "H1.4", "H1.7", "T8.1", "T8.6", "G13.4")
 async def test_a_tool_of_a_server_is_called_like_any_other(tmp_path):
     model = scripted(
         call("mcp__files__add", a=2, b=3),
