@@ -1292,8 +1292,8 @@ export interface ShownSearch {
 }
 
 /**
- * What a tool of a server gave back. `structured` is the value it gave beside its words, as JSON, if that is not long;
- * nobody has checked it. `pictures` counts the images it gave.
+ * What a tool of a server gave back. `structured` is the value it gave beside its words, as JSON, if that is not
+ * long; nobody has checked it. `pictures` counts the images it gave.
  */
 export interface ShownServerResult {
   as: "server_result";

@@ -48,7 +48,7 @@ def mcp(parts: SessionParts) -> Feature:
         name=NAME,
         sources=(servers,),
         request_layers=(waits,) if parts.settings.options.headless else (),
-        tool_layers=(PlacedToolLayer("before_checks", lambda: _waiting(servers)),),
+        tool_layers=(PlacedToolLayer("wait_for_tool", lambda: _waiting(servers)),),
         slash=(mcp_command(servers, parts.questions.ask),),
         queries=(FeatureQuery(verb="servers", answer=answer),),
         listeners=(

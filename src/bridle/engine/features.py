@@ -45,6 +45,7 @@ REQUEST_SLOTS = (
 """The request layers, outermost first."""
 GATE_SLOTS = (
     "before_checks",  # open: sees a call as it came and its result; may change the input, and nothing else
+    "wait_for_tool",  # a tool of a server that is still connecting: a call waits for that server
     "known_and_visible",  # an unknown or hidden tool fails closed
     "validated",  # schema; is this call mutating?
     "guarded",  # subjects resolved, commands read; hard deny
