@@ -18,7 +18,7 @@ from typing import NamedTuple
 import logs
 from measure import BRIDLE, Figure, child, scratch
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.cli.session_list import listed_sessions
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation

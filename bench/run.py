@@ -48,12 +48,18 @@ ROWS = {
     "flood": "sandboxing:flood",
     "undo": "undoing:undo",
     "twenty": "at_once:twenty",
+    "fan-out": "many_clients:fan_out",
+    "deaf": "many_clients:deaf",
+    "sessions": "many_clients:sessions",
+    "end": "many_clients:ending",
+    "warm": "many_clients:warm",
     "instructions": "instructions:instructions",
     "big-log": "big_log:flat",
+    "soak": "soak:soak",
 }
 """Row names and where each is measured, in the order they are printed."""
-WHEN_NAMED = frozenset({"big-log"})
-"""Rows that take minutes and gigabytes: only for those who ask for them (`--rows big-log`)."""
+WHEN_NAMED = frozenset({"big-log", "soak"})
+"""Rows that take minutes: only for those who ask for them (`--rows big-log`)."""
 
 
 TRIES = {"run": 3, "http-run": 3, "step": 3, "append": 5, "undo": 5, "sandbox": 5}

@@ -51,7 +51,7 @@ def _figure(name: str, text: str, work: Work) -> Figure:
 
 async def _written(session: HarnessSession, text: str) -> None:
     """As the arguments of a call into the log."""
-    journal = session.engine.multiplexer.session(session.id).journal
+    journal = session.engine.live.session(session.id).journal
     await journal.record(
         ToolCallRequested(call_id="call_1", tool="write_file", input={"content": text}, step=0)
     )

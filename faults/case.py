@@ -23,7 +23,8 @@ from typing import Any
 import traps
 
 import bridle.sessions.kept_fold as folding
-from bridle.app.engine import Engine, session_store
+from bridle.app.engine import Engine
+from bridle.app.machine_store import session_store
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

@@ -9,12 +9,12 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.protocol.events import Envelope
 from bridle.sessions.database import Database
 from bridle.sessions.store import SessionRow, SessionStore
@@ -67,6 +67,9 @@ class Place:
         path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
         return {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", **also}
 
+    def prepare(self, words: Sequence[str]) -> None:
+        """Called before `bridle WORDS…` starts."""
+
     def script(self, text: str, name: str = "it.script") -> str:
         """Writes a script into the working folder; returns the model that plays it."""
         (self.work / name).write_text(text, encoding="utf-8")
@@ -76,6 +79,7 @@ class Place:
         self, *words: str, stdin: str = "", cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Ran:
         """Runs `bridle WORDS…` to its end."""
+        self.prepare(words)
         done = subprocess.run(
             [*BRIDLE, *words],
             input=stdin.encode(),
@@ -90,6 +94,7 @@ class Place:
     @contextmanager
     def started(self, *words: str) -> Iterator[Running]:
         """The same, while it runs. Whatever happens, it is gone afterwards."""
+        self.prepare(words)
         process = subprocess.Popen(
             [*BRIDLE, *words],
             stdin=subprocess.DEVNULL,

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from hypothesis import settings
 if "CI" not in os.environ:  # there the library's own profile holds: the same examples every time
     settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
     settings.load_profile("steady")
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for what tests start too
 
 
 THE_WAY_OUT = ("192.0.2.1", 53)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bridle.app.engine import Engine
 from bridle.app.serving import ListeningEngine, ListenOptions, listening_engine
-from bridle.base.clock import SystemClock
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
@@ -30,6 +31,11 @@ class Listening(NamedTuple):
     def token(self) -> str:
         return self.place.token()
 
+    def audited(self) -> Counter[str]:
+        """The reasons of what was refused, as the audit has them."""
+        entries = self.engine.access.audit.entries()
+        return Counter(one["reason"] for one in entries if one["what"] == "refused")
+
 
 @asynccontextmanager
 async def listening(
@@ -37,6 +43,7 @@ async def listening(
     model: Provider | None = None,
     *,
     limits: ConnectionLimits | None = None,
+    clock: Clock | None = None,
     **options: Any,
 ) -> AsyncIterator[Listening]:
     home, person, work = tmp_path / "home", tmp_path / "person", tmp_path / "work"
@@ -53,7 +60,12 @@ async def listening(
     options.setdefault("address", TcpAddress("127.0.0.1", 0))
     try:
         async with listening_engine(
-            engine, ListenOptions(**options), where=folders(env), clock=SystemClock(), limits=limits
+            engine,
+            ListenOptions(**options),
+            where=folders(env),
+            clock=clock or SystemClock(),
+            limits=limits,
+            hear=engine.access.note_refusal,
         ) as at:
             port = int(at.url.rpartition(":")[2]) if at.url else 0
             yield Listening(engine, at, EnginePlace(folders(env).runtime), port, str(work))

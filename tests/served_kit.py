@@ -259,7 +259,7 @@ async def served(model: Provider, *, clock: Clock | None = None, **options: Any)
             hear=lambda reason, peer: refused.append((reason, peer)),
             is_stopping=lambda: False,
         )
-        kit = Served(session, session.engine.tokens, counters, service_app(service))
+        kit = Served(session, session.engine.access.tokens, counters, service_app(service))
         kit.refused = refused
         yield kit
 

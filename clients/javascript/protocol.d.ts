@@ -643,7 +643,7 @@ export interface InputAnswer {
 /**
  * Somebody changed an input that waits: other words, held or let go again, before all others, or gone.
  *
- * `content` is what it says from here on, after an `edit`.
+ * `content` is what it says from here on, after an `edit`, and what it said, after a `drop`.
  */
 export interface InputChanged {
   change: "drop" | "edit" | "first" | "hold" | "release";

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.engine import Engine, session_store
+from bridle.app.engine import Engine
+from bridle.app.machine_store import session_store
 from bridle.app.session_retention import forget_beside
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders

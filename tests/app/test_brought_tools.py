@@ -282,9 +282,7 @@ async def test_a_tool_comes_and_goes_between_two_steps_and_the_next_request_has_
     model = RecordingModel(scripted(call("in"), call("weather"), call("out"), call("weather"), say("Done.")))
     async with harness(model, tools=tools, allow=("in", "out", "weather")) as session:
         events = await session.ask("go")
-        assert session.engine.multiplexer.session(session.id).services.health() == {
-            "changing": Health(state="up")
-        }
+        assert session.engine.live.session(session.id).services.health() == {"changing": Health(state="up")}
     results = [(result.tool, result.outcome, result.reason) for result in of_kind(events, ToolResult)]
     assert results == [
         ("in", "ok", None),

@@ -9,9 +9,15 @@ import pytest
 
 from bridle.base.line_diff import DiffLine
 from bridle.conformance.fake_models import scripted
-from bridle.conformance.harness import harness, of_kind
-from bridle.protocol.commands import AnswerPermission
-from bridle.protocol.events import FileChange, PermissionRequested, ToolResult
+from bridle.conformance.harness import HarnessSession, harness, of_kind
+from bridle.protocol.commands import AnswerPermission, PermissionChoice
+from bridle.protocol.events import (
+    FileChange,
+    PermissionDecided,
+    PermissionRequested,
+    ToolCallStarted,
+    ToolResult,
+)
 from bridle.providers.script import call, say
 from bridle.tools.foreseen_changes import MAX_SHOWN_CHARACTERS
 
@@ -27,18 +33,24 @@ PATCH = """*** Begin Patch
 *** End Patch"""
 
 
+def write(folder: str, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        with open(f"{folder}/{name}", "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+
+
+async def answer(session: HarnessSession, request: PermissionRequested, word: PermissionChoice) -> None:
+    await session.connection.send(
+        AnswerPermission(session=session.id, call_id=request.call_id, answer=word, digest=request.digest)
+    )
+
+
 async def asked_about(tool: str, files: dict[str, str], **given: Any) -> tuple[FileChange, ...]:
     async with harness(scripted(call(tool, **given), say("Done.")), answers=True) as session:
-        for name, text in files.items():
-            with open(f"{session.folder}/{name}", "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+        write(session.folder, files)
         number = await session.send("go")
         request = await session.until(PermissionRequested, since=number)
-        await session.connection.send(
-            AnswerPermission(
-                session=session.id, call_id=request.call_id, answer="deny", digest=request.digest
-            )
-        )
+        await answer(session, request, "deny")
         await session.turn_of(number)
     return request.changes
 
@@ -115,31 +127,91 @@ async def test_a_long_file_is_told_by_what_changes_and_a_long_change_is_cut() ->
     assert sum(len(line.text) for line in new.lines) <= MAX_SHOWN_CHARACTERS
 
 
-@pytest.mark.parametrize(
-    ("tool", "given"),
+UNFIT = pytest.mark.parametrize(
+    ("tool", "given", "reason"),
     [
-        ("edit_file", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"}),
-        ("apply_patch", {"patch": PATCH.replace("-two", "-zwei")}),
+        ("edit_file", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"}, "TextNotFound"),
+        ("edit_file", {"path": "a.txt", "old_string": "e", "new_string": "x"}, "TextNotFound"),
+        ("edit_file", {"path": "no.txt", "old_string": "e", "new_string": "x"}, "FileUnreadable"),
+        ("apply_patch", {"patch": PATCH.replace("-two", "-zwei")}, "PatchDoesNotApply"),
+        ("write_file", {"path": ".", "content": "x"}, "FileUnwritable"),
     ],
-    ids=["a text that is not there", "a patch that does not fit"],
+    ids=["a text that is not there", "one that is there twice", "no file", "a misfit patch", "a folder"],
 )
-async def test_nothing_is_told_where_it_cannot_be_worked_out(tool: str, given: dict[str, Any]) -> None:
-    assert await asked_about(tool, {"a.txt": OLD, "gone.txt": "bye\n"}, **given) == ()
+
+
+@UNFIT
+@pytest.mark.parametrize("nobody", [True, False], ids=["nobody is there", "somebody is"])
+async def test_nobody_is_asked_about_a_change_that_cannot_be_made(
+    tool: str, given: dict[str, Any], reason: str, nobody: bool
+) -> None:
+    async with harness(scripted(call(tool, **given), say("I see.")), answers=not nobody) as session:
+        write(session.folder, {"a.txt": OLD, "gone.txt": "bye\n"})
+        events = await session.ask("go")
+        (result,) = of_kind(events, ToolResult)
+        assert (result.outcome, result.reason) == ("error", reason)
+        assert not of_kind(events, PermissionRequested)
+        assert not of_kind(events, PermissionDecided), "nothing was decided"
+        assert not of_kind(events, ToolCallStarted)
+        with open(f"{session.folder}/a.txt", encoding="utf-8") as file:
+            assert file.read() == OLD
+
+
+@UNFIT
+async def test_what_a_file_holds_is_told_after_the_question_where_reading_it_would_ask(
+    tool: str, given: dict[str, Any], reason: str
+) -> None:
+    model = scripted(call(tool, **given), say("I see."))
+    async with harness(model, answers=True, mode="strict") as session:  # reading asks too
+        write(session.folder, {"a.txt": OLD, "gone.txt": "bye\n"})
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        assert request.changes == ()
+        await answer(session, request, "once")
+        (result,) = of_kind(await session.turn_of(number), ToolResult)
+    assert (result.outcome, result.reason) == ("error", reason)
+
+
+async def test_a_file_that_somebody_changed_since_it_was_read_is_shown_before_anybody_is_asked() -> None:
+    model = scripted(
+        call("read_file", path="a.txt"),
+        say("Read."),
+        call("write_file", path="a.txt", content="mine\n"),
+        call("write_file", path="a.txt", content="mine\n"),
+        say("Done."),
+    )
+    async with harness(model, answers=True) as session:
+        write(session.folder, {"a.txt": OLD})
+        await session.ask("look")
+        write(session.folder, {"a.txt": "theirs\n"})
+        number = await session.send("go")
+        request = await session.until(PermissionRequested, since=number)
+        await answer(session, request, "once")
+        first, second = of_kind(await session.turn_of(number), ToolResult)
+    assert (first.outcome, first.reason) == ("error", "ChangedSinceRead")
+    assert "+theirs" in first.content
+    assert (request.call_id, second.outcome) == (second.call_id, "ok"), "asked about the one that can be made"
+
+
+async def test_a_secret_near_the_place_of_a_failed_edit_is_masked() -> None:
+    secret = "ghp_" + "aB3" * 12
+    model = scripted(
+        call("edit_file", path="a.txt", old_string="first line\nother", new_string="x"), say("I see.")
+    )
+    async with harness(model, answers=True) as session:
+        write(session.folder, {"a.txt": f"first line\ntoken: {secret}\n"})
+        (result,) = of_kind(await session.ask("go"), ToolResult)
+    assert "first line" in result.content
+    assert secret not in result.content
 
 
 async def test_a_file_that_changes_after_it_was_shown_is_not_written() -> None:
     model = scripted(call("edit_file", path="a.txt", old_string="two", new_string="2"), say("Done."))
     async with harness(model, answers=True) as session:
-        with open(f"{session.folder}/a.txt", "w", encoding="utf-8") as file:
-            file.write(OLD)
+        write(session.folder, {"a.txt": OLD})
         number = await session.send("go")
         request = await session.until(PermissionRequested, since=number)
-        with open(f"{session.folder}/a.txt", "a", encoding="utf-8") as file:
-            file.write("four\n")
-        await session.connection.send(
-            AnswerPermission(
-                session=session.id, call_id=request.call_id, answer="once", digest=request.digest
-            )
-        )
+        write(session.folder, {"a.txt": f"{OLD}four\n"})
+        await answer(session, request, "once")
         (result,) = of_kind(await session.turn_of(number), ToolResult)
     assert result.reason == "ChangedSinceApproval"

@@ -177,7 +177,7 @@ async def test_a_second_run_of_a_session_changes_nothing_and_ends_with_a_failed_
     async for envelope in stream:
         if envelope.event_type == "run.agent.permission_requested":
             break
-    (before,) = engine.multiplexer.running
+    (before,) = (live.session for live in engine.live.all_open().values())
     events = before.journal.conversation.last_id
     (refused,) = [
         envelope async for envelope in (await hub.start("me too", cwd=folder, session="thread-7")).stream()

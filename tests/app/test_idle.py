@@ -19,7 +19,7 @@ HALF_HOUR_S = 1800
 
 def _is_live(session) -> bool:
     try:
-        session.engine.multiplexer.session(session.id)
+        session.engine.live.session(session.id)
     except CommandRefused:
         return False
     return True

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.app.stored_keys import StoredKeys, key_path, log_key_path, store_path
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
@@ -214,7 +214,7 @@ def test_a_plain_key_that_does_not_open_the_log_is_left_as_it_is(home: Home) -> 
 def test_on_a_disk_that_cannot_be_written_a_plain_key_opens(home: Home, tmp_path: Path) -> None:
     session = home.create_plain()
     plain = home.key.read_bytes()
-    lists = "from bridle.app.engine import session_store as s; import os; print([r.id for r in s(os.environ).list()])"
+    lists = BEGINS + "print([row.id for row in store.list()])"
     argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", sys.executable, "-c", lists]
     done = subprocess.run(argv, env=home.env, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode and "bwrap" in done.stderr:
@@ -511,7 +511,7 @@ def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_n
     assert after > 1
 
 
-BEGINS = "import os; from bridle.app.engine import session_store; store = session_store(os.environ); "
+BEGINS = "import os; from bridle.app.machine_store import session_store; store = session_store(os.environ); "
 OPENS = f"{BEGINS} print(*(row.id for row in store.list()))"
 CREATES = f"{BEGINS} print(store.create('/code', profile='default').session)"
 
@@ -556,7 +556,7 @@ for _ in range(15):
 CREATES_ONE_BY_ONE = """
 import os
 from contextlib import closing
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 for _ in range(15):
     with closing(session_store(os.environ)) as store, closing(store.create("/code", profile="default")) as log:
         print(log.session)

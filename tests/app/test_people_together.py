@@ -37,7 +37,7 @@ class Room:
         self.session = ""
 
     def person(self, name: str = "", *, life_s: int = 24 * 3600, here: Any = "following", **claims: Any):
-        tokens = self.engine.tokens
+        tokens = self.engine.access.tokens
         claims = {"identity_class": "human", "sessions": (self.session,), **claims}
         issued = tokens.new_claims(life_s=life_s, name=name, **claims)
         tokens.issue(issued)
@@ -465,7 +465,7 @@ async def test_a_token_is_said_to_expire_then_commands_end_and_then_its_streams(
 async def test_a_token_that_is_revoked_ends_commands_at_once_and_streams_within_seconds(room: Room) -> None:
     owner = room.engine.connect(name="terminal", answers=True)
     await room.open(owner)
-    tokens = room.engine.tokens
+    tokens = room.engine.access.tokens
     claims = tokens.new_claims(identity_class="human", sessions=(room.session,), name="Ana")
     tokens.issue(claims)
     ana = room.with_claims(claims)

@@ -31,7 +31,7 @@ async def test_a_provider_is_added_by_the_persons_settings_and_in_no_other_way(t
             with pytest.raises(BridleError) as refused:
                 await session.connection.send(SetModel(session=session.id, model=f"{name}:some-model"))
             assert refused.value.reason == "UnknownProvider"
-        known = set(session.engine.known_of(session.id).models.names())
+        known = set(session.engine.opening.known_of[session.id].models.names())
         with pytest.raises(BridleError) as refused:
             await session.connection.send(
                 CreateSession(
@@ -61,7 +61,7 @@ async def test_how_long_a_provider_may_be_silent_is_the_persons_setting(tmp_path
         + SECTION.format(name="far").replace("true", "false")
     )
     async with harness(scripted(say("Hi.")), home=str(tmp_path)) as session:
-        models = session.engine.known_of(session.id).models
+        models = session.engine.opening.known_of[session.id].models
         found = {name: models.chat(name).patience for name in ("mine", "near", "far", "ollama", "openai")}
     assert {name: (one.first_part_s, one.idle_s, one.alive_s) for name, one in found.items()} == {
         "mine": (45, 20.5, 90),

@@ -61,6 +61,8 @@ async def test_what_is_queued_can_be_edited_promoted_and_dropped() -> None:
         await send(ChangeInput(session=session.id, input=three, change="drop"))
         await send(ChangeInput(session=session.id, input=two, change="edit", content=words("TWO")))
         assert await said(session, clock, 3) == ["one", "four", "TWO"]
+        changes = of_kind([one.event for one in await session.stored()], e.InputChanged)
+        assert [e.text_of(one.content) for one in changes] == ["", "three", "TWO"], "what is gone is named"
         assert not session.conversation.inputs
         with pytest.raises(CommandRefused) as refused:
             await send(ChangeInput(session=session.id, input=two, change="drop"))

@@ -19,6 +19,7 @@ from bridle.engine.services import Health, Server
 from bridle.engine.tools import Tool, ToolOrigin, ToolOutput, never_mutating
 from bridle.protocol.events import Degraded, Notice, ToolResult
 from bridle.providers.script import call, say
+from bridle.sandbox.plain_spawn import UNCONFINED
 
 MEGABYTES = 3 << 20
 SOON_S = 30
@@ -137,7 +138,7 @@ class EchoSource:
 
 
 def health(session):
-    return session.engine.multiplexer.session(session.id).services.health()["echo"]
+    return session.engine.live.session(session.id).services.health()["echo"]
 
 
 async def until_up(session):
@@ -152,7 +153,7 @@ async def test_a_server_is_confined_as_commands_are_and_talked_with_both_ways(ma
         big = "x" * MEGABYTES
         answers = await asyncio.gather(*(source.peer.call("echo", [number, big]) for number in range(4)))
         assert [(number, len(text)) for number, text in answers] == [(n, MEGABYTES) for n in range(4)]
-        if session.engine.confines:
+        if session.engine.services.spawn.adapter not in {"", UNCONFINED}:
             outside = os.path.join(session.home, "escaped")
             assert await source.peer.call("try_to_write", outside) != "written"
             assert not os.path.exists(outside)

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 
 from bridle.base.engine_place import EnginePlace, connected_socket
 from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.conformance.fake_clock import FakeClock
 from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address
+from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from listening_kit import listening
 
@@ -164,19 +168,36 @@ async def test_a_head_without_end_is_shed(tmp_path: Path) -> None:
         assert here.at.counters.refusals["TooLarge"] == 1
 
 
+@contextlib.contextmanager
+def room_for_files(count: int) -> Iterator[None]:
+    """So many may be open in this process at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(count, hard)), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 async def test_many_half_open_connections_are_in_nobodys_way(tmp_path: Path) -> None:
+    """Two thousand that say nothing, and one that has something to say meanwhile."""
     async with listening(tmp_path) as here:
-        opened = contextlib.ExitStack()
-        for _ in range(300):
-            opened.enter_context(tcp(here.port))
-            await asyncio.sleep(0)
-        while here.at.counters.connections < 300:
-            await asyncio.sleep(0)
-        assert here.at.counters.open_connections <= 110  # those that were shed are just leaving
-        host = f"127.0.0.1:{here.port}"
-        status, _ = await fetch(tcp(here.port), get("/v1/handshake", here.token, host=host))
-        assert status == 200
-        opened.close()
+        counters, host = here.at.counters, f"127.0.0.1:{here.port}"
+        with room_for_files(4096), contextlib.ExitStack() as opened:
+            for number in range(1, 2001):
+                opened.enter_context(tcp(here.port))
+                while counters.connections < number:
+                    await asyncio.sleep(0)
+                if number % 250 == 0:
+                    status, _ = await fetch(
+                        connected_socket(here.place.socket), get("/v1/handshake", here.token)
+                    )
+                    assert status == 200
+            assert counters.open_connections <= 110  # those that were shed are just leaving
+            assert counters.refusals["TooSlow"] >= 1_890
+            assert here.audited()["TooSlow"] == counters.refusals["TooSlow"]
+            status, _ = await fetch(tcp(here.port), get("/v1/handshake", here.token, host=host))
+            assert status == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "OPTIONS"])
@@ -211,6 +232,8 @@ async def test_the_frames_of_a_real_websocket_are_limited(tmp_path: Path) -> Non
             await client.send("x" * 10_000_000)
         await client.wait_closed()
         assert client.close_code == 1009
+        assert here.at.counters.refusals["TooLarge"] == 1
+        assert here.audited() == {"TooLarge": 1}
 
 
 async def test_the_end_of_the_engine_ends_sessions_and_every_stream_says_so(tmp_path: Path) -> None:
@@ -237,6 +260,23 @@ async def test_the_end_of_the_engine_ends_sessions_and_every_stream_says_so(tmp_
     assert b"event: SessionEnded" in rest
     assert b"binary-shutdown" in rest
     assert asyncio.get_running_loop().time() - started < 5
+
+
+async def test_an_engine_is_idle_once_nobody_was_there_for_long_enough(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with listening(tmp_path, clock=clock) as here:
+        idle = asyncio.ensure_future(here.at.idle(600))
+        connection = here.engine.connect(name="test", answers=False)
+        session = (await connection.send(CreateSession(cwd=here.work, model="demo:scripted"))).session
+        await clock.advance(2000)
+        assert not idle.done(), "a session is open"
+        await connection.send(EndSession(session=session))
+        await clock.advance(590)
+        await fetch(connected_socket(here.place.socket), get("/v1/handshake", here.token))
+        await clock.advance(590)
+        assert not idle.done(), "somebody asked something"
+        await clock.advance(30)
+        assert idle.done()
 
 
 # Who is never a client

@@ -386,7 +386,7 @@ async def test_a_small_context_of_a_local_server_is_said_once(home: Path) -> Non
         opened(home, "ollama:qwen3:8b", provider("ollama", server)) as session,
     ):
         first, second = await session.ask("one"), await session.ask("two")
-        window = session.engine.known_of(session.id).window_of("ollama:qwen3:8b")
+        window = session.engine.opening.known_of[session.id].window_of("ollama:qwen3:8b")
     (warning,) = of_kind([*first, *second], Degraded)
     lines = warning.message.splitlines()
     assert (warning.what, warning.reason) == ("context", "SmallContext")
@@ -459,7 +459,10 @@ async def test_published_prices_are_fetched_once_a_day_and_feed_the_cost(home: P
             async with opened(home, "openrouter:vendor/model", provider("openrouter", server)) as session:
                 (cost,) = of_kind(await session.ask("go"), CostIncremented)
                 assert cost.usd == pytest.approx(0.002)
-                assert session.engine.known_of(session.id).window_of("openrouter:vendor/model") == 100_000
+                assert (
+                    session.engine.opening.known_of[session.id].window_of("openrouter:vendor/model")
+                    == 100_000
+                )
         paths = [request.path for request in server.requests]
         assert paths == ["/v1/models", "/v1/chat/completions", "/v1/chat/completions"]
         titles = [request.headers.get("x-title") for request in server.requests]

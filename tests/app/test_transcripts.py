@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.app.session_retention import forget_beside, transcripts_of
 from bridle.app.transcript_file import FILE_NAMES, Format, KeptTranscript
 from bridle.clients.as_chain import chain_lines

@@ -152,7 +152,7 @@ async def test_nobody_but_the_person_has_a_file_read_as_a_script(tmp_path: Path)
     held.write_text(a_secret())
     async with desk(tmp_path) as here:
         one = await here.open("one", "", "demo")
-        bound = here.engine.tokens.new_claims(identity_class="human", sessions=(one,), name="Ana")
+        bound = here.engine.access.tokens.new_claims(identity_class="human", sessions=(one,), name="Ana")
         agent = here.engine.connect(name="outer", identity="agent", answers=False)
         for stranger in (agent, here.engine.connect(name="guest", answers=True, claims=bound)):
             await stranger.send(AttachSession(session=one))

@@ -111,7 +111,7 @@ async def answered(
 
 
 def undo_store(session) -> UndoStore:
-    return session.engine.multiplexer.session(session.id)._ports.log.undo_store()
+    return session.engine.live.session(session.id)._ports.log.undo_store()
 
 
 def undo_of(session) -> Undoing:
@@ -314,7 +314,7 @@ async def test_a_command_a_person_typed_is_undone_by_itself(tmp_path: Path):
     async with harness(scripted(say("hello")), folder=str(folder), mode="yolo", answers=True) as session:
         await session.connection.send(ShellRequest(session=session.id, command="echo hi > made.txt"))
         await session.until(ToolResult)
-        while session.engine.multiplexer.session(session.id).busy:
+        while session.engine.live.session(session.id).busy:
             await asyncio.sleep(0)
         events = await slash(session, "undo", "go")
         assert questions(events)[0].splitlines()[0] == 'Undo what "echo hi > made.txt" changed?'

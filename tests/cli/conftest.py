@@ -1,16 +1,30 @@
 """What the tests of the command line share."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli_kit import Place, SignOfLife
+from serve_kit import EngineHost, PlaceWithEngine
+
+
+@pytest.fixture(scope="session")
+def engine_host() -> Iterator[EngineHost]:
+    host = EngineHost()
+    yield host
+    host.close()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    if os.environ.get("TRY_ENGINE"):
+        served = PlaceWithEngine(tmp_path, request.getfixturevalue("engine_host"))
+        yield served
+        served.close()
+    else:
+        yield Place(tmp_path)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,50 @@ def test_a_person_attaches_to_what_runs_and_leaves_it_running(tmp_path: Path) ->
             person.types("\x04")
             assert person.ends() == 0
         assert served.ask("GET", "/v1/health").json["open_sessions"] == 1
+
+
+WAITS = 'call bash {"command": "sleep 60"}\n---\nsay Not reached.\n'
+
+
+def test_an_engine_that_ends_lets_its_terminals_go(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served, sitting(place, "-m", place.script(WAITS), "wait") as person:
+        person.sees("running sleep 60")
+        assert served.stop() == 0
+        assert person.ends(within_s=10) == 0
+        assert "reconnecting" not in person.text
+        assert 'Saved as "wait".  Come back: bridle -c' in person.text
+
+
+def test_a_run_takes_leave_of_an_engine_that_ended(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with (
+        serving(place) as served,
+        place.started("run", "-m", place.script(WAITS), "--stream-json", "wait") as run,
+    ):
+        run.until("ToolCallStarted")
+        assert served.stop() == 0
+        ended_s = time.monotonic()
+        ran = run.end()
+        assert time.monotonic() - ended_s < 3
+        assert ran.code == 130
+        assert "reconnecting" not in ran.err
+        assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["back", "gone"])
+def test_a_terminal_says_that_its_engine_was_killed(tmp_path: Path, *, back: bool) -> None:
+    place = Place(tmp_path)
+    with serving(place) as served, sitting(place, "-m", place.script(WAITS), "wait") as person:
+        person.sees("running sleep 60")
+        served.stop(signal.SIGKILL)
+        person.sees("! engine lost, reconnecting, gives up in", within_s=3)
+        if back:
+            with serving(place):
+                person.waits(lambda: "engine lost" not in person.text, "that the engine is back")
+                person.types("\x04")
+                assert person.ends() == 0
+        else:
+            person.types("\x04l")
+            assert person.ends() == 0
+        assert 'Saved as "wait".  Come back: bridle -c' in person.text

@@ -32,7 +32,7 @@ NEVER = {
     # servers, where settings name none
     "bridle.mcp", "bridle.app.mcp_feature",
     # an engine that listens, and its clients elsewhere
-    "bridle.app.serving", "bridle.app.token_files", "bridle.cli.engine_attach", "bridle.clients.remote",
+    "bridle.app.serving", "bridle.control.token_files", "bridle.cli.engine_attach", "bridle.clients.remote",
     "bridle.control.http_app", "bridle.control.http_server", "bridle.control.minting", "bridle.base.websocket_client",
     "anthropic", "openai", "sqlite3",
     # of the standard library, slow and not needed for a local turn

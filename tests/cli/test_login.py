@@ -15,6 +15,7 @@ import pytest
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.installation import install_command
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import SignIn
@@ -301,7 +302,7 @@ def test_the_keychain_without_its_extra_is_one_sentence(place: Place, secret: st
     ran = place.bridle(*words, stdin=secret)
     assert (ran.code, ran.out) == (2, "")
     assert ran.story == [
-        "The system keychain needs a package more. Install it: pip install 'bridle[keyring]'"
+        f"The system keychain needs a package more. Install it: {install_command('keyring')}"
     ]
 
 

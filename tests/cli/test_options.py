@@ -238,7 +238,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_once_more_with_what_is_wrong(p
     assert "2 steps" in ran.story[-1]
     asked = [one.event for one in place.events(place.only_session()) if isinstance(one.event, InputAccepted)]
     assert len(asked) == 2
-    assert "does not fit the JSON Schema: it is not JSON" in asked[1].content[0].text
+    assert "does not fit the JSON Schema: n: 'three' is not of type 'integer'" in asked[1].content[0].text
 
 
 def test_an_answer_that_never_fits_is_not_printed_as_if_it_did(place: Place) -> None:

@@ -109,3 +109,13 @@ def test_the_page_of_options_names_every_spelling_there_is_and_no_other(place: P
     taken = {name for action in parser(only=verb).below[verb].arguments for name in action.option_strings}
     assert taken <= named
     assert verb != "run" or named <= taken
+
+
+@pytest.mark.requirement("T18.3")
+def test_a_script_fits_a_schema_and_what_a_program_reads_has_no_label(place: Place) -> None:
+    (place.work / "schema.json").write_text('{"type": "object", "required": ["ok"]}')
+    model = place.script('say {"ok": 1}\n---\nsay Plain.\n')
+    ran = place.bridle("run", "-m", model, "--output-schema", "schema.json", "go")
+    assert (ran.code, ran.out) == (0, '{"ok": 1}\n'), ran.err
+    again = place.bridle("run", "-m", model, "-c", "and now?")
+    assert again.out == "[scripted] Plain.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.app.session_retention import forget_beside, outputs_of
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation

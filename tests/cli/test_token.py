@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, read_token_file
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.base.peer_process import can_tell_descent
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import Tokens
+from bridle.control.token_files import TokenFile, open_tokens, read_token_file
+from bridle.credentials.locks import machine_key_of
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import APPROVE
 from cli_kit import BRIDLE, Place
@@ -94,7 +95,10 @@ def test_a_person_at_a_terminal_mints_lists_and_revokes(place: Place, session: s
 def test_a_program_mints_nothing(place: Place, session: str) -> None:
     refused = place.bridle("token", "--session", session)
     assert refused.code == 3
-    assert "requires an interactive confirmation channel" in refused.err
+    assert refused.err == (
+        "bridle: A token is minted by a person at a terminal, and this is none. "
+        "In one: bridle token mint --session ID --out FILE, then give the file to the program.\n"
+    )
     assert json.loads(place.bridle("token", "list", "--json").out) == {"tokens": []}
 
 

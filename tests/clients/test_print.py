@@ -194,6 +194,10 @@ async def test_the_exit_code_is_that_of_the_reason(stop: e.TurnStop, reason: str
     assert result["error"] == expected
 
 
+def begun(call_id: str, tool: str) -> e.ToolCallStarted:
+    return e.ToolCallStarted(call_id=call_id, tool=tool, input={}, mutating=True, input_sha256="")
+
+
 @pytest.mark.requirement("T18.1", "P11")
 async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_files() -> None:
     def asked(call_id: str, tool: str, **given: str) -> e.ToolCallRequested:
@@ -212,6 +216,7 @@ async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_fil
         asked("c2", "write_file", path="a.txt"),
         closed("c2", "write_file", "ok", shown=edited("a.txt")),
         closed("c2", "write_file", "ok", shown=edited("a.txt")),
+        begun("c3", "write_file"),
         closed("c3", "write_file", "error", shown=edited("b.txt")),
         closed("c4", "read_file", "ok", shown=ShownRead(last_line=1)),
         closed("c5", "edit_file", "blocked", reason="PathOutsideWorkspace"),
@@ -222,7 +227,7 @@ async def test_the_json_result_holds_stored_events_calls_not_run_and_changed_fil
     code, out, story = await printed(connection, "json")
     assert (code, out.count("\n")) == (0, 1)
     result = json.loads(out)
-    assert [event["id"] for event in result["events"]] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13]
+    assert [event["id"] for event in result["events"]] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14]
     assert result["denied"] == [
         {"tool": "bash", "call": "rm -rf /", "reason": "NoApprover"},
         {"tool": "edit_file", "call": "edit_file", "reason": "PathOutsideWorkspace"},
@@ -238,6 +243,7 @@ async def test_every_call_that_did_not_run_is_counted_and_only_refused_ones_are_
         e.ToolResult(call_id="c2", tool="grep", outcome="error", content="", reason="InvalidInput"),
         e.ToolResult(call_id="c3", tool="nosuch", outcome="error", content="", reason="UnknownTool"),
         e.ToolResult(call_id="c4", tool="bash", outcome="error", content="", reason="CannotStart"),
+        begun("c5", "read_file"),
         e.ToolResult(call_id="c5", tool="read_file", outcome="error", content=""),
     )
     _, out, story = await printed(Replay(started(), *results, *step("done"), ended()), "json")

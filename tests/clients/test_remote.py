@@ -14,13 +14,14 @@ import pytest
 from bridle.base.engine_place import connected_socket
 from bridle.base.websocket_client import SocketClosed, open_unix_websocket
 from bridle.clients.blocking import BlockingConnection
-from bridle.clients.remote import RemoteConnection, connect_remote, place_opener, unix_opener, url_opener
+from bridle.clients.engine_address import engine_address, unix_address
+from bridle.clients.remote import RemoteConnection, connect_remote, engine_opener, place_opener
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.protocol.events import Envelope, Presence, TurnEnded
+from bridle.protocol.events import Envelope, Presence, SessionEnded, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
 from listening_kit import Listening, listening
@@ -80,7 +81,11 @@ async def connected(
 ) -> AsyncIterator[RemoteConnection]:
     path = through or here.place.socket
     connection = await connect_remote(
-        unix_opener(path, here.place.token), address=path, name="test", answers=True, **options
+        engine_opener(unix_address(path), here.place.token),
+        address=path,
+        name="test",
+        answers=True,
+        **options,
     )
     try:
         yield connection
@@ -183,7 +188,10 @@ async def test_a_token_that_holds_no_more_is_never_tried_again(tmp_path: Path) -
         claims = here.at.tokens.new_claims(identity_class="human", sessions=(session,))
         token = here.at.tokens.issue(claims)
         connection = await connect_remote(
-            unix_opener(between.path, lambda: token), address="there", name="test", answers=False
+            engine_opener(unix_address(between.path), lambda: token),
+            address="there",
+            name="test",
+            answers=False,
         )
         here.at.tokens.revoke(claims.jti)
         between.cut()
@@ -195,16 +203,16 @@ async def test_a_token_that_holds_no_more_is_never_tried_again(tmp_path: Path) -
 
 
 async def test_where_nobody_listens_it_is_said_at_once(tmp_path: Path) -> None:
-    opener = unix_opener(str(tmp_path / "nobody"), lambda: "x")
+    nobody = engine_opener(unix_address(str(tmp_path / "nobody")), lambda: "x")
     with pytest.raises(CommandRefused) as refused:
-        await connect_remote(opener, address="nowhere", name="test", answers=False)
+        await connect_remote(nobody, address="nowhere", name="test", answers=False)
     assert refused.value.reason == "NoEngine"
 
 
 async def test_an_engine_is_reached_by_its_address_too(tmp_path: Path) -> None:
     async with listening(tmp_path) as here:
-        opener = url_opener(here.at.url, here.place.token)
-        connection = await connect_remote(opener, address=here.at.url, name="test", answers=False)
+        there = engine_opener(engine_address(here.at.url), here.place.token)
+        connection = await connect_remote(there, address=here.at.url, name="test", answers=False)
         assert (await connection.ask(q.CheckHealth())).open_sessions == 0
         await connection.close()
 
@@ -214,7 +222,7 @@ async def test_an_engine_is_reached_by_its_address_too(tmp_path: Path) -> None:
 )
 def test_what_is_no_address_or_would_send_the_token_in_the_clear_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
-        url_opener(url, lambda: "x")
+        engine_address(url)
 
 
 async def test_a_script_needs_no_loop(tmp_path: Path) -> None:
@@ -298,3 +306,51 @@ async def test_an_engine_ends_cleanly_while_a_client_that_does_not_read_says_goo
     gc.collect()
     assert faults == []
     leaving.cut()
+
+
+async def test_everybody_reads_the_end_before_the_engine_is_gone(tmp_path: Path) -> None:
+    """Each asks something at the very end too: a socket that is closed on that would swallow what came before."""
+
+    async def follow(connection: RemoteConnection, session: str, begun: asyncio.Event) -> Envelope:
+        envelope = None
+        async for envelope in connection.events(session):
+            begun.set()
+            if isinstance(envelope.event, SessionEnded):
+                with contextlib.suppress(CommandRefused):
+                    await connection.ask(q.DescribeSession(session=session))
+        assert envelope is not None
+        return envelope
+
+    async with contextlib.AsyncExitStack() as stack:
+        async with listening(tmp_path) as here:
+            first = await stack.enter_async_context(connected(here))
+            session = await new_session(first, here)
+            followers = [first]
+            for _ in range(20):
+                followers.append(await stack.enter_async_context(connected(here)))
+                await followers[-1].send(c.AttachSession(session=session))
+            begun = [asyncio.Event() for _ in followers]
+            following = [
+                asyncio.ensure_future(follow(one, session, started))
+                for one, started in zip(followers, begun, strict=True)
+            ]
+            await asyncio.gather(*(started.wait() for started in begun))
+        last = await asyncio.gather(*following)
+    assert {one.kind for one in last} == {"SessionEnded"}
+
+
+async def test_an_engine_that_is_lost_and_found_again_is_told_to_whoever_follows(tmp_path: Path) -> None:
+    async with (
+        listening(tmp_path, scripted(say("Hello."))) as here,
+        relay(here.place.socket, tmp_path) as leads,
+        connected(here, through=leads.path, give_up_s=20.0) as connection,
+    ):
+        told: list[float | None] = []
+        connection.link.hear = told.append
+        session = await new_session(connection, here)
+        events = connection.events(session)
+        await anext(events)
+        leads.cut()
+        await connection.send(said(session, "hi", id="once"))
+        await until_ended(events, [])
+        assert told == [20.0, None]

@@ -191,6 +191,33 @@ class Ruthless(MemoryStore):
         await super().delete(session_id, beside=beside)
 
 
+class CutsOff(MemoryStore):
+    """Forgets the last event of each session it takes in from a backup."""
+
+    async def restore(self, path, *, cwd, notice=lambda _: None):
+        restored = await super().restore(path, cwd=cwd, notice=notice)
+        for session in restored.sessions:
+            del self._of(session).records[-1]
+        return restored
+
+
+class OnlyAtRest(MemoryStore):
+    """Leaves what runs out of a backup."""
+
+    async def back_up(self, path):
+        asleep = {one: kept for one, kept in self._memory.sessions.items() if kept.lease is None}
+        memory = msgspec.structs.replace(self._memory, sessions=asleep)
+        return await MemoryStore(clock=self._clock, memory=memory).back_up(path)
+
+
+class WritesOver(MemoryStore):
+    """A backup takes the place of whatever has its name."""
+
+    async def back_up(self, path):
+        Path(path).unlink(missing_ok=True)
+        return await super().back_up(path)
+
+
 class AnyWord(MemoryStore):
     """One of the words is enough."""
 
@@ -216,7 +243,17 @@ class Believing(MemoryStore):
 
 WRONG = {
     check_session_store: (NoLease, SameEpoch, NeverUp, Deaf, Unlocked, OldestFirst, OneTooMany, Loses),
-    check_archive: (SharedIds, Obedient, Forgetful, Remembers, Ruthless, AnyWord),
+    check_archive: (
+        SharedIds,
+        Obedient,
+        Forgetful,
+        Remembers,
+        Ruthless,
+        AnyWord,
+        CutsOff,
+        OnlyAtRest,
+        WritesOver,
+    ),
     check_undo_store: (Believing,),
 }
 

@@ -42,7 +42,7 @@ def door_of(kind: str, engine: Engine, tmp_path: Path) -> Door:
     work = str(tmp_path / "work")
     if kind == "inproc":
         return EngineDoor(engine, work)
-    return ServedDoor(way_of(kind, engine), EngineDesk(engine.tokens), cwd=work)
+    return ServedDoor(way_of(kind, engine), EngineDesk(engine.access.tokens), cwd=work)
 
 
 def way_of(kind: str, engine: Engine) -> RestWay | SocketWay:
@@ -179,7 +179,7 @@ class SpoiledDoor(EngineDoor):
 
     def cut(self, connection: Connection) -> None:
         """Its client does not come back: nothing more reaches it."""
-        self._engine.multiplexer.leave(connection._inner._client)  # pyright: ignore
+        self._engine.live.leave(connection._inner._client)  # pyright: ignore
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_what_a_door_does_not_offer_is_left_out_and_said(engine: Engine, t
 async def test_with_tokens_from_files_what_needs_more_of_them_is_left_out(
     engine: Engine, tmp_path: Path
 ) -> None:
-    given = EngineDesk(engine.tokens)
+    given = EngineDesk(engine.access.tokens)
     people = [given.token(name, "human", alone=True) for name in ("Ana", "Ben")]
     door = ServedDoor(way_of("rest", engine), FileDesk(people, ()), cwd=str(tmp_path / "work"))
     names = (

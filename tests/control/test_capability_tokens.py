@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.token_files import TokenFile, open_tokens
 from bridle.base.ids import Ids
 from bridle.conformance.fake_clock import FakeClock
 from bridle.control.capability_tokens import FAILURES_A_MINUTE, Tokens
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.tokens import Claims
 

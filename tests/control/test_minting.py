@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.test_people_together import Stream, refusal, room_of
-from bridle.app.code_surfaces import CodeSurfaces
-from bridle.app.token_files import TokenFile, open_tokens
 from bridle.base.ids import Ids
 from bridle.conformance.fake_clock import FakeClock
+from bridle.control.code_surfaces import CodeSurfaces
 from bridle.control.minting import CODE_S, Minting, MintRequest, Surfaces, claims_for
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.protocol import commands as c
 from bridle.protocol import events as e
 from bridle.protocol.errors import CommandRefused
@@ -213,9 +213,9 @@ async def test_a_person_who_is_here_is_shown_the_code_alone_and_may_refuse(tmp_p
     async with room_of(tmp_path, code_surfaces=surfaces) as room:
         owner = room.engine.connect(name="terminal", answers=True)
         await room.open(owner)
-        boss = room.engine.tokens.read(room.engine.tokens.issue_bootstrap())
+        boss = room.engine.access.tokens.read(room.engine.access.tokens.issue_bootstrap())
         request = wanted(sessions=(room.session,), name="Ana")
-        alone = await room.engine.minting.begin(boss, request)
+        alone = await room.engine.access.minting.begin(boss, request)
         assert alone.channel == "terminal", "nobody follows the session yet"
         assert "Somebody asks for a token for Ana. Its code: " in written[0]
 
@@ -224,31 +224,31 @@ async def test_a_person_who_is_here_is_shown_the_code_alone_and_may_refuse(tmp_p
         sees, outer_sees = Stream(owner, room.session), Stream(outer, room.session)
         await outer_sees.gets(e.SessionCreated)
         await sees.gets(e.SessionCreated)
-        pending = await room.engine.minting.begin(boss, request)
+        pending = await room.engine.access.minting.begin(boss, request)
         assert pending.channel == "client"
         asked = await sees.gets(e.QuestionAsked)
         question = asked.event.question
         assert isinstance(question, TokenQuestion)
         assert (asked.id, asked.event.question_id, question.name) == (None, pending.mint_id, "Ana")
-        token = room.engine.minting.confirm(boss, pending.mint_id, question.code)
-        assert room.engine.tokens.read(token).name == "Ana"
+        token = room.engine.access.minting.confirm(boss, pending.mint_id, question.code)
+        assert room.engine.access.tokens.read(token).name == "Ana"
         closed = await sees.gets(e.QuestionAnswered)
         assert closed.event.question_id == pending.mint_id
 
-        second = await room.engine.minting.begin(boss, request)
+        second = await room.engine.access.minting.begin(boss, request)
         sees.events.clear()
         shown = await sees.gets(e.QuestionAsked)
         no = c.AnswerQuestion(session=room.session, question_id=second.mint_id, answer=TokenAnswer())
         assert (await refusal(outer.send(no))).reason == "SelfApproval"
         await owner.send(no)
         code = shown.event.question.code
-        void = reason_of(lambda: room.engine.minting.confirm(boss, second.mint_id, code))
+        void = reason_of(lambda: room.engine.access.minting.confirm(boss, second.mint_id, code))
         assert void == "NoSuchMint"
 
         assert not [one for one in outer_sees.events if "Question" in one.kind], "an agent sees no code"
         stored = [one async for one in room.engine.sessions.events(room.session)]
         assert not [one for one in stored if "Question" in one.kind], "nothing of it is kept"
-        said = [entry["what"] for entry in room.engine.audit.entries()]
+        said = [entry["what"] for entry in room.engine.access.audit.entries()]
         assert said == ["asked", "asked", "minted", "asked", "refused", "refused"]
         await sees.leave()
         await outer_sees.leave()

@@ -7,6 +7,7 @@ import pytest
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.providers.script import call, say
+from bridle.sessions.memory_store import MemoryStore
 from served_kit import served, text
 
 
@@ -111,7 +112,7 @@ async def test_only_text_is_taken() -> None:
         ({"frame": "follow", "body": {"session": "nobody"}}, "SessionNotOpen"),
         ({"frame": "follow", "body": {"session": "nobody", "since": 2**70}}, "BadFrame"),
         ({"frame": "follow", "body": {"session": "nobody", "since": -1}}, "BadFrame"),
-        (command("CreateSession", cwd="no\0folder"), "EngineFault"),
+        (command("CreateSession", cwd="no\0folder"), "BadCommand"),
     ],
 )
 async def test_what_is_refused_is_told_and_the_socket_goes_on(frame, reason) -> None:
@@ -119,6 +120,21 @@ async def test_what_is_refused_is_told_and_the_socket_goes_on(frame, reason) -> 
         await socket.tell({**frame, "id": "x"})
         refused = await socket.hear()
         assert (refused["frame"], refused["id"], refused["body"]["reason"]) == ("error", "x", reason)
+        await socket.tell({"frame": "query", "id": "y", "body": {"kind": "CheckHealth"}})
+        assert (await socket.hear())["id"] == "y"
+
+
+class BrokenStore(MemoryStore):
+    """One in which something happens that nobody foresaw."""
+
+    async def rename(self, session_id: str, title: str) -> None:
+        raise ZeroDivisionError(session_id, title)
+
+
+async def test_a_fault_is_told_and_the_socket_goes_on() -> None:
+    async with served(scripted(), store=BrokenStore()) as kit, kit.websocket() as socket:
+        await socket.tell(command("RenameSession", session=kit.session.id, title="new"))
+        assert (await socket.hear())["body"]["reason"] == "EngineFault"
         await socket.tell({"frame": "query", "id": "y", "body": {"kind": "CheckHealth"}})
         assert (await socket.hear())["id"] == "y"
 

@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 
+from bridle.base.installation import install_command
 from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials.keychain import KeychainStore, system_keychain
 from bridle.credentials.records import ApiKey, CredentialError
@@ -71,5 +72,5 @@ def test_without_the_extra_there_is_one_sentence_with_the_command_to_type(tmp_pa
             ApiKey(provider="work", secret=a_secret())
         )
     assert refusal.value.message == (
-        "The system keychain needs a package more. Install it: pip install 'bridle[keyring]'"
+        f"The system keychain needs a package more. Install it: {install_command('keyring')}"
     )

@@ -227,7 +227,7 @@ async def test_the_model_hears_what_a_changing_call_came_to_when_that_is_kept() 
         await session.until(ToolCallStarted, since=number)
         with held(session.engine.store):
             await asyncio.to_thread(Path(session.folder, "go").write_text, "on\n")
-            journal = session.engine.multiplexer.session(session.id).journal
+            journal = session.engine.live.session(session.id).journal
             while journal.conversation.open_calls:
                 await asyncio.sleep(0)
             await others_had_their_turn()

@@ -65,7 +65,7 @@ class Delegating:
         )
 
     async def _run(self, _args, context):
-        journal = self.session.engine.multiplexer.session(context.session).journal
+        journal = self.session.engine.live.session(context.session).journal
         self.child = child = journal.begin_child("inv_1", agent="review", task="Look at it.")
         self._do(child)
         if self._leave:

@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Home:
 
 def _fill(session: HarnessSession) -> None:
     """From here on nothing more can be stored."""
-    session.engine.multiplexer.session(session.id).journal.emit(Notice(reason="Note", message="x" * 300_000))
+    session.engine.live.session(session.id).journal.emit(Notice(reason="Note", message="x" * 300_000))
 
 
 async def test_a_disk_that_fills_up_while_a_session_says_goodbye_does_not_keep_it() -> None:
@@ -76,7 +76,7 @@ async def test_a_turn_that_rests_on_a_full_disk_does_not_keep_who_leaves(home: H
 async def test_who_leaves_a_disk_that_has_room_again_waits_for_what_is_kept() -> None:
     async with harness(scripted(say("Hi.")), waits_for_room=True) as session:
         await session.ask("go")
-        journal, store = session.engine.multiplexer.session(session.id).journal, session.engine.store
+        journal, store = session.engine.live.session(session.id).journal, session.engine.store
         no_more_pages(store)
         _fill(session)
         waiting = asyncio.ensure_future(journal.committed())
@@ -125,7 +125,7 @@ async def test_whoever_saw_a_turn_end_waits_for_what_follows_it_and_is_not_refus
 async def test_a_disk_that_fills_up_at_the_end_of_a_turn_ends_no_session() -> None:
     """What a conversation folds to is kept to save time; where there is no room for it, that waits."""
     async with harness(scripted(say("Hi."), say("Again.")), waits_for_room=True) as session:
-        journal, store = session.engine.multiplexer.session(session.id).journal, session.engine.store
+        journal, store = session.engine.live.session(session.id).journal, session.engine.store
         for _ in range(FOLD_EVERY):
             journal.emit(Notice(reason="Note", message="x"))
         await journal.committed()

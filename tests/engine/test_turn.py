@@ -211,7 +211,9 @@ async def test_a_model_that_says_tool_use_without_calls_has_simply_ended():
 
 
 @pytest.mark.requirement("D6.4", "D6.2")
-@pytest.mark.parametrize(("stop", "reason"), [("content_filter", "ContentFiltered"), ("max_tokens", None)])
+@pytest.mark.parametrize(
+    ("stop", "reason"), [("content_filter", "ContentFiltered"), ("max_tokens", "AnswerCut")]
+)
 async def test_a_turn_ends_with_the_models_own_stop_reason(stop, reason):
     class Stopping(CutStream):
         async def stream(self, request):

@@ -99,7 +99,7 @@ def ran(node: str, *words: str, env: dict[str, str], cwd: Path = TESTS) -> str:
 
 def pass_all(node: str, tests: str, *, env: dict[str, str], cwd: Path = TESTS) -> None:
     """Runs the tests of a file, none of which may hang."""
-    said = ran(node, "--test", "--test-reporter=tap", "--test-timeout=10000", tests, env=env, cwd=cwd)
+    said = ran(node, "--test", "--test-reporter=tap", "--test-timeout=30000", tests, env=env, cwd=cwd)
     assert re.search(r"^# pass [1-9]", said, re.MULTILINE), said
 
 

@@ -1,8 +1,6 @@
 """Every wire with a real small model, served by llama.cpp: no script knows what it will say."""
 
-import sys
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,13 +11,11 @@ from bridle.engine.ports import ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import CostIncremented, PrefixSet, TextDelta, TurnEnded
 from bridle.protocol.messages import Message, Parameters, TextBlock, ToolResultBlock, ToolSchema, ToolUseBlock
 from bridle.providers.endpoints import WireName
-from peers.peer_kit import serving
 from providers.conversation_kit import model
 from providers.wire_kit import WIRES, sent
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(180)]
 
-PACKAGES = Path(sys.prefix) / "peers-model"
 LOOK = ToolSchema(
     name="ls",
     description="Lists the files of a folder.",
@@ -52,14 +48,6 @@ CONVERSATION = (
 )
 
 
-@pytest.fixture(scope="module")
-def base_url() -> Iterator[str]:
-    if not (PACKAGES / ".ready").exists():
-        pytest.skip("needs the packages of requirements/peers-model.txt: run make test-peers")
-    with serving(sys.executable, "small_model_peer.py", PYTHONPATH=str(PACKAGES)) as address:
-        yield f"{address}/v1"
-
-
 @pytest.fixture
 async def connections() -> AsyncIterator[HttpConnections]:
     made = HttpConnections(env={}, clock=SystemClock())
@@ -67,16 +55,16 @@ async def connections() -> AsyncIterator[HttpConnections]:
     await made.close()
 
 
-async def test_a_real_model_lists_itself(connections: HttpConnections, base_url: str) -> None:
-    assert len(await model(connections, base_url, "openai_chat").models()) == 1
+async def test_a_real_model_lists_itself(connections: HttpConnections, small_model: str) -> None:
+    assert len(await model(connections, small_model, "openai_chat").models()) == 1
 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
 async def test_a_real_model_answers_a_turn_with_words_and_usage(
-    connections: HttpConnections, base_url: str, wire: WireName
+    connections: HttpConnections, small_model: str, wire: WireName
 ) -> None:
     """The server ends the answer. A request of the third wire says how long it may be, and a small model goes on."""
-    async with harness(model(connections, base_url, wire)) as session:
+    async with harness(model(connections, small_model, wire)) as session:
         events = await session.ask("Say hello.")
     ended = events[-1]
     assert isinstance(ended, TurnEnded)
@@ -89,9 +77,9 @@ async def test_a_real_model_answers_a_turn_with_words_and_usage(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_real_server_takes_calls_and_their_results(
-    connections: HttpConnections, base_url: str, wire: WireName
+    connections: HttpConnections, small_model: str, wire: WireName
 ) -> None:
-    asked = model(connections, base_url, wire)
+    asked = model(connections, small_model, wire)
     request = ModelRequest(model="small", body=sent(asked.wire, PREFIX, CONVERSATION), step=1, answers=0)
     *parts, done = [part async for part in asked.stream(request)]
     assert isinstance(done, ModelDone)

@@ -75,7 +75,7 @@ CASES = {
     ),
     "length": Case(
         [answer(say("And so"), Stop("max_tokens"))],
-        [("text", "And so"), ("step", "max_tokens", []), ("turn", "max_tokens", None)],
+        [("text", "And so"), ("step", "max_tokens", []), ("turn", "max_tokens", "AnswerCut")],
     ),
     "error inside the stream": Case(
         [answer(say("Do"), fail("overloaded", times=1), say("ne."))],

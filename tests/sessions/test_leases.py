@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness

@@ -1,6 +1,8 @@
 """A database that an older Bridle made: opened, brought up to date, and everything in it is still there."""
 
 import shutil
+import subprocess
+import sys
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridle.protocol import events as e
+from bridle.protocol.errors import StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branch import branch
 from bridle.sessions.migrations import MIGRATIONS
@@ -71,6 +74,26 @@ def test_a_database_is_only_upgraded_once(old) -> None:
         with closing(new_store(old, notices)) as store:
             assert len(store.list()) == 2
         assert notices == expected
+
+
+def test_a_database_that_an_engine_holds_is_not_upgraded(old) -> None:
+    """It is one of another version: one of this version would have upgraded it itself."""
+    holding = "import fcntl, json, os, sys\nfile = open(sys.argv[1], 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+    holding += "print(json.dumps({'pid': os.getpid()}), file=file, flush=True)\nprint(flush=True)\nsys.stdin.read()\n"
+    words = [sys.executable, "-c", holding, str(old / "engine.lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as engine:
+        assert engine.stdout is not None
+        engine.stdout.readline()
+        notices: list[str] = []
+        with closing(new_store(old, notices)) as store, pytest.raises(StoreError) as refused:
+            store.list()
+        engine.kill()
+    assert (refused.value.reason, refused.value.data["pid"]) == ("StoreHeld", engine.pid)
+    assert notices == []
+    with closing(raw(old)) as connection:
+        assert connection.execute("select max(version) from schema_migrations").fetchall() == [(1,)]
+    with closing(new_store(old, notices)) as store:
+        assert len(store.list()) == 2
 
 
 RELEASED = (

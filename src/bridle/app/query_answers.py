@@ -23,7 +23,7 @@ from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
-    from bridle.control.multiplex import ClientSight
+    from bridle.control.live_sessions import ClientSight
     from bridle.engine.features import Joined
     from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Registry

@@ -6,14 +6,21 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from bridle.app.composition import compose
+from bridle.app.session_opening import SessionOpening, choose_model, model_of
+from bridle.app.session_parts import OpenedLog
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
+from bridle.engine.open_questions import Client
 from bridle.engine.request import encode_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.events import InputAccepted, ModelChanged, PrefixSet
 from bridle.protocol.messages import InputBlock, Message
 from bridle.providers.model_directory import Models
 from bridle.providers.remote import RemoteModel
+from bridle.sandbox.plain_spawn import OFF
+from bridle.sessions.memory_store import MemoryStore
 
 NextPrefix = Callable[[ModelChanged], Awaitable[PrefixSet]]
 """What would stand before the messages with this model. Nobody is asked about anything."""
@@ -33,7 +40,40 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
 
 
-async def preview_request(
+async def next_request(
+    opening: SessionOpening, command: CreateSession, content: tuple[InputBlock, ...]
+) -> NextRequest:
+    """What such a session would send next, with these words. Nothing is sent or stored, nobody is asked, no hook
+    hears of it; a session that is open elsewhere is only read."""
+    place = await opening.place_of(command)
+    conversation = Conversation()
+    if command.resume is not None:
+        row = await opening.store.find(command.resume)
+        async for envelope in opening.store.events(row.id):
+            conversation.apply(envelope)
+    settings, plugged = opening.settings_of(place)
+    services, _ = await opening.services_of(settings, place, command.env)
+    person = Client(id="", name="preview", identity="human", answers=False)
+    chosen = model_of(conversation, await choose_model(command, person, settings, services.known))
+    log = await MemoryStore(clock=services.clock).create(place.cwd, profile=settings.profile)
+    try:
+        opened = OpenedLog(
+            log=log,
+            conversation=conversation,
+            cwd=place.cwd,
+            env=command.env,
+            settings=settings,
+            approvals=place.approvals,
+            held_by=OFF if settings.sandbox.mode == "off" else await services.spawn.held_by(),
+            plugged=plugged,
+        )
+        next_prefix = compose(services, opened).next_prefix
+        return await _preview(conversation, chosen, content, next_prefix=next_prefix, models=services.models)
+    finally:
+        await log.aclose()
+
+
+async def _preview(
     conversation: Conversation,
     chosen: ModelChanged,
     content: tuple[InputBlock, ...],

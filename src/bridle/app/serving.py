@@ -10,16 +10,17 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.token_files import read_token_file
+from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.installation import install_command
 from bridle.base.peer_process import (
     can_tell_descent,
     comes_from_a_call,
@@ -28,9 +29,10 @@ from bridle.base.peer_process import (
     tcp_peer_comes_from_a_call,
 )
 from bridle.base.surviving_processes import recording_processes
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, home_of
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.event_batches import OpenStreams
 from bridle.control.listening_socket import (
     EngineSocket,
     TcpAddress,
@@ -41,15 +43,21 @@ from bridle.control.request_guard import ConnectionOrigin, Listener
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
+from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.sandbox.session_border import records_of
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
+    from bridle.app.session_parts import ProcessServices
     from bridle.control.http_server import HttpServer, ListeningAt
 
-END_S = 4.0
-"""So long sessions have to end when the engine does; with the connections that makes less than five seconds."""
+END_S = 3.5
+"""So long sessions have to end, and clients to read that, when the engine does; with the connections that makes less
+than five seconds."""
+LOOKS_WHILE_IDLE, LONGEST_LOOK_S = 10, 15.0
+"""How often, in the time it may be idle, an engine looks whether it still is."""
 UNIX_HOST = "localhost"
 
 
@@ -64,7 +72,10 @@ class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know."""
+    """What is listening: the socket and, where there is one, the address. `notices` are what a person should know.
+
+    `idle` returns when nobody was connected and no session open for so many seconds.
+    """
 
     socket: str
     token_file: str
@@ -72,6 +83,7 @@ class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
     tokens: Tokens
     counters: ServiceCounters
+    idle: Callable[[float], Awaitable[None]]
 
 
 def check_listen_options(options: ListenOptions) -> None:
@@ -118,7 +130,7 @@ async def listening_engine(
     check_listen_options(options)
     stopping = asyncio.Event()
     counters = ServiceCounters()
-    tokens = engine.tokens
+    tokens = engine.access.tokens
     if options.token_file is not None:
         tokens.start_with(read_token_file(options.token_file))
     service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
@@ -136,18 +148,33 @@ async def listening_engine(
             notices=await _notices(engine),
             tokens=tokens,
             counters=counters,
+            idle=functools.partial(_idle, service),
         )
     finally:
         stopping.set()
         try:
             async with asyncio.timeout(END_S):
-                await engine.multiplexer.close()
+                try:
+                    await engine.live.close()
+                finally:
+                    await service.streams.over()  # a socket that is closed now would swallow how they ended
         except TimeoutError:
             pass
         finally:
             await asyncio.gather(*(server.stop() for server in servers))
             place.close()
             tokens.close()
+
+
+async def _idle(service: Service, seconds: float) -> None:
+    """A session that runs on without anybody, or stays until it was idle for long enough, is somebody too."""
+    clock, counters = service.clock, service.counters
+    since_s, connections = clock.monotonic(), counters.connections
+    while clock.monotonic() - since_s < seconds:
+        await clock.sleep(min(seconds / LOOKS_WHILE_IDLE, LONGEST_LOOK_S))
+        is_busy = counters.open_connections or any(service.gauges())
+        if is_busy or counters.connections != connections:
+            since_s, connections = clock.monotonic(), counters.connections
 
 
 def make_service(
@@ -160,18 +187,19 @@ def make_service(
 ) -> Service:
     """What is served of an engine, over whatever transport."""
     return Service(
-        clients=ServedClients(engine.connect, engine.multiplexer),
-        tokens=engine.tokens,
+        clients=ServedClients(engine.connect, engine.live, engine.access.tokens.check),
+        tokens=engine.access.tokens,
         hello=engine.hello,
         clock=clock,
         counters=counters,
-        gauges=engine.multiplexer.counts,
+        streams=OpenStreams(),
+        gauges=engine.live.counts,
         openapi=functools.cache(_openapi),
         hear_refusal=hear,
-        hear_fault=engine.note_fault,
+        hear_fault=engine.access.note_fault,
         is_stopping=is_stopping,
-        minting=lambda: engine.minting,
-        revoke=lambda jti, by: engine.revoke_token(jti, by=by),
+        minting=lambda: engine.access.minting,
+        revoke=engine.access.revoke,
     )
 
 
@@ -242,7 +270,8 @@ def _web_packages():
         from bridle.control import http_server
         from bridle.control.http_app import service_app
     except ImportError as problem:
-        raise CommandRefused("ExtraMissing", what="Listening for clients", extra="web") from problem
+        install = install_command("web")
+        raise CommandRefused("ExtraMissing", what="Listening for clients", install=install) from problem
     return http_server, service_app
 
 
@@ -321,7 +350,17 @@ def _certificate_names(path: str) -> list[str]:
 
 async def _notices(engine: Engine) -> tuple[str, ...]:
     """What a person should know who lets this engine listen."""
-    why = await engine.why_unconfined()
+    why = await _why_unconfined(engine.services)
     if not can_tell_descent():
         why = "this system does not tell who started a process"
     return () if why is None else (sentence("NothingEnforced", {"why": why}),)
+
+
+async def _why_unconfined(services: ProcessServices) -> str | None:
+    """Why nothing holds the commands of a session with the person's own settings; None where something does."""
+    env = services.env
+    settings = session_settings(SessionOptions(), where=services.where, cwd=home_of(env), env=env)
+    if settings.sandbox.mode == "off":
+        return "sandbox.mode = off"
+    held_by = await services.spawn.held_by()
+    return "no sandbox works here" if held_by in {"", UNCONFINED} else None

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
     from bridle.base.web import JudgedFetch
+    from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
     from bridle.mcp.shared_server import ServerPool
@@ -71,6 +72,16 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     room: Room | None = None
     listening: bool = False
 
+    def known_for(self, settings: SessionSettings, *, cwd: str) -> KnownModels:
+        """The models of a session with these settings, and what is known of them. No other session's are touched."""
+        models = self.models.with_settings(
+            settings.providers,
+            store=settings.credential_store,
+            helper=settings.credential_helper,
+            folder=cwd,
+        )
+        return self.known.with_models(models, settings.models)
+
 
 class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log of a session that was opened, what is folded of it, and what holds for this run of it.
@@ -95,9 +106,9 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of one session that its features are made from.
 
-    `gates` and `spill` are made with the first call: an answer without calls needs none of them. `shows_content`:
-    whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands. `saved` are the
-    grants that are kept; None where none are.
+    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
+    `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
+    `saved` are the grants that are kept; None where none are.
     """
 
     services: ProcessServices
@@ -107,6 +118,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     questions: Questions
     stopwatch: Stopwatch
     registry: Registry
+    known_files: Callable[[], KnownFiles]
     folders: SessionFolders
     gates: Callable[[], Gates]
     spill: Callable[[], Spill]
@@ -159,6 +171,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         questions=questions,
         stopwatch=stopwatch,
         registry=registry,
+        known_files=functools.cache(lambda: _known_files(opened.conversation)),
         folders=folders,
         gates=gates,
         spill=functools.cache(lambda: _spill(services, opened.log)),
@@ -242,6 +255,12 @@ def _gates(
         saved=saved,
         env=services.env,
     )
+
+
+def _known_files(conversation: Conversation) -> KnownFiles:
+    from bridle.engine.known_files import KnownFiles
+
+    return KnownFiles(conversation.known_files)
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:

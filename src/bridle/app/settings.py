@@ -1,7 +1,5 @@
 """What holds for one session: the client's options on top of the settings files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +13,7 @@ from bridle.config.workspace import WorkspaceFile
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
 from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import CreateSession, SystemText
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
 from bridle.protocol.messages import Effort
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 HEADLESS_STEPS = 500
 """Model calls in one turn of a run, unless somebody named a number."""
-_RULE_TIERS: Mapping[str, RuleTier] = {
+_RULE_TIERS: "Mapping[str, RuleTier]" = {
     "local": "local",
     "project": "project",
     "user": "user",
@@ -38,6 +36,7 @@ _RULE_TIERS: Mapping[str, RuleTier] = {
 }
 
 
+# Annotations are values here, not text: decoding would have to compile each of them, at every start.
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a client may ask for when it opens a session, as `CreateSession.config`; `profile` is a field beside it.
 
@@ -50,15 +49,15 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_steps: int | None = None
-    config_file: str | None = None
-    profile: str | None = None
+    config_file: SystemText | None = None
+    profile: SystemText | None = None
     sets: tuple[str, ...] = ()
     persistent_grants: bool | None = None
-    add_dirs: tuple[str, ...] = ()
+    add_dirs: tuple[SystemText, ...] = ()
     dry_run: bool = False
     on_ask: Literal["deny", "fail", "wait"] = "deny"
     on_orphan: Literal["ask", "fail", "mark-unknown"] = "fail"
-    lockfile: str | None = None
+    lockfile: SystemText | None = None
     require_trust: bool = False
     allow_project_hooks: bool = False
     sandbox: str | None = None
@@ -69,8 +68,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_cost: float | None = None
     title: str | None = None
     headless: bool = False
-    wide_folder: str | None = None
-    transcript: str | None = None
+    wide_folder: SystemText | None = None
+    transcript: SystemText | None = None
     output_schema: dict[str, Any] | None = None
 
 
@@ -86,7 +85,7 @@ class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The MCP servers of a session. `tables` are their settings as they are written, for whoever judges trust."""
 
-    definitions: tuple[ServerDefinition, ...] = ()
+    definitions: "tuple[ServerDefinition, ...]" = ()
     tables: Mapping[str, Mapping[str, Any]] = {}
     start_s: float = 5.0
 
@@ -101,7 +100,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     options: SessionOptions
     model: str | None
     mode: Mode
-    rules: tuple[Rule, ...]
+    rules: "tuple[Rule, ...]"
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
     credential_store: Literal["encrypted", "keyring"] = "encrypted"
@@ -122,7 +121,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[WorkspaceFile, ...] = ()
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
-    paths: PathMode = "workspace"
+    paths: "PathMode" = "workspace"
     effort: Effort | None = None
     notify: bool = True
     allowed_paths: tuple[str, ...] = ()
@@ -292,7 +291,7 @@ def _transcript(tiers: Tiers) -> Literal["events", "envelope", "chain"] | None:
     return None if form == "off" else form
 
 
-def _flag_rules(options: SessionOptions) -> list[Rule]:
+def _flag_rules(options: SessionOptions) -> "list[Rule]":
     if not options.deny and not options.allow:
         return []
     from bridle.safety.rules import parse_rule
@@ -316,11 +315,14 @@ def _flag_options(options: SessionOptions) -> list[GivenOption]:
     return [GivenOption(name, key, value) for name, key, value in given if value is not None]
 
 
-def _file_rules(tiers: Tiers) -> list[Rule]:
-    rules: list[Rule] = []
-    for written in tiers.written("permissions.rules"):
-        from bridle.safety.rules import Rule
+def _file_rules(tiers: Tiers) -> "list[Rule]":
+    entries = tiers.written("permissions.rules")
+    if not entries:
+        return []
+    from bridle.safety.rules import Rule
 
+    rules: list[Rule] = []
+    for written in entries:
         value = written.value
         if value.get("keys", 1) > 1 and value["verdict"] != "ask":
             problem = 'keys says how many people must say yes, so it goes with verdict = "ask"'
@@ -341,7 +343,7 @@ def _file_rules(tiers: Tiers) -> list[Rule]:
     return rules
 
 
-def _listed_tools(tiers: Tiers) -> list[Rule]:
+def _listed_tools(tiers: Tiers) -> "list[Rule]":
     """The two lists of tools as rules of the file each stands in. Every list counts: none takes another's place.
 
     They come behind the written rules of their tier, which say more.
@@ -355,7 +357,7 @@ def _listed_tools(tiers: Tiers) -> list[Rule]:
     ]
 
 
-def _listed_rule(text: str, verdict: Verdict, origin: ValueOrigin) -> Rule:
+def _listed_rule(text: str, verdict: Verdict, origin: ValueOrigin) -> "Rule":
     from bridle.safety.rules import parse_rule
 
     tier = _RULE_TIERS.get(origin.tier, "flags")

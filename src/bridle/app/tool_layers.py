@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from bridle.engine import layers
-from bridle.engine.known_files import KnownFiles
 from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
 from bridle.safety import git_arrivals, permitted, redacted, sandboxed
 from bridle.safety.guards import rechecked
@@ -40,7 +39,7 @@ def ask_permission(parts: SessionParts, edits: ApprovedEdits) -> ToolLayer:
         parts.questions.ask_permission,
         edits.hearing(parts.journal.emit),
         hear=hooks.permission_requested if hooks is not None else None,
-        changes=permitted.foreseen_changes(parts.opened.cwd),
+        changes=permitted.foreseen_changes(parts.opened.cwd, parts.known_files()),
     )
 
 
@@ -80,7 +79,6 @@ def choose_policy(parts: SessionParts) -> ToolLayer:
 def execute(parts: SessionParts) -> RunTool:
     """Runs a call that has passed every layer."""
     services, opened, journal = parts.services, parts.opened, parts.journal
-    known = KnownFiles(journal.conversation.known_files)
 
     def runner(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
         if parts.registry.origin(tool.name) is BUILTIN:
@@ -101,7 +99,7 @@ def execute(parts: SessionParts) -> RunTool:
             emit=journal.emit,
             ask=parts.questions.ask,
             sight=parts.gates().sight,
-            known=known,
+            known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
             invocation=journal.invocation,
         )

@@ -15,6 +15,8 @@ from collections.abc import Generator
 import msgspec
 
 SOCKET_NAME = "engine.sock"
+LOCK_NAME = "engine.lock"
+"""In the data folder: held by the engine that listens for it."""
 _TOKEN_NAME = "token"  # noqa: S105  of a file
 _NOTE_NAME = "engine.json"
 _LONGEST_ADDRESS = 103

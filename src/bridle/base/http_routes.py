@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import ssl
 
 _URL: Final = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!-~]*)?)",
-    re.IGNORECASE,
+    r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>(?:[/?][!-~]*)?)"
 )
 _PROXY: Final = (  # compiled when a proxy is set, as few have one
     r"(?:(?P<scheme>[A-Za-z0-9]+)://)?(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"

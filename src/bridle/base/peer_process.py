@@ -2,8 +2,9 @@
 
 A process that comes from a call descends from the engine that ran the call: an orphan among them becomes the engine's
 child (`escapees.adopt`), so no fork leads out of that line, ours or that of another engine. Every such process is also
-started with a mark in its environment, which its children inherit. A process that nothing can be known of is none we
-would trust.
+started with a mark in its environment, which its children inherit, and with one that it cannot take off (`call_mark`):
+by that it is known when its engine was killed and it has emptied its environment. A process that nothing can be known
+of is none we would trust.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from bridle.base.call_mark import is_of_a_call
 from bridle.base.escapees import MARK
 
 _MOST_ANCESTORS = 512
@@ -57,7 +59,7 @@ def comes_from_a_call(pid: int | None, engines: Collection[int]) -> bool:
     """
     if not can_tell_descent():
         return False
-    if pid is None:
+    if pid is None or is_of_a_call(pid):
         return True
     for distance in range(_MOST_ANCESTORS):
         if distance and pid in engines:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from bridle.base import stand_ins
+from bridle.base.call_mark import mark_what_we_start
 from bridle.base.escapees import MARK, EndedCall, Escapees, Witness, adopt
 from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
@@ -477,6 +478,7 @@ class Processes:
         if not self._adopts_orphans:
             return
         close_to_others()  # not sooner: what it takes is loaded now anyway
+        mark_what_we_start()
         if adopt():
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()

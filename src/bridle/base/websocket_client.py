@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import os
-import ssl
 import struct
 from collections.abc import Mapping
 from typing import Protocol
@@ -68,12 +67,13 @@ class WebSocketClient:
             raise SocketClosed(1006) from None
 
     async def receive(self) -> bytes:
-        """The next message. Raises `SocketClosed`."""
+        """The next message. Raises `SocketClosed`, and is closed then."""
         message = bytearray()
         while True:
             try:
                 opcode, final, payload = await self._frame(MAX_MESSAGE_BYTES - len(message))
             except (asyncio.IncompleteReadError, ConnectionError, OSError):
+                self._writer.close()
                 raise SocketClosed(1006) from None
             match opcode:
                 case _ if opcode == _PING:
@@ -81,6 +81,7 @@ class WebSocketClient:
                 case _ if opcode == _CLOSE:
                     code = struct.unpack("!H", payload[:2])[0] if len(payload) >= 2 else 1005
                     self._write(_CLOSE, payload[:2])
+                    self._writer.close()
                     raise SocketClosed(code, payload[2:].decode("utf-8", "replace"))
                 case _ if opcode in (_TEXT, _CONTINUED, _BINARY):
                     message += payload
@@ -136,25 +137,17 @@ def _masked(payload: bytes, mask: bytes) -> bytes:
 async def open_unix_websocket(path: str, target: str, headers: Mapping[str, str]) -> WebSocketClient:
     """Over a Unix socket. Raises OSError, `UpgradeRefused`."""
     reader, writer = await asyncio.open_unix_connection(sock=connected_socket(path))
-    return await _upgraded(reader, writer, "localhost", target, headers)
+    return await open_websocket(reader, writer, "localhost", target, headers)
 
 
-async def open_tcp_websocket(
-    host: str, port: int, target: str, headers: Mapping[str, str], *, tls: ssl.SSLContext | None
-) -> WebSocketClient:
-    """Over TCP, with TLS where a context is given. Raises OSError (`ssl.SSLError` too), `UpgradeRefused`."""
-    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return await _upgraded(reader, writer, name, target, headers)
-
-
-async def _upgraded(
+async def open_websocket(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     host: str,
     target: str,
     headers: Mapping[str, str],
 ) -> WebSocketClient:
+    """Over a new connection, which is closed where nothing comes of it. Raises OSError, `UpgradeRefused`."""
     key = base64.b64encode(os.urandom(16))
     given = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     request = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args
 
-from bridle.cli.help import PAGES
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
@@ -67,11 +67,12 @@ class Parser(argparse.ArgumentParser):
         """Its own options and positional arguments, in order."""
         self.below: dict[str, Parser] = {}
         """The parsers of its verbs or actions, by name."""
-        # A fixed width: asking the terminal would import `shutil` for lists that are never shown. No abbreviations:
-        # a flag that lifts a question is written out, and a script goes on to mean the same when another flag comes.
+        # One formatter, which checks every argument, of a fixed width: asking the terminal would import `shutil` for
+        # lists that are never shown. No abbreviations: a flag that lifts a question is written out, and a script goes
+        # on to mean the same when another flag comes.
         super().__init__(
             *arguments,
-            formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+            formatter_class=functools.cache(functools.partial(argparse.HelpFormatter, width=100)),
             allow_abbrev=False,
             **options,
         )
@@ -138,11 +139,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
+        from bridle.cli.help import PAGES
+
         return PAGES[self._topic]
 
     @property
     def _topic(self) -> str:
         """The help page of this verb; `sessions list` has that of `sessions`."""
+        from bridle.cli.help import PAGES
+
         return next((word for word in self.prog.split() if word in PAGES), "")
 
 
@@ -249,6 +254,7 @@ def _serve_words(serve: Parser) -> None:
     serve.add_argument("--tls-cert", metavar="FILE")
     serve.add_argument("--tls-key", metavar="FILE")
     serve.add_argument("--auth-channel", choices=("notify",))
+    serve.add_argument("--idle-exit", type=_seconds, metavar="S")
     serve.add_argument(
         "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
     )

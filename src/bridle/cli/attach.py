@@ -12,29 +12,24 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.engine import session_environment
-from bridle.app.token_files import read_token_file
 from bridle.base.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
+from bridle.cli.engine_attach import tell_link
 from bridle.cli.talk import ATTACH, terminal_services
 from bridle.cli.terminal_look import terminal_look
+from bridle.clients.engine_address import engine_address, unix_address
 from bridle.clients.interaction.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.remote import (
-    Open,
-    RemoteConnection,
-    connect_remote,
-    place_opener,
-    unix_opener,
-    url_opener,
-)
+from bridle.clients.remote import Open, RemoteConnection, connect_remote, engine_opener, place_opener
 from bridle.clients.replay import EventReplay
 from bridle.config.folders import folders
+from bridle.control.token_files import read_token_file
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
 from bridle.protocol.tokens import read_claims
+from bridle.sandbox.plain_spawn import allowed_environment
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -52,12 +47,15 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         session = await _session_meant(connection, parsed, env)
         if parsed.watch:
+            connection.link.hear = tell_link(tell)
             return await _watch(connection, session.id)
         return await talk(
             connection,
-            CreateSession(cwd=session.cwd, env=session_environment(env)),
+            CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
-            services=terminal_services(_folder_here(session.cwd), env, come_back=_come_back(parsed)),
+            services=terminal_services(
+                _folder_here(session.cwd), env, come_back=_come_back(parsed), link=connection.link
+            ),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
         )
@@ -81,10 +79,12 @@ def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open
     if url:
         if token_file is None:
             raise UsageError(f"{url} wants a token: --token-file FILE, or BRIDLE_TOKEN_FILE")
-        return url_opener(url, lambda: read_token_file(token_file), ca_file=parsed.ca_file), url
+        return engine_opener(
+            engine_address(url, ca_file=parsed.ca_file), lambda: read_token_file(token_file)
+        ), url
     place = EnginePlace(folders(env).runtime)
     if token_file is not None:
-        return unix_opener(place.socket, lambda: read_token_file(token_file)), place.socket
+        return engine_opener(unix_address(place.socket), lambda: read_token_file(token_file)), place.socket
     return place_opener(place), place.socket
 
 

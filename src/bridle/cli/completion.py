@@ -66,7 +66,7 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
         return profile_names(folders(env).config)
     if what == "models":
         return _models(env)
-    from bridle.app.engine import store_to_look
+    from bridle.app.machine_store import store_to_look
     from bridle.base.ids import short_ids
 
     try:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app.token_files import read_token_file
 from bridle.cli.console import say, say_json
-from bridle.clients.remote import url_opener
+from bridle.clients.engine_address import engine_address
 from bridle.conformance.scratch_server import TRANSPORTS, scratch_doors, ways_to
 from bridle.conformance.token_desks import FileDesk
 from bridle.conformance.wire_doors import ServedDoor
 from bridle.conformance.wire_scenarios import Door
 from bridle.conformance.wire_score import Played, Scorecard, badge_of, score
+from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import UsageError
 
 
@@ -58,7 +58,7 @@ def _check_words(parsed: argparse.Namespace) -> None:
             "There is no transport over stdin and stdout: a server is reached at http://HOST:PORT, https://HOST:PORT "
             "or unix:///PATH, by requests with server-sent events and by WebSocket"
         )
-    url_opener(parsed.against, str)  # the addresses it takes, with its sentences for others
+    engine_address(parsed.against)  # the addresses it takes, with its sentences for others
     if not parsed.token_file:
         raise UsageError(f"{parsed.against} wants a token: --token-file FILE")
     if parsed.cwd is not None and not os.path.isabs(parsed.cwd):

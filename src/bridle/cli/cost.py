@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from bridle.app.engine import session_store
+from bridle.app.machine_store import session_store
 from bridle.app.query_answers import cost_sum
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted, dollars

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from bridle.app.engine import running_engine
+from bridle.app.request_preview import next_request
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import tell, unwritten
@@ -34,7 +35,7 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     async with running_engine(env, notice=tell) as engine:
         connection = engine.connect(name="debug", answers=False)
         create = await going_on(create, parsed, connection)
-        request = await engine.next_request(create, content)
+        request = await next_request(engine.opening, create, content)
     if request.url:
         tell(f"POST {visible(request.url, newlines=False)}")
     else:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from bridle.app.engine import running_engine, session_environment
+from bridle.app.engine import running_engine
 from bridle.base.git import clean_environment, first_commit
 from bridle.base.processes import CannotStart, Processes
 from bridle.cli.console import safe
@@ -23,6 +23,7 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import shipped_folder
+from bridle.sandbox.plain_spawn import allowed_environment
 
 PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
 
@@ -43,7 +44,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
     _say("")
     printer = Printer(form="text", out=sys.stdout, write_line=_say, story=Story(diffs=True, words=True))
     create = CreateSession(
-        cwd=scratch, env=session_environment(env), model="demo:fix-test", mode="auto", aliases=()
+        cwd=scratch, env=allowed_environment(env), model="demo:fix-test", mode="auto", aliases=()
     )
     parts = "engine, tools and log"
     try:
@@ -78,7 +79,7 @@ def _write_project(folder: str) -> None:
 async def _make_repository(folder: str, env: Mapping[str, str]) -> None:
     """The project as a git repository, where git is installed."""
     processes = Processes()
-    own = clean_environment(session_environment(env))
+    own = clean_environment(allowed_environment(env))
     try:
         for call in first_commit("A cart with a bug"):
             await processes.run(

@@ -16,8 +16,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import VERIFIED_ON_RESUME, session_store
+from bridle.app.machine_store import session_store
 from bridle.app.operations import log_folder
+from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted

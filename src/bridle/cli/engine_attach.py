@@ -6,10 +6,11 @@ Loaded where a socket was found; without one nothing of this costs anything.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bridle._version import __version__
 from bridle.base.engine_place import EnginePlace
+from bridle.clients.engine_link import LOST
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
 from bridle.config.tiers import load
@@ -80,3 +81,12 @@ async def connect_to_engine(env: Mapping[str, str], *, name: str, answers: bool)
         return await connect_remote(place_opener(place), address=place.socket, name=name, answers=answers)
     except BridleError:
         return None
+
+
+def tell_link(say: Callable[[str], None]) -> Callable[[float | None], None]:
+    """What hears of an engine that is lost, or found again, where lines are said one after the other."""
+
+    def hear(gives_up_s: float | None) -> None:
+        say("engine found again" if gives_up_s is None else f"{LOST}, gives up in {gives_up_s:.0f} s")
+
+    return hear

@@ -126,7 +126,7 @@ bridle login [PROVIDER] — connect a model: a key or an account, kept encrypted
 A key is tried before it is stored; --no-check leaves that out. A key in the environment goes before a stored one.
 An account needs to know where: providers.NAME.oauth with client_id, token_url and authorize_url or device_url.
 BRIDLE_PASSPHRASE or BRIDLE_MACHINE_KEY lock a new store; without them a key is made for you alone (chmod 600).
-credentials.store = "keyring" uses the system keychain instead: pip install 'bridle[keyring]'
+credentials.store = "keyring" uses the system keychain instead; where its package is missing, what installs it is said.
 """
 
 MODELS = """\
@@ -273,12 +273,13 @@ bridle serve — an engine that goes on running. Clients come and go; sessions, 
   bridle serve --listen 0.0.0.0:8421 --auth-token-file F --tls-cert C --tls-key K
                                           for the network: with TLS, and tokens that name their sessions
   bridle serve --auth-channel notify      the code of a new token is also shown as a notice of the desktop
+  bridle serve --idle-exit 600            ends by itself once nobody was connected and no session open for 10 minutes
   bridle serve --print-unit               a unit for systemd (or launchd), so that it starts when you log in
 
 Nothing is answered without a token, on the socket either. Your own programs find one beside the socket; it is new each
 time and goes with the engine. A process that a tool, a hook or a server started is never a client.
 One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
-engine.share = true lets others attach to what runs at a terminal. Needs: pip install 'bridle[web]'
+engine.share = true lets others attach to what runs at a terminal. What installs missing packages is said.
 """
 
 ATTACH = """\
@@ -408,6 +409,7 @@ A script is what the demo model plays: answers separated by ---, one statement a
 
   say TEXT          call TOOL {JSON}          wait SECONDS          fail REASON [times=N]
   think TEXT        pace DELTAS_PER_SECOND    chunk CHARACTERS      usage in=N out=N
+  yield             stop max_tokens|content_filter|end_turn
 Longer arguments go below the call, indented: `key: value`, or `key: <<END` and lines up to END.
 Play it: bridle run -m demo:FILE "anything"
 """

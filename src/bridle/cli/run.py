@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.engine import running_engine, session_environment
 from bridle.app.housekeeping import log_wanted
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
@@ -33,14 +32,16 @@ from bridle.clients.print import (
 )
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
+from bridle.providers.model_directory import DEMO
+from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
 MAX_OWN_WORDS = 64 * 1024
@@ -176,6 +177,8 @@ async def _run(
             if connection is not None:
                 await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return
+        from bridle.app.engine import running_engine  # an engine that runs already has all of it
+
         async with running_engine(env, notice=notice) as engine:
             asks = at_terminal is not None and at_terminal.asks
             connection = engine.connect(name="print", answers=asks)
@@ -335,9 +338,9 @@ def session_wanted(
     _refuse_two_ways(parsed)
     return CreateSession(
         cwd=cwd,
-        env=session_environment(env),
+        env=allowed_environment(env),
         profile=parsed.profile,
-        model=parsed.model,
+        model=_model_of(parsed.model),
         mode=_mode_of(parsed),
         aliases=(parsed.session,) if parsed.session else (),
         config={
@@ -370,6 +373,16 @@ def session_wanted(
             "output_schema": output_schema,
         },
     )
+
+
+def _model_of(name: str | None) -> str | None:
+    """The model as it was named; a script by a path that means the same in an engine elsewhere."""
+    provider, _, script = (name or "").partition(":")
+    if provider != DEMO or not script:
+        return name
+    from bridle.providers.script import script_name
+
+    return f"{DEMO}:{script_name(script)}"
 
 
 def with_log_options(env: Mapping[str, str], parsed: argparse.Namespace) -> Mapping[str, str]:

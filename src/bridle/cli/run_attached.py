@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bridle.cli.console import tell
-from bridle.cli.engine_attach import connect_to_engine, why_in_process
+from bridle.cli.engine_attach import connect_to_engine, tell_link, why_in_process
 from bridle.clients.print import RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
@@ -46,6 +46,7 @@ async def connection_of_run(
     connection = await connect_to_engine(env, name="print", answers=answers)
     if connection is None:
         return None
+    connection.link.hear = tell_link(say)
     return _RunConnection(connection)
 
 
@@ -78,11 +79,17 @@ class _RunConnection:
         return accepted
 
     async def close(self) -> None:
-        with suppress(BridleError, TimeoutError):
-            async with asyncio.timeout(LEAVE_S):
-                if self._session is not None and await self._is_alone(self._session):
-                    await self._connection.send(EndSession(session=self._session))
+        if self._session is not None and self._connection.is_up:
+            leaving = asyncio.ensure_future(self._end(self._session))
+            self._connection.link.at_break = leaving.cancel  # nobody comes back to take leave
+            await asyncio.wait((leaving,), timeout=LEAVE_S)
+            leaving.cancel()
         await self._connection.close()
+
+    async def _end(self, session: str) -> None:
+        with suppress(BridleError):
+            if await self._is_alone(session):
+                await self._connection.send(EndSession(session=session))
 
     async def _is_alone(self, session: str) -> bool:
         described = await self._connection.ask(DescribeSession(session=session))

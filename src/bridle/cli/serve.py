@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import signal
 import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.app.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
@@ -18,9 +18,13 @@ from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
+from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
+COLLECTED_AFTER = (2_000, 5, 2)
+"""New objects until the young are looked at, and how often that happens until the older ones are: with these, what a
+dozen sessions left."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -30,7 +34,7 @@ def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.print_unit:
         return say(_unit(parsed.print_unit, parsed))
     surfaces = machine_surfaces(env, notify=parsed.auth_channel == "notify")
-    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None)))
+    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None), idle_exit_s=parsed.idle_exit))
 
 
 def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
@@ -48,7 +52,9 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     )
 
 
-async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str]) -> int:
+async def _serve(
+    options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[str, str], *, idle_exit_s: float | None
+) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -65,13 +71,41 @@ async def _serve(options: ListenOptions, surfaces: CodeSurfaces, env: Mapping[st
             env, notice=tell, waits_for_room=True, listening=True, code_surfaces=surfaces
         ) as engine,
         listening_engine(
-            engine, options, where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+            engine, options, where=folders(env), clock=SystemClock(), hear=engine.access.note_refusal
         ) as listening,
     ):
         _tell_where(listening)
-        await stop.wait()
-        tell("ending; again to leave at once")
+        _collect_what_sessions_leave()
+        if await _stopped_or_idle(stop, listening, idle_exit_s):
+            tell("ending; again to leave at once")
+        else:
+            tell(f"nobody was here for {idle_exit_s:g} s; ending")
     return 0
+
+
+async def _stopped_or_idle(
+    stop: asyncio.Event, listening: ListeningEngine, idle_exit_s: float | None
+) -> bool:
+    """Whether somebody stopped it; False where nobody was here for so long."""
+    if idle_exit_s is None:
+        return await stop.wait()
+    idle = asyncio.ensure_future(listening.idle(idle_exit_s))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((idle, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if stop.is_set():
+        idle.cancel()
+        return True
+    idle.result()
+    return False
+
+
+def _collect_what_sessions_leave() -> None:
+    """A start collects nothing, to be fast; this goes on for weeks, and a session leaves objects that hold each other.
+    What is there by now stays and is never looked at again, so that looking is quick."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _tell_where(listening: ListeningEngine) -> None:
@@ -97,6 +131,8 @@ def _options(parsed: argparse.Namespace) -> list[str]:
     words = ["--no-listen"] if parsed.no_listen else []
     if parsed.auth_channel is not None:
         words += ["--auth-channel", parsed.auth_channel]
+    if parsed.idle_exit is not None:
+        words += ["--idle-exit", f"{parsed.idle_exit:g}"]
     if parsed.listen is not None:
         words += ["--listen", parsed.listen]
     for option, path in (

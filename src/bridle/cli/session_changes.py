@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
 from bridle.sessions.stored_archive import StoredArchive
 
@@ -104,7 +106,8 @@ def _is_backup(path: str) -> bool:
 def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
     from bridle.cli.console import tell
 
-    came = StoredArchive(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    work = SqliteStore(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    came = asyncio.run(work)
     if parsed.json:
         return say_json(came)
     left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
+from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
 
@@ -35,7 +37,7 @@ def rekey(store: SessionStore) -> int:
 
 
 def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
-    made = StoredArchive(store).back_up(parsed.file)
+    made = asyncio.run(SqliteStore(store).back_up(parsed.file))
     if parsed.json:
         return say_json(made)
     path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from msgspec import Raw
 
-from bridle.app.engine import session_store, store_to_look
+from bridle.app.machine_store import session_store, store_to_look
 from bridle.base.ids import short_ids
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible

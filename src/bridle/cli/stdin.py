@@ -8,7 +8,8 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from bridle.base.files import read_limited
 from bridle.protocol.errors import UsageError
@@ -18,7 +19,7 @@ FIRST_BYTE_S = 3.0
 POLL_S = 0.2
 
 
-class GivenPrompt(NamedTuple):
+class GivenPrompt(msgspec.Struct, frozen=True):
     """The prompt of a run in the order it is sent: what was typed, between text from a file or from stdin."""
 
     before: str = ""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import running_engine, session_store
+from bridle.app.engine import running_engine
+from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
@@ -46,6 +47,8 @@ from bridle.safety.wide_folders import AcceptedFolders
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
+    from bridle.clients.engine_link import EngineLink
+    from bridle.clients.remote import RemoteConnection
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
@@ -69,7 +72,7 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if engine_may_answer(parsed, env):
         connection = await _engine_elsewhere(parsed, env)
         if connection is not None:
-            return await _talk_and_close(connection, parsed, terminal, env, come_back=ATTACH)
+            return await _talk_and_close(connection, parsed, terminal, env, link=connection.link)
     shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
@@ -84,10 +87,10 @@ async def _talk_and_close(
     terminal: Terminal,
     env: Mapping[str, str],
     *,
-    come_back: str = "",
+    link: EngineLink | None = None,
 ) -> int:
     try:
-        return await talk_through(connection, parsed, terminal, env, come_back=come_back)
+        return await talk_through(connection, parsed, terminal, env, link=link)
     finally:
         await connection.close()
 
@@ -101,7 +104,7 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
     from bridle.app.serving import ListenOptions, listening_engine
 
     listening = listening_engine(
-        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.note_refusal
+        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.access.note_refusal
     )
     try:
         at = await listening.__aenter__()
@@ -118,7 +121,7 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
         await listening.__aexit__(None, None, None)
 
 
-async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> Connection | None:
+async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> RemoteConnection | None:
     """A client of the engine that listens; None where this has to run here."""
     from bridle.cli.engine_attach import connect_to_engine, why_in_process  # where a socket was found
 
@@ -135,9 +138,10 @@ async def talk_through(
     terminal: Terminal,
     env: Mapping[str, str],
     *,
-    come_back: str = "",
+    link: EngineLink | None = None,
 ) -> int:
-    """Talks with whatever is at the other end of a connection; returns the exit code."""
+    """Talks with whatever is at the other end of a connection, with a `link` where that is no engine of ours; returns
+    the exit code."""
     if parsed.resume == "":
         chosen = await _picked(connection, terminal, env)
         if chosen is None:
@@ -166,7 +170,7 @@ async def talk_through(
         connection,
         create,
         terminal,
-        services=terminal_services(about.cwd, env, come_back=come_back),
+        services=terminal_services(about.cwd, env, come_back="" if link is None else ATTACH, link=link),
         start=_start_info(about, model_from, env),
         first_prompt=" ".join(parsed.prompt) or None,
     )
@@ -264,7 +268,9 @@ async def _demo(env: Mapping[str, str]) -> int:
     return await run_demo(env)
 
 
-def terminal_services(cwd: str, env: Mapping[str, str], *, come_back: str = "") -> ClientServices:
+def terminal_services(
+    cwd: str, env: Mapping[str, str], *, come_back: str = "", link: EngineLink | None = None
+) -> ClientServices:
     """What this machine does for a client at its terminal."""
     state = folders(env).state
     history = PromptHistory(state, cwd)
@@ -310,6 +316,7 @@ def terminal_services(cwd: str, env: Mapping[str, str], *, come_back: str = "") 
     return ClientServices(
         clock=SystemClock(),
         come_back=come_back,
+        link=link,
         home=env.get("HOME", ""),
         history=history.prompts(),
         save_prompt=history.add,

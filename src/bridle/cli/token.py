@@ -11,9 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.app.engine import session_store
-from bridle.app.service_audit import ServiceAudit, answers_of
-from bridle.app.token_files import TokenFile, machine_key_of, open_tokens, write_token_file
+from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.ids import Ids
 from bridle.base.peer_process import comes_from_a_call
@@ -24,6 +22,9 @@ from bridle.cli.unlock import sessions_unlocked
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import IssuedToken, Tokens
 from bridle.control.minting import described, refuse_bad_name
+from bridle.control.service_audit import ServiceAudit, answers_of
+from bridle.control.token_files import TokenFile, open_tokens, write_token_file
+from bridle.credentials.locks import machine_key_of
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import APPROVE, WATCH
 from bridle.sandbox.session_border import records_of
@@ -65,7 +66,7 @@ def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], au
     life_s = _seconds(parsed.life)
     refuse_bad_name(parsed.name or "")
     if not sys.stdin.isatty():
-        raise CommandRefused("NoConfirmation")
+        raise CommandRefused("MintedAtTerminal")
     if parsed.out is None and not (sys.stdout.isatty() or parsed.print):
         raise UsageError(
             "A token is not printed into a pipe by accident. Into a file: --out FILE. If you mean it: --print"

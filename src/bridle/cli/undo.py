@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from bridle.app.engine import session_store, store_to_look
+from bridle.app.machine_store import session_store, store_to_look
 from bridle.app.session_undo import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli.console import say, tell

@@ -20,13 +20,13 @@ from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunSlash, SendInput
-from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.connection import Connection
 
 SCHEMA_VERSION = 1
 EXIT_TERMINAL_GONE = 129
@@ -387,8 +387,8 @@ class Printer:
             self._say(visible(" · ".join(filter(None, facts)), newlines=False))
 
     def _collect_result(self, result: e.ToolResult) -> None:
+        self._not_run += did_not_run(result, began=result.call_id in self._begun)
         self._begun.discard(result.call_id)
-        self._not_run += did_not_run(result)
         if result.outcome in ("denied", "blocked"):
             self._result.denied.append(
                 {

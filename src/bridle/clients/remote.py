@@ -2,7 +2,9 @@
 
 A connection that breaks is made again, and everything goes on behind the last event that came: the same client, the
 same sessions, nothing twice. A command that was under way then is sent again if it has an id, else it is told as
-`ConnectionLost`. What will not get better by trying, a token that holds no more for one, is never tried again.
+`ConnectionLost`. What will not get better by trying, a token that holds no more for one, is never tried again; an
+engine that ended in order has ended its sessions too, and who was in one waits only a moment for another engine.
+`link` tells of all this.
 """
 
 from __future__ import annotations
@@ -19,14 +21,9 @@ import msgspec
 
 from bridle.base.backoff import Backoff
 from bridle.base.engine_place import EnginePlace
-from bridle.base.websocket_client import (
-    SocketClosed,
-    TextSocket,
-    UpgradeRefused,
-    WebSocketClient,
-    open_tcp_websocket,
-    open_unix_websocket,
-)
+from bridle.base.websocket_client import SocketClosed, TextSocket, UpgradeRefused, WebSocketClient
+from bridle.clients.engine_address import EngineAddress, unix_address
+from bridle.clients.engine_link import EngineLink
 from bridle.protocol.codec import decode_envelope, encode_command
 from bridle.protocol.commands import (
     Accepted,
@@ -36,7 +33,7 @@ from bridle.protocol.commands import (
     DetachSession,
     EndSession,
 )
-from bridle.protocol.errors import SENTENCES, CommandRefused, UsageError
+from bridle.protocol.errors import SENTENCES, CommandRefused
 from bridle.protocol.events import Envelope, StreamGap
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
 
@@ -47,12 +44,16 @@ Open = Callable[[], Awaitable[TextSocket]]
 """Makes a connection, each time it is called. Raises OSError, `UpgradeRefused`."""
 
 GIVE_UP_S = 30.0
+ENDED_S = 1.0
+"""So long somebody whose sessions ended with their engine waits for another to take its place."""
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 100, 5_000
 ANSWER_S = 10.0
 MOST_BYTES = 1024 * 1024
 """What the other side takes in one frame."""
 _FATAL = frozenset({4001, 4004, 4028, 1002, 1003, 1007, 1008, 1009})
 """Codes of a closed socket that say that it would be closed again."""
+_ENDED = frozenset({1001, 1012})
+"""Codes that an engine closes its sockets with at its own end."""
 _PASSES = frozenset({408, 429, 500, 502, 503})
 """Answers to a new connection that may be others soon."""
 
@@ -93,43 +94,36 @@ def problem_to_raise(raw: bytes) -> CommandRefused:
     return CommandRefused(problem.reason, **data)
 
 
-def unix_opener(path: str, token: Callable[[], str]) -> Open:
-    """To the engine at this socket. The token is read each time: an engine that was started again has another."""
+def engine_opener(address: EngineAddress, token: Callable[[], str]) -> Open:
+    """To the engine there. The token is read each time: an engine that was started again has another."""
 
     async def opened() -> WebSocketClient:
-        return await open_unix_websocket(path, "/v1/ws", {"X-Bridle-Token": token()})
+        return await address.websocket(token())
 
     return opened
 
 
 def place_opener(place: EnginePlace) -> Open:
     """To the engine of this person, with the token it left for them."""
-    return unix_opener(place.socket, place.token)
+    return engine_opener(unix_address(place.socket), place.token)
 
 
-def url_opener(url: str, token: Callable[[], str], *, ca_file: str | None = None) -> Open:
-    """To an engine at `http://…`, `https://…` or `unix:///…`."""
-    from urllib.parse import urlsplit
+def no_engine(address: str, problem: Exception) -> CommandRefused:
+    """Nobody answers there."""
+    number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
+    why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
+    return CommandRefused("NoEngine", address=address, problem=why)
 
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return unix_opener(parts.path, token)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise UsageError(f'"{url}" is no address of an engine, such as https://host:8421')
-    host, secure = parts.hostname, parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    if not secure and host not in ("127.0.0.1", "::1", "localhost"):
-        raise UsageError(f"{url} would send the token in the clear. Use https://")
 
-    async def opened() -> WebSocketClient:
-        tls = None
-        if secure:
-            import ssl
-
-            tls = ssl.create_default_context(cafile=ca_file)
-        return await open_tcp_websocket(host, port, "/v1/ws", {"X-Bridle-Token": token()}, tls=tls)
-
-    return opened
+def keep_attached(attached: set[str], command: AnyCommand, accepted: Accepted) -> None:
+    """Brings the sessions that a client is attached to in step with a command that was accepted."""
+    match command:
+        case CreateSession() | AttachSession():
+            attached.add(accepted.session)
+        case DetachSession(session=session) | EndSession(session=session):
+            attached.discard(session)
+        case _:
+            pass
 
 
 class RemoteConnection:
@@ -139,6 +133,7 @@ class RemoteConnection:
         self, open_socket: Open, *, address: str, name: str, answers: bool, give_up_s: float
     ) -> None:
         self._open_socket = open_socket
+        self.link = EngineLink()
         self._address = address
         self._greeting = {"protocol_version": PROTOCOL_VERSION, "name": name, "answers": answers}
         self._give_up_s = give_up_s
@@ -149,6 +144,7 @@ class RemoteConnection:
         self._pending: dict[int, _Pending] = {}
         self._follows: dict[int, _Follow] = {}
         self._attached: set[str] = set()
+        self._was_attached = False
         self._reading: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._over: CommandRefused | None = None
@@ -161,25 +157,25 @@ class RemoteConnection:
     def hello(self) -> Handshake:
         return self._hello
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the engine can be reached, as far as is known."""
+        return self._up.is_set() and self._over is None
+
     async def open(self) -> None:
         """Connects, once. Raises `CommandRefused`: `NoEngine` where nobody answers."""
         try:
             await self._connect()
         except (OSError, SocketClosed, TimeoutError) as problem:
-            raise self._no_engine(problem) from None
+            raise no_engine(self._address, problem) from None
         self._reading = asyncio.ensure_future(self._read())
 
     async def send(self, command: AnyCommand) -> Accepted:
         body = encode_command(command)
         answer = await self._ask("command", body, again=bool(command.id))
         accepted = msgspec.json.decode(answer.body, type=Accepted)
-        match command:
-            case CreateSession() | AttachSession():
-                self._attached.add(accepted.session)
-            case DetachSession(session=session) | EndSession(session=session):
-                self._attached.discard(session)
-            case _:
-                pass
+        keep_attached(self._attached, command, accepted)
+        self._was_attached = self._was_attached or bool(self._attached)
         return accepted
 
     async def ask(self, query: Query[A]) -> A:
@@ -287,6 +283,7 @@ class RemoteConnection:
         """What cannot be sent again is told."""
         self._up.clear()
         self._socket = None
+        self.link.at_break()
         if closed.code in _FATAL:
             raise (
                 CommandRefused("TokenInvalid", problem=closed.reason or "the engine wants it no more")
@@ -302,7 +299,12 @@ class RemoteConnection:
         """Connects again and goes on where it was. Raises `CommandRefused` when that is no use any more."""
         backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random.random)
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._give_up_s
+        has_nothing_left = closed.code in _ENDED and self._was_attached
+        gives_up_s = min(self._give_up_s, ENDED_S) if has_nothing_left else self._give_up_s
+        until = loop.time() + gives_up_s
+        is_missed = bool(self._follows)
+        if is_missed:
+            self.link.hear(gives_up_s)
         problem: Exception = closed
         while loop.time() < until:
             await asyncio.sleep(backoff.next() / 1000)
@@ -313,8 +315,10 @@ class RemoteConnection:
                 if isinstance(again, SocketClosed) and again.code in _FATAL:
                     break
             else:
+                if is_missed:
+                    self.link.hear(None)
                 return
-        raise self._no_engine(problem)
+        raise no_engine(self._address, problem)
 
     async def _connect(self) -> None:
         """A connection, greeted, attached and followed as before. Raises OSError, `SocketClosed`, `CommandRefused`."""
@@ -376,11 +380,6 @@ class RemoteConnection:
                 pending.answer.set_exception(over)
         for follow in self._follows.values():
             follow.came.put_nowait(over)
-
-    def _no_engine(self, problem: Exception) -> CommandRefused:
-        number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
-        why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
-        return CommandRefused("NoEngine", address=self._address, problem=why)
 
 
 def _follow_frame(number: int, follow: _Follow) -> bytes:

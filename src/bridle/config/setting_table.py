@@ -560,6 +560,9 @@ def path_of(key: str) -> tuple[str, ...]:
 
     Raises ValueError if it cannot be read.
     """
+    plain = tuple(key.split("."))
+    if all(map(str.isidentifier, plain)):
+        return plain
     parts: list[str] = []
     rest = key.strip()
     while True:

@@ -26,6 +26,7 @@ from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, read_profile
 from bridle.config.setting_table import (
     JOINED,
+    Node,
     SettingPath,
     Table,
     awaited,
@@ -33,6 +34,7 @@ from bridle.config.setting_table import (
     key_of,
     node_at,
     path_of,
+    tree,
 )
 from bridle.config.settings_file import (
     LOCAL_NAMES,
@@ -177,7 +179,7 @@ def merged(tables: Iterable[Mapping[str, Any]]) -> Table:
     result: Table = {}
     for table in tables:
         result = merge(result, table)
-    return {name: _enabled(value, (name,)) for name, value in result.items()}
+    return _enabled(result, tree())
 
 
 def load(
@@ -208,7 +210,7 @@ def load(
     chosen = _profile_source(choosing, where.config, cwd, problems)
     own = [SettingsSource("defaults", "default", defaults()), *chosen, *user]
     may = _Consent(is_acked, allow_project_hooks, waiting)
-    project = _workspace_sources(cwd, merged(source.values for source in own), may, problems)
+    project = _workspace_sources(cwd, own, may, problems)
     problems += [*environment.problems, *flags.problems]
     sources = [*own, *project, *explicit, *environment.sources, *flags.sources]
     return Tiers(_with_preset(sources), problems, waiting)
@@ -281,7 +283,10 @@ def _source(
     return [SettingsSource(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
 
 
-def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Problem]) -> list[SettingsSource]:
+def _workspace_sources(
+    cwd: str, own: Sequence[SettingsSource], may: _Consent, problems: list[Problem]
+) -> list[SettingsSource]:
+    """What the workspace says. A part of it counts only beside what the person's `own` tiers say."""
     folder = project_folder(cwd)
     if folder is None:
         return []
@@ -297,9 +302,10 @@ def _workspace_sources(cwd: str, own: Table, may: _Consent, problems: list[Probl
         parsed = read(place)
         names = folded(parsed.values, parsed.lines, place.report)
         file = _workspace_file(place, folder, parsed.data, names.values)
-        allowed = sifted(names.values, names.lines, own)
+        own_values = merged(source.values for source in own)
+        allowed = sifted(names.values, names.lines, own_values)
         if allowed.untrusted and may.is_acked(file):
-            allowed = sifted(names.values, names.lines, own, acked=True, allow_hooks=may.allow_hooks)
+            allowed = sifted(names.values, names.lines, own_values, acked=True, allow_hooks=may.allow_hooks)
         elif allowed.untrusted:
             may.waiting.append(file)
         kept = validated(allowed.values, allowed.lines, place.report)
@@ -369,29 +375,29 @@ def _without(values: Table, path: SettingPath) -> Table:
     return {**values, name: _without(values[name], tuple(rest))}
 
 
-def _enabled(value: Any, path: SettingPath) -> Any:
-    """Without the entries that say `disabled = true`, at the places where an entry may say so."""
+def _enabled(value: Any, node: Node | None) -> Any:
+    """Without the entries that say `disabled = true`, at the places where an entry may say so: `node` describes it."""
     if isinstance(value, list):
+        listed = None if node is None else node.listed
         entries = cast("list[Any]", value)
-        return [_settled(entry) for entry in entries if not _is_disabled(entry, (*path, 0))]
+        return [_settled(entry) for entry in entries if not _is_disabled(entry, listed)]
     if not isinstance(value, Mapping):
         return value
-    table = cast("Table", value)
-    return {
-        name: _enabled(_settled(entry) if _may_be_disabled((*path, name)) else entry, (*path, name))
-        for name, entry in table.items()
-        if not _is_disabled(entry, (*path, name))
-    }
+    kept: Table = {}
+    for name, entry in cast("Table", value).items():
+        child = None if node is None else node.child(name)
+        if not _is_disabled(entry, child):
+            kept[name] = _enabled(_settled(entry) if _may_be_disabled(child) else entry, child)
+    return kept
 
 
-def _is_disabled(entry: object, path: SettingPath) -> bool:
+def _is_disabled(entry: object, node: Node | None) -> bool:
     return (
-        _may_be_disabled(path) and isinstance(entry, Mapping) and cast("Table", entry).get("disabled") is True
+        _may_be_disabled(node) and isinstance(entry, Mapping) and cast("Table", entry).get("disabled") is True
     )
 
 
-def _may_be_disabled(path: SettingPath) -> bool:
-    node = node_at(path)
+def _may_be_disabled(node: Node | None) -> bool:
     return node is not None and "disabled" in node.children
 
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Protocol, TypeAlias
-from urllib.parse import urlsplit
+from typing import Protocol
 
 import msgspec
 
-from bridle.base.engine_place import connected_socket
 from bridle.base.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
-from bridle.protocol.errors import UsageError
+from bridle.clients.engine_address import EngineAddress, engine_address
 
 ANSWER_S = 30.0
 _PIECE_BYTES = 64 * 1024
 """Read at once, and about what the system keeps for a reader: one that does not read is soon waited for."""
-Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
@@ -62,9 +58,8 @@ class Exchange(Protocol):
 class SocketExchange:
     """Over a Unix socket or TCP."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Streams]], host: str) -> None:
-        self._connect = connect
-        self._host = host
+    def __init__(self, address: EngineAddress) -> None:
+        self._address = address
 
     async def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
@@ -89,10 +84,12 @@ class SocketExchange:
     async def _asked(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> _SocketAnswer:
-        reader, writer = await self._connect()
+        reader, writer = await self._address.connect()
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PIECE_BYTES)
         try:
+            host = self._address.host_header
             head = request_head(
-                method, target, self._host, headers, body_size=len(body), extra=("connection: close",)
+                method, target, host, headers, body_size=len(body), extra=("connection: close",)
             )
             writer.write(head + body)
             await writer.drain()
@@ -146,22 +143,5 @@ class _SocketAnswer:
 
 
 def exchange_at(url: str, *, ca_file: str | None = None) -> SocketExchange:
-    """To a server at `http://…`, `https://…` or `unix:///…`, which was looked at before."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return SocketExchange(
-            lambda: asyncio.open_unix_connection(sock=connected_socket(parts.path)), "localhost"
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f'"{url}" is no address of a server')
-    host, secure = parts.hostname, parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    async def connect() -> Streams:
-        tls = ssl.create_default_context(cafile=ca_file) if secure else None
-        reader, writer = await asyncio.open_connection(host, port, ssl=tls)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PIECE_BYTES)
-        return reader, writer
-
-    return SocketExchange(connect, shown)
+    """To a server at `http://…`, `https://…` or `unix:///…`. Raises `UsageError` for what is none."""
+    return SocketExchange(engine_address(url, ca_file=ca_file))

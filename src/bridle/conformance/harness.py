@@ -88,12 +88,12 @@ class HarnessSession:
     @property
     def conversation(self) -> Conversation:
         """What the session's events add up to right now."""
-        return self.engine.multiplexer.session(self.id).journal.conversation
+        return self.engine.live.session(self.id).journal.conversation
 
     async def stored(self) -> list[Envelope]:
         """What the log holds, as the store has it."""
         with contextlib.suppress(CommandRefused):  # what has ended is stored
-            await self.engine.multiplexer.session(self.id).journal.committed()
+            await self.engine.live.session(self.id).journal.committed()
         return [envelope async for envelope in self.engine.sessions.events(self.id)]
 
 

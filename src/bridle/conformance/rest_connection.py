@@ -14,18 +14,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from bridle.base.sse import SseFrameBuffer
-from bridle.clients.remote import problem_to_raise
+from bridle.clients.remote import keep_attached, no_engine, problem_to_raise
 from bridle.conformance.exchanges import Exchange, HttpAnswer, OpenStream
 from bridle.control.routes import Route, routes
 from bridle.protocol.codec import decode_envelope, encode_command
-from bridle.protocol.commands import (
-    Accepted,
-    AnyCommand,
-    AttachSession,
-    CreateSession,
-    DetachSession,
-    EndSession,
-)
+from bridle.protocol.commands import Accepted, AnyCommand, DetachSession
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
@@ -71,13 +64,7 @@ class RestConnection:
         body = {name: value for name, value in fields.items() if name in route.beside}
         answer = await self.ask_plainly(route.method, _target(route, fields), msgspec.json.encode(body))
         accepted = msgspec.json.decode(answer.body, type=Accepted)
-        match command:
-            case CreateSession() | AttachSession():
-                self._attached.add(accepted.session)
-            case DetachSession(session=session) | EndSession(session=session):
-                self._attached.discard(session)
-            case _:
-                pass
+        keep_attached(self._attached, command, accepted)
         return accepted
 
     async def ask(self, query: Query[A]) -> A:
@@ -143,8 +130,7 @@ class RestConnection:
         try:
             answer = await self._exchange.request(method, target, headers, body)
         except OSError as problem:
-            why = problem.strerror or str(problem)
-            raise CommandRefused("NoEngine", address=self._address, problem=why) from None
+            raise no_engine(self._address, problem) from None
         if answer.status >= 300:
             raise _refusal(answer)
         return answer

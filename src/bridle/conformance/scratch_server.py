@@ -11,11 +11,11 @@ from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.files import write_atomic
-from bridle.base.websocket_client import open_tcp_websocket, open_unix_websocket
+from bridle.clients.engine_address import engine_address
 from bridle.config.folders import folders
-from bridle.conformance.exchanges import exchange_at
+from bridle.conformance.exchanges import SocketExchange
 from bridle.conformance.token_desks import EngineDesk
-from bridle.conformance.wire_doors import CuttableSocket, EngineDoor, RestWay, ServedDoor, SocketWay
+from bridle.conformance.wire_doors import EngineDoor, RestWay, ServedDoor, SocketWay
 from bridle.conformance.wire_scenarios import Door
 
 IN_PROCESS: Final = "inproc"
@@ -73,24 +73,5 @@ async def scratch_doors(folder: str, transports: Sequence[str]) -> AsyncGenerato
 
 def ways_to(url: str, *, ca_file: str | None = None) -> dict[str, RestWay | SocketWay]:
     """Both ways to a server at an address."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-
-    async def open_socket(token: str) -> CuttableSocket:
-        headers = {"X-Bridle-Token": token}
-        if parts.scheme == "unix":
-            return await open_unix_websocket(parts.path, "/v1/ws", headers)
-        assert parts.hostname is not None
-        tls = None
-        if parts.scheme == "https":
-            import ssl
-
-            tls = ssl.create_default_context(cafile=ca_file)
-        port = parts.port or (443 if tls is not None else 80)
-        return await open_tcp_websocket(parts.hostname, port, "/v1/ws", headers, tls=tls)
-
-    return {
-        "rest": RestWay(exchange_at(url, ca_file=ca_file), url),
-        "ws": SocketWay(open_socket, url),
-    }
+    address = engine_address(url, ca_file=ca_file)
+    return {"rest": RestWay(SocketExchange(address), url), "ws": SocketWay(address.websocket, url)}

@@ -11,17 +11,21 @@ that names the promise that was broken.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
 import msgspec
 
+from bridle.base.files import write_atomic
 from bridle.base.ids import CALL
 from bridle.conformance.port_checks import check_session_log
-from bridle.engine.store_ports import CLOSING, OPENING, OpenLog, Store, UndoStore
+from bridle.engine.store_ports import CLOSING, OPENING, OpenLog, Restored, Store, UndoStore
 from bridle.engine.undo_records import Change, Item, Kept, NewCall, Seen, State
 from bridle.protocol.codec import EXPIRED, decode_payload, encode_envelope, encode_payload
-from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError
+from bridle.protocol.errors import BridleError, StoreError, UsageError
 from bridle.protocol.events import (
     AnyEvent,
     Branched,
@@ -71,8 +75,8 @@ async def check_session_store(make: MakeStore) -> None:
 
 
 async def check_archive(make: MakeStore) -> None:
-    """Branching, importing, searching, retention, deleting."""
-    for check in (_branches, _imports, _searches, _expires, _deletes):
+    """Branching, importing, searching, retention, deleting, backups."""
+    for check in (_branches, _imports, _searches, _expires, _deletes, _backs_up):
         await _on(make(), check)
 
 
@@ -302,6 +306,48 @@ async def _imports(given: StoreUnderTest) -> None:
     await _refused_use(store.import_lines([b"no event\n"], cwd="/new", profile="default"))
     await _refused_use(store.import_lines([], cwd="/new", profile="default"))
     assert len(await store.list()) == 1, "of what is refused nothing stays"
+
+
+async def _backs_up(given: StoreUnderTest) -> None:
+    store = given.store
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kept")
+        await _refused("NothingStored", store.back_up(path))
+        assert os.listdir(folder) == [], "of what is refused nothing stays"
+        session = await _told(store, "first words")
+        await store.rename(session, "mine")
+        await store.pin(session, pinned=True)
+        running = await store.create(HERE, profile="default")
+        _begin_session(running)
+        await running.committed()
+        before, row = await _kept_events(store, session), await store.find(session)
+        count = len(before) + running.last_id
+        made = await given.beside.back_up(path)
+        assert (made.path, made.sessions, made.events) == (path, 2, count), "all of it, what runs too"
+        await _refused_use(store.back_up(path))
+        here_already = await store.restore(path, cwd="/new")
+        assert here_already == Restored(sessions=(), left_out=2), "what is here stays as it is"
+        await store.delete(session)
+        came = await store.restore(path, cwd="/new")
+        assert (len(came.sessions), came.left_out) == (1, 1), "what is not here comes in"
+        back = await given.beside.find(session)
+        assert back.id == came.sessions[0], "found by the id it had"
+        assert (back.title, back.renamed, back.pinned, back.turns) == ("mine", True, True, row.turns)
+        assert await _kept_events(store, back.id) == before, "with every event"
+        nothing = os.path.join(folder, "nothing")
+        write_atomic(nothing, b"no backup" * 1000)
+        with contextlib.suppress(UsageError, StoreError):
+            await store.restore(nothing, cwd="/new")
+            raise AssertionError("a file that is no backup is refused")
+        await running.aclose()
+
+
+async def _kept_events(store: Store, session: str) -> list[tuple[object, ...]]:
+    """What must be the same of events that went and came back: all but the ids of their session and its folder."""
+    return [
+        (one.id, one.kind, one.ts_ms, b"" if one.kind == "SessionCreated" else encode_payload(one.event))
+        async for one in store.events(session)
+    ]
 
 
 async def _searches(given: StoreUnderTest) -> None:
@@ -545,7 +591,7 @@ async def _told(
 async def _refused(reason: str, work: Awaitable[object]) -> None:
     try:
         await work
-    except CommandRefused as refused:
+    except BridleError as refused:
         assert refused.reason == reason, f"it is refused with {reason}, not {refused.reason}"
         return
     raise AssertionError(f"it is refused with {reason}")

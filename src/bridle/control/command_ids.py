@@ -12,19 +12,27 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.control.authority import session_of
+from bridle.engine.open_questions import Client
 from bridle.protocol.codec import encode_command, kind_of_command
-from bridle.protocol.commands import Accepted, AnyCommand
+from bridle.protocol.commands import Accepted, AnyCommand, AttachSession, CreateSession, DetachSession
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import CommandStamp
+
+if TYPE_CHECKING:
+    from bridle.control.live_sessions import LiveSessions
 
 REMEMBERED_S = 600.0
 REMEMBERED = 10_000
 """So many answers at most, whoever asks for more: the oldest go first."""
 DIGEST_CHARACTERS = 16
+_OF_ONE_CLIENT = (AttachSession, DetachSession)
+"""Commands about the client's own attachment: another client's are others."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -73,6 +81,75 @@ class CommandIds:
             if not oldest.answer.done() or (oldest.until > now and not is_full):
                 break
             del self._answers[key]
+
+
+class TakenCommands:
+    """Commands with an id, carried out once: in this process, or in one before it."""
+
+    def __init__(
+        self, live: LiveSessions, find: Callable[[str], Awaitable[tuple[str, str]]], clock: Clock
+    ) -> None:
+        self._live = live
+        self._find = find
+        self._lately = CommandIds(clock)
+
+    async def once(
+        self,
+        client: Client,
+        command: AnyCommand,
+        stamp: CommandStamp,
+        carry_out: Callable[[], Awaitable[Accepted]],
+    ) -> tuple[Accepted, bool]:
+        """The answer, and whether the command was carried out now."""
+        is_new = True
+
+        async def unless_taken() -> Accepted:
+            nonlocal is_new
+            taken = await self._taken(command, stamp)
+            is_new = taken is None
+            return taken or await carry_out()
+
+        scope = client.id if isinstance(command, _OF_ONE_CLIENT) else session_of(command) or ""
+        accepted, is_first = await self._lately.once(scope, stamp, unless_taken)
+        return accepted, is_new and is_first
+
+    async def _taken(self, command: AnyCommand, stamp: CommandStamp) -> Accepted | None:
+        """What a command was answered with that a session took, in this process or in one before it."""
+        if isinstance(command, CreateSession):
+            return None if command.resume else await self._made(stamp)
+        live = self._live.open_one(session_of(command))
+        taken = None if live is None else live.session.journal.conversation.commands.get(stamp.id)
+        if live is None or taken is None:
+            return None
+        refuse_other(stamp, taken.digest)
+        return Accepted(session=live.id, event=taken.event)
+
+    async def _made(self, stamp: CommandStamp) -> Accepted | None:
+        """The session that this very command opened before. It goes by a name made of the command's id."""
+        same, same_id = names_of(stamp)
+        if (session := await self._session_named(same)) is not None:
+            return Accepted(session=session)
+        if await self._session_named(same_id) is not None:
+            raise CommandRefused("CommandIdUsed", id=stamp.id)
+        return None
+
+    async def _session_named(self, name: str) -> str | None:
+        try:
+            return (await self._find(name))[0]
+        except CommandRefused:
+            return None
+
+
+def names_of(stamp: CommandStamp) -> tuple[str, str]:
+    """The names of a session that a command with an id opened: of the command, and of whatever has its id."""
+    return f"command:{stamp.id}:{stamp.digest}", f"command:{stamp.id}"
+
+
+def named_by(command: CreateSession, stamp: CommandStamp) -> CreateSession:
+    """The command for a new session, which goes by these names."""
+    if command.resume is not None:
+        return command
+    return msgspec.structs.replace(command, aliases=(*command.aliases, *names_of(stamp)))
 
 
 def stamp_of(command: AnyCommand) -> CommandStamp:

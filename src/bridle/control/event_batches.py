@@ -1,20 +1,45 @@
 """Events on their way to one client: what has come is sent together, and a client that does not read is not waited for.
 
 At most so much is taken from the session ahead of what was sent: what a slow client misses beyond that, the session's
-ring drops and tells with `StreamGap`.
+ring drops and tells with `StreamGap`. An engine that ends waits for its streams: what ended them is the last they say.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from bridle.protocol.events import Envelope
 
 AHEAD_BYTES = 256 * 1024
 TICK_S = 0.016
 """At most sixty batches a second for each client; the first is sent at once."""
+
+
+class OpenStreams:
+    """The event streams that clients have open, SSE and WebSocket together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    @contextmanager
+    def opened(self) -> Generator[None]:
+        """One more, until its last word was sent."""
+        self.count += 1
+        self._none_left.clear()
+        try:
+            yield
+        finally:
+            self.count -= 1
+            if not self.count:
+                self._none_left.set()
+
+    async def over(self) -> None:
+        """Returns when none is open."""
+        await self._none_left.wait()
 
 
 class EventBatches:

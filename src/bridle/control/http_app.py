@@ -147,7 +147,13 @@ class _Http:
     async def metrics(self, _request: Request) -> Response:
         sessions, clients = self._service.gauges()
         uptime_s = self._service.clock.monotonic() - self._since_s
-        text = metrics_text(self._service.counters, sessions=sessions, clients=clients, uptime_s=uptime_s)
+        text = metrics_text(
+            self._service.counters,
+            streams=self._service.streams.count,
+            sessions=sessions,
+            clients=clients,
+            uptime_s=uptime_s,
+        )
         return Response(text, media_type="text/plain; version=0.0.4")
 
     def _client(self, request: Request, *, greeted: bool = True) -> TokenClient:
@@ -265,13 +271,9 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-        counters = self._service.counters
-        counters.streams += 1
-        try:
+        with self._service.streams.opened():
             await self._until_over(receive, send)
-        finally:
-            counters.streams -= 1
-        await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.body", "body": b""})
 
     async def _until_over(self, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send_events(send))
@@ -341,14 +343,17 @@ def _since(request: Request) -> int:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """The JSON object of a request; an empty body is an empty one."""
-    read = bytearray()
+    """The JSON object of a request; an empty body is an empty one. One that says that it is too large is not read."""
+    read, said = bytearray(), request.headers.get("content-length", "")
+    too_large = CommandRefused("TooLarge", what="The body", limit=MAX_BODY_BYTES)
+    if said.isdigit() and int(said) > MAX_BODY_BYTES:
+        raise too_large
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
                 read += chunk
                 if len(read) > MAX_BODY_BYTES:
-                    raise CommandRefused("TooLarge", what="The body", limit=MAX_BODY_BYTES)
+                    raise too_large
     except TimeoutError:
         raise CommandRefused("TooSlow", seconds=f"{BODY_S:g}") from None
     if not read:

@@ -17,12 +17,12 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import InvalidState
+from websockets.exceptions import InvalidState, PayloadTooBig
 
 from bridle.control.connection_limits import HEAD_BYTES, ConnectionLimits
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
 from bridle.control.service_metrics import ServiceCounters
-from bridle.control.websocket_app import MAX_FRAME_BYTES
+from bridle.control.websocket_app import GOING_AWAY, MAX_FRAME_BYTES
 
 KEEP_ALIVE_S = 30
 END_S = 1
@@ -133,12 +133,34 @@ def _protocol_classes(
             left(self.transport)
             super().connection_lost(exc)
 
+        def handle_parser_exception(self) -> None:
+            """A frame that is too long, or none: it is closed before anybody looks at it."""
+            origin: ConnectionOrigin = self.scope["state"][ORIGIN_STATE]
+            too_long = isinstance(self.conn.parser_exc, PayloadTooBig)
+            shed("TooLarge" if too_long else "BadFrame", origin.peer)
+            super().handle_parser_exception()
+
         def shutdown(self) -> None:
-            """One that is saying goodbye already is not told, and the others are told all the same."""
-            try:
+            """Says goodbye, and stays until that is heard: a socket that is closed on something its client just sent
+            breaks, and what the client did not read by then is lost. One that says goodbye already is not told."""
+            if not self.handshake_complete:
                 super().shutdown()
+                return
+            self.stop_keepalive()
+            if self.close_sent:
+                return
+            try:
+                self.conn.send_close(GOING_AWAY)
             except InvalidState:
                 self.transport.close()
+                return
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": GOING_AWAY})
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            if self.read_paused:
+                self.read_paused = False
+                self.transport.resume_reading()
+            self.close_timer = self.loop.call_later(END_S, self.transport.close)
 
     class GuardedHttpProtocol(HttpToolsProtocol):
         """A connection that is known, counted and in time."""

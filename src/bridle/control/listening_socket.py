@@ -14,7 +14,7 @@ import stat
 
 import msgspec
 
-from bridle.base.engine_place import EngineNote, EnginePlace, socket_address
+from bridle.base.engine_place import LOCK_NAME, EngineNote, EnginePlace, socket_address
 from bridle.base.files import FileLock, private_folder, write_atomic
 from bridle.protocol.errors import CommandRefused, UsageError
 
@@ -49,7 +49,7 @@ class EngineSocket:
 
 def open_engine_socket(place: EnginePlace, *, data: str, version: str) -> EngineSocket:
     """Takes the lock of the data folder, then the place. Raises `EngineRunning` where another engine has it."""
-    lock = FileLock(os.path.join(private_folder(data), "engine.lock"))
+    lock = FileLock(os.path.join(private_folder(data), LOCK_NAME))
     note = EngineNote(pid=os.getpid(), version=version, data=data)
     try:
         if not lock.acquire(note={"pid": note.pid, "socket": place.socket[-200:]}):

@@ -7,7 +7,7 @@ and no longer, questions wait for this client.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
@@ -21,7 +21,7 @@ from bridle.protocol.tokens import Claims
 
 CLIENT_HEADER = "X-Bridle-Client"
 """The id of a token's client, by which it knows what it did itself among the events."""
-_CLIENTS_KEPT = 10_000
+_CLIENTS_KEPT = 2_000
 """So many ids of WebSocket clients are known after they have gone: who comes back is the same client."""
 
 
@@ -96,9 +96,11 @@ class TokenClient:
 class ServedClients:
     """Everybody who came with a token."""
 
-    def __init__(self, connect: Connect, sessions: SessionView) -> None:
+    def __init__(self, connect: Connect, sessions: SessionView, check: Callable[[Claims], None]) -> None:
+        """`check` raises `CommandRefused` for claims that hold no more."""
         self._connect = connect
         self._sessions = sessions
+        self._check = check
         self._of_token: dict[str, TokenClient] = {}
         self._socket_clients: OrderedDict[str, str] = OrderedDict()
         """Ids of WebSocket clients, and the token each came with."""
@@ -108,12 +110,17 @@ class ServedClients:
         """The client of all requests of this token."""
         known = self._of_token.get(claims.jti)
         if known is None:
+            self._forget_ended()
             known = self._of_token[claims.jti] = TokenClient(claims, self._connect, self._sessions)
         return known
 
-    def forget(self, jti: str) -> None:
-        """This token is good for nothing any more."""
-        self._of_token.pop(jti, None)
+    def _forget_ended(self) -> None:
+        """Tokens come and go: those that hold no more have no client."""
+        for jti, client in list(self._of_token.items()):
+            try:
+                self._check(client.claims)
+            except CommandRefused:
+                del self._of_token[jti]
 
     @asynccontextmanager
     async def socket_client(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.control.event_batches import OpenStreams
 from bridle.control.minting import Minting
 from bridle.control.request_guard import TokenReader
 from bridle.control.served_clients import ServedClients
@@ -34,6 +35,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     hello: Callable[[], Handshake]
     clock: Clock
     counters: ServiceCounters
+    streams: OpenStreams
     gauges: Callable[[], tuple[int, int]]
     openapi: Callable[[], bytes]
     hear_refusal: Callable[[str, str], None]

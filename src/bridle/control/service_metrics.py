@@ -17,18 +17,18 @@ class ServiceCounters(msgspec.Struct):
     events_sent: int = 0
     connections: int = 0
     open_connections: int = 0
-    streams: int = 0
-    """Event streams that are open: SSE and WebSocket together."""
 
 
-def metrics_text(counters: ServiceCounters, *, sessions: int, clients: int, uptime_s: float) -> str:
+def metrics_text(
+    counters: ServiceCounters, *, streams: int, sessions: int, clients: int, uptime_s: float
+) -> str:
     """All of it, one line a value."""
     return "\n".join(
         [
             *_metric("bridle_uptime_seconds", "gauge", "Since the engine began to listen.", uptime_s),
             *_metric("bridle_sessions_open", "gauge", "Sessions that are open.", sessions),
             *_metric("bridle_clients", "gauge", "Clients that are attached to a session.", clients),
-            *_metric("bridle_event_streams", "gauge", "Event streams that are open.", counters.streams),
+            *_metric("bridle_event_streams", "gauge", "Event streams that are open.", streams),
             *_metric("bridle_connections", "gauge", "Connections that are open.", counters.open_connections),
             *_metric("bridle_connections_total", "counter", "Connections so far.", counters.connections),
             *_metric("bridle_events_sent_total", "counter", "Events sent to clients.", counters.events_sent),

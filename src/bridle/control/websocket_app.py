@@ -266,15 +266,16 @@ class _Socket:
         def frame(envelope: Envelope) -> bytes:
             return b'%s"body":%s}' % (opening, wire_of(envelope))
 
-        counters.streams += 1
         try:
-            async with event_batches(connection.events(wanted.session, since=wanted.since), frame) as batches:
-                while frames := await batches.take():
-                    counters.events_sent += len(frames)
-                    async with self._writing:
-                        for one in frames:
-                            await self._websocket.send_text(one.decode())
-            await self._send({"frame": "end", "id": number})
+            with self._service.streams.opened():
+                events = connection.events(wanted.session, since=wanted.since)
+                async with event_batches(events, frame) as batches:
+                    while frames := await batches.take():
+                        counters.events_sent += len(frames)
+                        async with self._writing:
+                            for one in frames:
+                                await self._websocket.send_text(one.decode())
+                await self._send({"frame": "end", "id": number})
         except BridleError as refusal:
             self._refuse(refusal)
             with suppress(WebSocketDisconnect, OSError, RuntimeError):
@@ -284,7 +285,6 @@ class _Socket:
         except (WebSocketDisconnect, OSError, RuntimeError):  # nobody reads any more
             pass
         finally:
-            counters.streams -= 1
             if self._follows.get(number) is asyncio.current_task():
                 del self._follows[number]
 

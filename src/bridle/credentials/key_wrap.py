@@ -12,8 +12,6 @@ One block of key, a nonce that is used once, encrypt then authenticate: what AES
 library, for every start comes by here and `cryptography` takes ten milliseconds to import. Pure but for `LocalKeyWrap`.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 from collections.abc import Callable

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bridle.base import files
+from bridle.base.installation import install_command
 from bridle.credentials.records import Credential, CredentialError, decoded, encoded
 
 SERVICE = "bridle"
@@ -36,7 +37,8 @@ def system_keychain() -> Keychain:
     try:
         import keyring  # pyright: ignore[reportMissingImports]  an extra
     except ImportError:
-        raise CredentialError("ExtraMissing", what="The system keychain", extra="keyring") from None
+        install = install_command("keyring")
+        raise CredentialError("ExtraMissing", what="The system keychain", install=install) from None
     return keyring.get_keyring()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 

@@ -4,8 +4,6 @@ A file says how it is locked, so the kind of a lock never changes by itself: a k
 in the environment neither opens a file nor takes it over.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -63,6 +61,12 @@ def checked(lock: SealLock) -> SealLock:
     if not all(bounds):
         raise ValueError("its passphrase figures are outside what is accepted")
     return lock
+
+
+def machine_key_of(env: Mapping[str, str]) -> bytes | None:
+    """The machine key in an environment, if it has one."""
+    value = env.get(MACHINE_KEY)
+    return machine_key(value) if value else None
 
 
 def machine_key(value: str) -> bytes:

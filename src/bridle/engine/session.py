@@ -161,11 +161,12 @@ class Session:
 
     def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
         """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
-        if command.input not in self.journal.conversation.inputs:
+        waiting = self.journal.conversation.inputs.get(command.input)
+        if waiting is None:
             raise CommandRefused("NotWaiting")
         if command.change == "edit" and not command.content:
             raise CommandRefused("NothingAsked")
-        content = command.content if command.change == "edit" else ()
+        content = {"edit": command.content, "drop": waiting.event.content}.get(command.change, ())
         number = self.journal.emit(
             InputChanged(input=command.input, change=command.change, content=content, stamp=stamp),
             originator=client.id,

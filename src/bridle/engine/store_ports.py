@@ -189,6 +189,22 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
     busy: tuple[str, ...] = ()
 
 
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds, and where it is; `key_path` is empty where it needs no key."""
+
+    path: str
+    key_path: str
+    sessions: int
+    events: int
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions that came in, and how many were left out: they are here already, or have nothing to go on with."""
+
+    sessions: tuple[str, ...]
+    left_out: int
+
+
 DaysOf: TypeAlias = Callable[[str], int | None]
 """How many days the sessions of a profile keep their content; None for ever."""
 ForgetBeside: TypeAlias = Callable[[str], None]
@@ -196,8 +212,8 @@ ForgetBeside: TypeAlias = Callable[[str], None]
 
 
 class Archive(Protocol):
-    """What is done with stored sessions as a whole. What is about one file on a disk, such as a backup of it, is no
-    part of it: a store that has such a file has its own doors for that.
+    """What is done with stored sessions as a whole. What is about one file on a disk, its repair or another key for it,
+    is no part of it: a store that has such a file has its own doors for that.
 
     Raises: as `SessionStore` does.
     """
@@ -253,6 +269,26 @@ class Archive(Protocol):
         """Deletes a session and everything that belongs to it.
 
         Raises: `CommandRefused("SessionBusy")` while somebody works with it.
+        """
+        ...
+
+    async def back_up(self, path: str) -> Backup:
+        """Copies everything that is stored, as it is at one moment, to a new file, while others may write. The copy has
+        its name when it was read back and is whole.
+
+        Raises: `UsageError` where something has that name or it cannot be written; `BridleError("NothingStored")`
+        before the first session.
+        """
+        ...
+
+    async def restore(
+        self, path: str, *, cwd: str, notice: Callable[[str], None] = lambda _text: None
+    ) -> Restored:
+        """Takes in every session of a backup that is not here, each as an export of it would come in, with its name.
+
+        It belongs to `cwd`, unless the store can tell that it wrote the backup itself. `notice` hears what a person
+        should know of the file.
+        Raises: `UsageError` or `StoreError` for a file that is no whole backup of such a store.
         """
         ...
 

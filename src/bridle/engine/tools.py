@@ -101,10 +101,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     `input` says what it takes: as a type, whose values it is called with, or as a JSON Schema, for which the call gets
     the object as it came. `mutating` and `timeout_s` are asked per call, with that. `timeout_s` counts only while the
-    call runs, never while a person thinks. `changes(args, call, cwd)` works out what a call would make of files before
-    anybody is asked; it may read and wait, and gives nothing where it cannot tell. `input_schema` is what the model
-    reads of `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the
-    same. `of_server` is what people are shown of the server it belongs to.
+    call runs, never while a person thinks. `changes(args, call, cwd, known)` works out what a call would make of files
+    before anybody is asked, `known` being what the model knows of them; it may read and wait, gives nothing where it
+    cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
+    `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the same.
+    `of_server` is what people are shown of the server it belongs to.
     """
 
     name: str
@@ -119,7 +120,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     side_effect: Literal["none", "workspace", "process", "network", "external"] = "external"
     safety_notes: tuple[str, ...] = ()
     input_schema: dict[str, Any] | None = None
-    changes: Callable[[Any, ToolCall, str], tuple[FileChange, ...]] | None = None
+    changes: Callable[[Any, ToolCall, str, KnownFiles], tuple[FileChange, ...] | ToolOutput] | None = None
     is_told: Callable[[], bool] | None = None
     of_server: ToolOfServer | None = None
 

@@ -56,4 +56,4 @@ async def run_turn(
     raise AssertionError("unreachable: count() does not end")
 
 
-_REASONS = {"content_filter": "ContentFiltered", "error": "BadStream"}
+_REASONS = {"content_filter": "ContentFiltered", "max_tokens": "AnswerCut", "error": "BadStream"}

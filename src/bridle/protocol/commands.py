@@ -13,6 +13,8 @@ from bridle.protocol import late
 from bridle.protocol.events import InputChange, InputMode, Mode
 from bridle.protocol.messages import Effort, InputBlock
 
+SystemText: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
+"""What a system takes as a path, a name or a variable: no character of it ends it."""
 PermissionChoice: TypeAlias = Literal["once", "pattern", "tool", "always", "deny"]
 
 
@@ -31,8 +33,8 @@ class CreateSession(Command, frozen=True):
     `env` is the caller's allow-listed environment; the session's tools run with it.
     """
 
-    cwd: str
-    env: dict[str, str] = {}
+    cwd: SystemText
+    env: dict[SystemText, SystemText] = {}
     profile: str | None = None
     agent: str | None = None
     model: str | None = None

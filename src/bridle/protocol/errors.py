@@ -100,6 +100,11 @@ SENTENCES: Mapping[str, Sentence] = {
         4,
     ),
     "UnknownToken": Sentence('There is no token "{jti}". List them: bridle token list', 2),
+    "MintedAtTerminal": Sentence(
+        "A token is minted by a person at a terminal, and this is none. "
+        "In one: bridle token mint --session ID --out FILE, then give the file to the program.",
+        3,
+    ),
     "NoConfirmation": Sentence(
         "Token issuance requires an interactive confirmation channel. For headless/CI: pre-provision a token file. "
         "For service managers: launch with --auth-channel notify.",
@@ -132,6 +137,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
+    "EngineUnverified": Sentence(
+        "The certificate of {address} cannot be verified ({problem}), so nothing was sent there. "
+        "Name the file with whoever signed it: --ca-file FILE",
+        2,
+    ),
     "ConnectionLost": Sentence(
         "The connection to {address} broke before this was answered. Look whether it happened before you try again.",
         1,
@@ -355,6 +365,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "PriceUnknown": Sentence(
         "The cost of {model} is unknown, so the limit of {cap} cannot be kept.{next}", 2
     ),
+    "AnswerCut": Sentence(
+        "The answer ends here: it is as long as {provider} lets one be. To have the rest: go on"
+    ),
     "ContentFiltered": Sentence("The provider {provider} withheld the answer (content filter)."),
     "DeadlineReached": Sentence("The run did not finish within {timeout_s} s.", 124),
     "OutputUnwritable": Sentence(
@@ -487,7 +500,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "bridle config set credentials.store encrypted",
         4,
     ),
-    "ExtraMissing": Sentence("{what} needs a package more. Install it: pip install 'bridle[{extra}]'", 2),
+    "ExtraMissing": Sentence("{what} needs a package more. Install it: {install}", 2),
     "CredentialHelperFailed": Sentence(
         "The process that holds the key of {provider} failed: {problem}. Nothing more was sent. "
         "Try again in a minute, or without it: --set credentials.helper=never",
@@ -520,6 +533,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "StoreNewer": Sentence(
         "{path} was written by a newer Bridle (schema {found}, this one knows {known}). Upgrade Bridle.", 2
+    ),
+    "StoreHeld": Sentence(
+        "An engine of an older Bridle (process {pid}) listens for {path}, which would have to change its form. "
+        "End it first: kill {pid}",
+        2,
     ),
     "StoreWrongKey": Sentence("{path} cannot be opened with the key in {key_path}.", 2),
     "SessionsLocked": Sentence("Your sessions are locked: {problem}. Nothing was changed.", 4),

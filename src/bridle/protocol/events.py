@@ -94,7 +94,7 @@ class InputAccepted(ByCommand, frozen=True):
 class InputChanged(ByCommand, frozen=True):
     """Somebody changed an input that waits: other words, held or let go again, before all others, or gone.
 
-    `content` is what it says from here on, after an `edit`.
+    `content` is what it says from here on, after an `edit`, and what it said, after a `drop`.
     """
 
     input: int

@@ -65,8 +65,9 @@ def _value(tool: str, told: dict[str, Any]) -> shown.AnyShown | None:
         return _shown_as("search", found=told["files" if tool == "glob" else "entries"], more=told["more"])
     if "diff" in told and tool in ("write_file", "edit_file", "apply_patch"):
         files: list[dict[str, Any]] = told.get("files", [told])
-        diffs = (told["diff"], *("" for _ in files[1:]))  # it was one for all of them
-        return _shown_as("edit", files=[_file(file, diff) for file, diff in zip(files, diffs, strict=True)])
+        given = [_file(file) for file in files]
+        diffs = _parts(told["diff"], given)
+        return _shown_as("edit", files=[{**file, "diff": diffs[at]} for at, file in enumerate(given)])
     return None
 
 
@@ -74,11 +75,24 @@ def _shown_as(tag: str, **fields: Any) -> shown.AnyShown:
     return msgspec.convert({**fields, "as": tag}, shown.AnyShown)
 
 
-def _file(told: dict[str, Any], diff: str) -> dict[str, Any]:
+def _parts(diff: str, files: list[dict[str, Any]]) -> list[str]:
+    """The diffs of the files, which were one text; a file without changes in its lines has none."""
+    starts: list[int] = []
+    for file in files:
+        old = "/dev/null" if file["kind"] == "create" else f"a/{file.get('moved_from', file['path'])}"
+        new = "/dev/null" if file["kind"] == "delete" else f"b/{file['path']}"
+        starts.append(diff.find(f"--- {old}\n+++ {new}\n@@ ", max(starts, default=0)))
+    if max(starts) < 0:
+        starts[0] = 0  # whoever wrote it, it is shown
+    ends = [min((other for other in starts if other > start), default=len(diff)) for start in starts]
+    return [diff[start:end] if start >= 0 else "" for start, end in zip(starts, ends, strict=True)]
+
+
+def _file(told: dict[str, Any]) -> dict[str, Any]:
     if told.get("created"):
         kind = "create"
     elif told.get("deleted"):
         kind = "delete"
     else:
         kind = "move" if "moved_from" in told else "change"
-    return {**told, "kind": kind, "diff": diff}
+    return {**told, "kind": kind}

@@ -5,8 +5,6 @@ kept in the state folder and counts for a day; after that it is still better tha
 somebody asks. Nothing here asks anybody.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
@@ -73,7 +71,7 @@ class Catalogue:
         self._heard = heard or HeardFacts()
         self._kept, self._looked = self._heard.kept, self._heard.looked
 
-    def with_settings(self, sections: Mapping[str, Mapping[str, Any]]) -> Catalogue:
+    def with_settings(self, sections: Mapping[str, Mapping[str, Any]]) -> "Catalogue":
         """The same with what a person says in `[models."PROVIDER:MODEL"]` sections; what was listed is shared.
 
         Raises `ValueError` with one clause for a wrong one.

@@ -3,8 +3,6 @@
 A vendor is an `Endpoint`; what it does differently is a `Quirks`. Nobody subclasses anything for a vendor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 

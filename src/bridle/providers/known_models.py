@@ -56,6 +56,10 @@ class KnownModels:
         self._sections = sections
         self._endpoints: dict[str, Endpoint] = {}
 
+    def with_models(self, models: Models, sections: Mapping[str, Mapping[str, Any]]) -> KnownModels:
+        """What is known of a session's own models, by its own sections."""
+        return KnownModels(models, self._shared, sections)
+
     @functools.cached_property
     def catalogue(self) -> Catalogue:
         return self._shared().with_settings(self._sections)
@@ -206,12 +210,14 @@ class KnownModels:
         if endpoint.local:
             from bridle.providers.capability_check import ServedModel
             from bridle.providers.local_servers import look_at
+            from bridle.providers.model_listing import ModelInfo
 
             info = await look_at(endpoint, model, self.models.connections)
-            if info is None:
-                return None
-            self.catalogue.learn(endpoint, model, info)
-            return ServedModel(title=endpoint.title, info=info, how=endpoint.context_hint)
+            if info is not None:
+                self.catalogue.learn(endpoint, model, info)
+            # A server of one model answers to any name, so one that it does not list may still be served.
+            served = info or ModelInfo(name=model)
+            return ServedModel(title=endpoint.title, info=served, how=endpoint.context_hint)
         if endpoint.lists_prices:
             await self._refresh_prices(endpoint)
         return None

@@ -44,6 +44,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     sections: Mapping[str, Mapping[str, Any]] = {}
     store: BackEnd | None = None
     helper: HelperUse = "never"
+    folder: str = ""
     project: str = ""
     project_keys: Mapping[str, str] = {}
 
@@ -56,7 +57,6 @@ class _Shared:
 
     def __init__(self) -> None:
         self.connections: HttpConnections | None = None
-        self.scripts: dict[str, ScriptedModel] = {}
         self.keys: set[str] = set()
 
 
@@ -91,6 +91,7 @@ class Models:
         self._names_stored: frozenset[str] = frozenset()
         self._chosen = ""
         self._chats: dict[tuple[str, bool], RemoteModel] = {}
+        self._scripts: dict[str, ScriptedModel] = {}
         self.project = settings.project
         self.project_keys = settings.project_keys
 
@@ -100,13 +101,15 @@ class Models:
         *,
         store: BackEnd | None = None,
         helper: HelperUse = "never",
+        folder: str = "",
     ) -> Models:
         """The models of a session with these `[providers.NAME]` sections. What others have stays as it is.
 
-        `store` is where stored credentials are, `helper` whether another process holds them. Connections, helpers and
+        `store` is where stored credentials are, `helper` whether another process holds them. Scripts are named in
+        `folder`. Connections, helpers and
         what must not be seen are shared.
         """
-        return self._with(_Said(sections=sections, store=store, helper=helper))
+        return self._with(_Said(sections=sections, store=store, helper=helper, folder=folder))
 
     def of_project(self, root: str, keys: Mapping[str, str]) -> Models:
         """The same models for a session in a project that has keys of its own in its secrets file."""
@@ -158,7 +161,7 @@ class Models:
         if provider == DEMO and self._given is None:
             from bridle.providers.script import script_name
 
-            model = script_name(model or "hello")
+            model = script_name(model or "hello", folder=self._settings.folder)
         self.provider(provider, model)
         return ModelChanged(provider=provider, model=model)
 
@@ -324,14 +327,14 @@ class Models:
         return provider, model
 
     def _script(self, model: str) -> ScriptedModel:
-        scripts = self._shared.scripts
-        if model not in scripts:
+        if model not in self._scripts:
             from bridle.providers.script import find_script, parse_script
             from bridle.providers.scripted import ScriptedModel
 
-            path, text = find_script(model)
-            scripts[model] = ScriptedModel(parse_script(text, path=path), clock=self._clock, name=DEMO)
-        return scripts[model]
+            path, text = find_script(model, folder=self._settings.folder)
+            script = parse_script(text, path=path)
+            self._scripts[model] = ScriptedModel(script, clock=self._clock, name=DEMO)
+        return self._scripts[model]
 
     def _forwarded(self, endpoint: Endpoint, forwarders: KeyForwarders) -> RemoteModel:
         """The provider of an endpoint whose key another process adds."""

@@ -1,7 +1,5 @@
 """Facts about a model: its window, what it can do, what it costs. Pure data; what nobody says is None."""
 
-from __future__ import annotations
-
 from typing import Self
 
 import msgspec
@@ -56,14 +54,14 @@ class ModelFacts(Prices, frozen=True, kw_only=True):
         prices = self.beyond if self.beyond is not None and read > self.beyond.tokens else self
         return prices.usd(usage)
 
-    def behind(self, words: ModelFacts) -> Self:
+    def behind(self, words: "ModelFacts") -> Self:
         """The same with everything `words` says in its place. Prices are taken together, never mixed."""
         changes = _said(words, _ABILITIES)
         if words.price_in is not None or words.price_out is not None:
             changes.update((field, getattr(words, field)) for field in (*_PRICES, "beyond"))
         return msgspec.structs.replace(self, **changes) if changes else self
 
-    def corrected(self, words: ModelFacts) -> Self:
+    def corrected(self, words: "ModelFacts") -> Self:
         """The same with each single thing a person says in its place."""
         changes = _said(words, (*_ABILITIES, *_PRICES))
         if not changes.keys().isdisjoint(_PRICES):

@@ -4,8 +4,6 @@ No I/O and no vendor names: what a vendor does differently arrives as `Quirks`, 
 differently is told apart by shape. `remote.py` sends and reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final, cast
 

@@ -3,8 +3,6 @@
 Nothing here is a default: a preset is used when a person names it, or when its key is in the environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.base.backoff import RETRY_AFTER_MAX_MS, Backoff
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.events import StepFailed
 
@@ -41,7 +40,6 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
     `random` returns a float in [0, 1). Every failed attempt is a `StepFailed`; the last failure is raised on.
     Cancelling ends a wait at once.
     """
-    backoff = Backoff(BASE_MS, MAX_MS, random)
 
     async def retrying(step: Step, proceed: AskModel) -> Reply:
         failures: Counter[str] = Counter()
@@ -53,7 +51,7 @@ def retry(*, clock: Clock, random: Callable[[], float]) -> RequestLayer:
                 failures[error.reason] += 1
                 attempts = _attempts(error, step.attempt, failures[error.reason])
                 again = error.retryable and step.attempt < attempts
-                wait_ms = _wait_ms(error, step.attempt, backoff) if again else None
+                wait_ms = _wait_ms(error, step.attempt, random) if again else None
                 if error.reason != "ProviderUnreachable":
                     reached = clock.monotonic() + (wait_ms or 0) / 1000
                 elif wait_ms is not None and clock.monotonic() + wait_ms / 1000 - reached > UNREACHED_S:
@@ -73,9 +71,11 @@ def _attempts(error: ProviderError, attempt: int, failures: int) -> int:
     return min(MAX_ATTEMPTS, attempt - failures + tries)
 
 
-def _wait_ms(error: ProviderError, attempt: int, backoff: Backoff) -> int:
+def _wait_ms(error: ProviderError, attempt: int, random: Callable[[], float]) -> int:
+    from bridle.base.backoff import RETRY_AFTER_MAX_MS, Backoff  # nothing has failed before
+
     if error.retry_after_s is None:
-        return backoff.delay_ms(attempt - 1)
+        return Backoff(BASE_MS, MAX_MS, random).delay_ms(attempt - 1)
     # Compared before the conversion: a provider may have said infinity, or nonsense.
     asked_ms = error.retry_after_s * 1000
     return math.ceil(asked_ms) if 0 <= asked_ms < RETRY_AFTER_MAX_MS else RETRY_AFTER_MAX_MS

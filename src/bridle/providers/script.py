@@ -157,8 +157,8 @@ _USAGE: Final = {
 _END_WORD: Final = compiled_later(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
 
 
-def find_script(name_or_path: str) -> tuple[str, str]:
-    """A shipped script by its name, or a script file by its path: what to call it, and its text.
+def find_script(name_or_path: str, *, folder: str = "") -> tuple[str, str]:
+    """A shipped script by its name, or a script file by its path: what to call it in `folder`, and its text.
 
     A shipped name wins over a file of that name in the current folder; `./name` is always a file. Raises
     `UsageError` when there is no such script or it cannot be read, `BadScript` when it is not UTF-8.
@@ -179,21 +179,21 @@ def find_script(name_or_path: str) -> tuple[str, str]:
         raise UsageError(f"The script {name_or_path} cannot be read ({problem}).") from None
     if len(raw) > _MAX_BYTES:
         raise UsageError(f"The script {name_or_path} is longer than {_MAX_BYTES // 1000} KB.")
-    shown = _shown(name_or_path)
+    shown = _shown(name_or_path, folder)
     return shown, _as_text(raw, shown)
 
 
-def _shown(path: str) -> str:
-    """The path as people read it: relative below the current folder, else as it is."""
-    relative = os.path.relpath(path) if os.path.isabs(path) else path
+def _shown(path: str, folder: str) -> str:
+    """The path as people read it: relative below their folder, else as it is."""
+    relative = os.path.relpath(path, folder or None) if os.path.isabs(path) else path
     return path if relative.startswith("..") else relative
 
 
-def script_name(name_or_path: str) -> str:
-    """What a session remembers: a shipped script's name, or a file's absolute path."""
+def script_name(name_or_path: str, *, folder: str = "") -> str:
+    """What a session remembers: a shipped script's name, or the absolute path of a file that was named in `folder`."""
     if os.path.exists(os.path.join(shipped_folder(), name_or_path + _SUFFIX)):
         return name_or_path
-    return os.path.abspath(name_or_path)
+    return os.path.abspath(os.path.join(folder, name_or_path))
 
 
 def shipped_scripts() -> Mapping[str, str]:

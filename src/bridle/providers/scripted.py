@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bridle.providers.model_listing import ModelInfo
 
 LABEL: Final = "[scripted] "
-"""How the text of every answer begins."""
+"""How the text of every answer begins, but for one that a program reads: of that a schema is asked."""
 
 _CHUNK_AT_ONCE: Final = 512
 _CHUNK_PACED: Final = 8
@@ -58,6 +58,12 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     parameters: Parameters
     tools: tuple[ToolSchema, ...]
+
+
+class _Asked(msgspec.Struct):
+    """What of a request changes how the answer is told."""
+
+    parameters: Parameters
 
 
 class ScriptedWire:
@@ -119,17 +125,17 @@ class ScriptedModel:
         # A real answer never comes at once; here, too, others get their turn first.
         await self._clock.sleep(0)
         number = request.answers
-        calls, said = 0, False
+        calls, before = 0, "" if _asks_for_schema(request.body) else LABEL
         stop: StopReason = "end_turn"
         usage = Usage()
         for index, statement in enumerate(self._answer(number).statements):
             match statement:
                 case Say() | Think():
-                    for pause_s, text in _deltas(statement, said=said):
+                    for pause_s, text in _deltas(statement, before=before):
                         if pause_s:
                             await self._clock.sleep(pause_s)
                         yield ModelText(text) if isinstance(statement, Say) else ModelThinking(text)
-                    said = said or isinstance(statement, Say)
+                    before = "\n" if isinstance(statement, Say) else before
                 case ScriptCall():
                     calls += 1
                     arguments = _ENCODER.encode(statement.input).decode()
@@ -189,13 +195,15 @@ _ERRORS: Final[Mapping[FailReason, tuple[str, bool, Mapping[str, Any]]]] = {
 """What a scripted failure raises: reason, whether trying again may help, and what its sentence names."""
 
 
-def _deltas(statement: Say | Think, *, said: bool) -> Iterator[tuple[float, str]]:
-    """The text piece by piece, each with the pause before it.
+def _asks_for_schema(body: bytes) -> bool:
+    if b'"answer_schema":{' not in body:
+        return False
+    return msgspec.json.decode(body, type=_Asked).parameters.answer_schema is not None
 
-    The first text of an answer is labelled, each further one begins a line of its own.
-    """
-    before = "" if isinstance(statement, Think) else "\n" if said else LABEL
-    text = before + statement.text
+
+def _deltas(statement: Say | Think, *, before: str) -> Iterator[tuple[float, str]]:
+    """The text piece by piece, each with the pause before it; `before` stands before what is said."""
+    text = statement.text if isinstance(statement, Think) else before + statement.text
     chunk = statement.chunk or (_CHUNK_PACED if statement.pace else _CHUNK_AT_ONCE)
     for start in range(0, len(text), chunk):
         yield (1 / statement.pace if start and statement.pace else 0.0), text[start : start + chunk]

@@ -224,6 +224,19 @@ class Permissions:
             named=self.names_programs,
         )
 
+    def may_read(self, call: ToolCall) -> bool:
+        """Whether nobody would be asked if this call only read the files it is about."""
+        replace = msgspec.structs.replace
+        reading = replace(
+            call,
+            name="read_file",
+            tool=replace(call.definition, name="read_file", risk="read"),
+            subjects=tuple(replace(subject, access="read") for subject in call.subjects),
+            mutating=False,
+            must_ask="",
+        )
+        return self.decide(self.query(reading)).verdict == "allow"
+
     def decide(self, query: CallFacts) -> Decision:
         return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
 

@@ -28,6 +28,7 @@ from bridle.safety.permission_policy import Decision, Permissions
 from bridle.safety.question_reasons import because, explanation, offers
 
 if TYPE_CHECKING:
+    from bridle.engine.known_files import KnownFiles
     from bridle.protocol.display_values import ShownWait
 
 SOURCE = "permission_engine"
@@ -47,8 +48,8 @@ class HookWord(msgspec.Struct, frozen=True, kw_only=True):
 
 HearHooks: TypeAlias = Callable[[ToolCall, str], Awaitable[HookWord | None]]
 """Asks hooks before a person is asked, with the line that says why; None leaves it to the person."""
-ForeseeChanges: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...]]]
-"""What a call would make of files, for whoever is asked about it."""
+ForeseeChanges: TypeAlias = Callable[[ToolCall], Awaitable[tuple[FileChange, ...] | ToolOutput]]
+"""What a call would make of files, for whoever is asked about it; or the output of one that could only fail."""
 RecordDecision: TypeAlias = Callable[[PermissionDecided | GrantAdded | Notice], object]
 """Appends to the session's log."""
 
@@ -57,12 +58,12 @@ async def _nothing_known(_call: ToolCall) -> tuple[FileChange, ...]:
     return ()
 
 
-def foreseen_changes(cwd: str) -> ForeseeChanges:
+def foreseen_changes(cwd: str, known: KnownFiles) -> ForeseeChanges:
     """What a call's own tool says, worked out beside the loop."""
 
-    async def changes(call: ToolCall) -> tuple[FileChange, ...]:
+    async def changes(call: ToolCall) -> tuple[FileChange, ...] | ToolOutput:
         plan = call.definition.changes
-        return () if plan is None else await asyncio.to_thread(plan, call.args, call, cwd)
+        return () if plan is None else await asyncio.to_thread(plan, call.args, call, cwd, known)
 
     return changes
 
@@ -75,12 +76,23 @@ def permitted(
     hear: HearHooks | None = None,
     changes: ForeseeChanges = _nothing_known,
 ) -> ToolLayer:
-    """Behind this layer a call has been allowed, and the log says by what or by whom."""
+    """Behind this layer a call has been allowed, and the log says by what or by whom.
+
+    Nobody is asked about a change that cannot be made: the call fails with what its tool says of it. That tells of the
+    file, so it is for calls whose files the model may read without a question.
+    """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         query = permissions.query(call)
         decision = permissions.decide(query)
         answer: PermissionAnswer | None = None
+        foreseen: tuple[FileChange, ...] | ToolOutput = ()
+        if decision.verdict == "ask" and not call.by_person:
+            foreseen = await changes(call)
+            if isinstance(foreseen, ToolOutput):
+                if permissions.may_read(call):
+                    return msgspec.structs.replace(foreseen, outcome="error")
+                foreseen = ()
         if decision.verdict == "ask" and call.by_person and decision.keys == 1:
             answer = PermissionAnswer(answer="once", answered_by=call.originator)
             decision = _answered(decision, answer)
@@ -90,7 +102,7 @@ def permitted(
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
             asked = question(call, query, decision, permissions)
-            answer = await ask_person(msgspec.structs.replace(asked, changes=await changes(call)))
+            answer = await ask_person(msgspec.structs.replace(asked, changes=foreseen))
             decision = _answered(decision, answer)
         record(_audit(call, query, decision, answer))
         if decision.verdict != "allow":

@@ -12,12 +12,12 @@ import shutil
 from collections.abc import Callable
 
 import apsw
-import msgspec
 
-from bridle.base import files
+from bridle.engine.store_ports import Backup, Restored
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import StoreError, UsageError
 from bridle.sessions import log_reader
+from bridle.sessions.backup_file import new_files
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.import_session import import_lines
 from bridle.sessions.log_key import KeyFile
@@ -35,46 +35,14 @@ _IS_HERE = "select 1 from sessions where id = ?1 union select 1 from aliases whe
 _KEEP_ROW = "update sessions set title = ?, renamed = ?, pinned = ? where id = ?"
 
 
-class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds, and where it is."""
-
-    path: str
-    key_path: str
-    sessions: int
-    events: int
-
-
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions that came in, and how many were left out: they are here already, or have nothing to go on with."""
-
-    sessions: tuple[str, ...]
-    left_out: int
-
-
 def back_up(database: Database, path: str) -> Backup:
     """Writes a backup. Raises `UsageError` where something has its name, `StoreError` where not all can be read."""
     path = os.path.abspath(path)
-    for taken in (path, path + KEY):
-        if os.path.lexists(taken):
-            raise UsageError(f"{taken} is there already; nothing was written")
-    partial = f"{path}.{os.urandom(4).hex()}.part"
-    try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with new_files(path, KEY, beside=("-wal", "-shm")) as partial:
         with database.errors(), contextlib.closing(database.connect()) as connection:
             connection.execute("vacuum into ?", (partial,))
         made = _verified(database, partial, path)
         shutil.copyfile(database.key_path, partial + KEY)
-        for name in (KEY, ""):
-            os.chmod(partial + name, 0o600)
-            _sync(partial + name)
-            os.link(partial + name, path + name)  # never over something else
-        files.sync_folder(os.path.dirname(path))
-    except OSError as problem:
-        raise UsageError(f"{path} cannot be written ({problem.strerror})") from None
-    finally:
-        for name in ("", KEY, "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(partial + name)
     return made
 
 
@@ -92,14 +60,6 @@ def _verified(database: Database, partial: str, path: str) -> Backup:
     except apsw.Error as problem:
         raise StoreError("StoreDamaged", path=database.path, problem=str(problem)) from problem
     return Backup(path=path, key_path=path + KEY, sessions=len(names), events=events)
-
-
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _logs(connection: Connection) -> list[LogName]:

@@ -281,11 +281,24 @@ class Database:
             files.sync_folder(self.folder)
 
     def _upgrade(self, connection: Connection) -> None:
-        self._notice("Database is upgrading…")
-        with self.locked():
+        with self._without_engine(), self.locked():
+            self._notice("Database is upgrading…")
             self.forget_head()
             connection.pragma("journal_mode", "wal")
             self.migrate(connection)
+
+    @contextlib.contextmanager
+    def _without_engine(self) -> Generator[None]:
+        """While no engine of another version listens for these sessions: it would not know them any more."""
+        from bridle.base.engine_place import LOCK_NAME  # an upgrade is rare
+
+        lock = files.FileLock(os.path.join(self.folder, LOCK_NAME))
+        with lock:
+            if not lock.acquire(note={"pid": os.getpid()}):
+                holder = (lock.holder() or {}).get("pid", "?")
+                if holder != os.getpid():
+                    raise StoreError("StoreHeld", path=self.path, pid=holder)
+            yield
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:

@@ -18,13 +18,25 @@ import msgspec
 from bridle.base.clock import Clock, SystemClock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids
 from bridle.engine.ports import Lease, Record, StoredSession
-from bridle.engine.store_ports import CLOSING, OPENING, DaysOf, Description, Due, Expired, ForgetBeside, Found
+from bridle.engine.store_ports import (
+    CLOSING,
+    OPENING,
+    Backup,
+    DaysOf,
+    Description,
+    Due,
+    Expired,
+    ForgetBeside,
+    Found,
+    Restored,
+)
 from bridle.protocol.codec import EXPIRED, decode_payload
-from bridle.protocol.errors import CommandRefused, StoreError
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.events import CostIncremented, Envelope, TurnEnded
 from bridle.sessions.branch import branch_origin, end_of_turn
 from bridle.sessions.event_copy import Origin, branched_event, copies
 from bridle.sessions.import_session import harmless_records
+from bridle.sessions.memory_backup import read_backup, write_backup
 from bridle.sessions.memory_log import MemoryLog
 from bridle.sessions.memory_session import Memory, MemorySession
 from bridle.sessions.memory_undo import sweep_contents
@@ -238,6 +250,25 @@ class MemoryStore:
             named = self._memory.aliases.items()
             self._memory.aliases = {name: one for name, one in named if one != session_id}
             sweep_contents(self._memory, self._clock.now_ms())
+
+    async def back_up(self, path: str) -> Backup:
+        if not self._memory.sessions:
+            raise BridleError("NothingStored")
+        return write_backup(self._memory.sessions.values(), path)
+
+    async def restore(
+        self, path: str, *, cwd: str, notice: Callable[[str], None] = lambda _text: None
+    ) -> Restored:
+        made: list[str] = []
+        found = list(read_backup(path))
+        for row, lines in found:
+            is_here = row.id in self._memory.sessions or row.id in self._memory.aliases
+            if is_here or row.expired_ms is not None:
+                continue
+            session = await self.import_lines(lines, cwd=cwd, profile="default")
+            self._change(session, title=row.title, renamed=row.renamed, pinned=row.pinned)
+            made.append(session)
+        return Restored(sessions=tuple(made), left_out=len(found) - len(made))
 
     # The disk: there is none
 

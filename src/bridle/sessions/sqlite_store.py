@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridle.engine.ports import StoredSession
-    from bridle.engine.store_ports import DaysOf, Description, Due, Expired, ForgetBeside, Found
+    from bridle.engine.store_ports import (
+        Backup,
+        DaysOf,
+        Description,
+        Due,
+        Expired,
+        ForgetBeside,
+        Found,
+        Restored,
+    )
     from bridle.engine.undo_records import CallRow
     from bridle.protocol.events import Envelope
     from bridle.sessions.log import StoredLog
@@ -111,6 +120,14 @@ class SqliteStore:
 
     async def delete(self, session_id: str, *, beside: ForgetBeside = lambda _session: None) -> None:
         self._archive().delete(session_id, beside=beside)
+
+    async def back_up(self, path: str) -> Backup:
+        return await asyncio.to_thread(self._archive().back_up, path)
+
+    async def restore(
+        self, path: str, *, cwd: str, notice: Callable[[str], None] = lambda _text: None
+    ) -> Restored:
+        return await asyncio.to_thread(self._archive().restore, path, cwd=cwd, notice=notice)
 
     def _archive(self) -> StoredArchive:
         from bridle.sessions.stored_archive import StoredArchive  # most runs do without

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.engine.store_ports import DaysOf, Due, Expired, ForgetBeside, Found
+from bridle.engine.store_ports import Backup, DaysOf, Due, Expired, ForgetBeside, Found, Restored
 from bridle.protocol.errors import BridleError
 from bridle.sessions.store import SessionStore, busy
 
 if TYPE_CHECKING:
-    from bridle.sessions.backup import Backup, Restored
     from bridle.sessions.repair import Report
 
 
@@ -70,6 +69,21 @@ class StoredArchive:
         if not delete(self._shelf, row.id, row.log_key, row.log, beside=beside):
             raise busy(row.id, self._shelf.lock_of(row.log))
 
+    def back_up(self, path: str) -> Backup:
+        """May be run in another thread than the store's."""
+        from bridle.sessions.backup import back_up
+
+        self._refuse_nothing()
+        self._shelf.writer.settle()
+        return back_up(self._shelf.database, path)
+
+    def restore(self, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
+        """May be run in another thread than the store's."""
+        from bridle.sessions.backup import restore
+
+        with self._shelf.elsewhere() as shelf:
+            return restore(shelf, path, cwd=cwd, notice=notice)
+
     # The file
 
     def repair(self, *, only_look: bool = False) -> Report:
@@ -85,19 +99,6 @@ class StoredArchive:
         self._refuse_nothing()
         rekey(self._shelf.database)
         return self._shelf.database.key_path
-
-    def back_up(self, path: str) -> Backup:
-        """Writes a copy of the database, and its key beside it. Raises `NothingStored`."""
-        from bridle.sessions.backup import back_up
-
-        self._refuse_nothing()
-        return back_up(self._shelf.database, path)
-
-    def restore(self, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
-        """Takes in the sessions of a backup."""
-        from bridle.sessions.backup import restore
-
-        return restore(self._shelf, path, cwd=cwd, notice=notice)
 
     def _refuse_nothing(self) -> None:
         if not self._shelf.database.exists():

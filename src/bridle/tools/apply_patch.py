@@ -17,9 +17,9 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:
+    from bridle.engine.known_files import KnownFiles
     from bridle.protocol.display_values import ShownEdit
     from bridle.tools.patch_plan import FileReport, NotApplied, Plan
     from bridle.tools.put_files import NotPut
@@ -31,25 +31,22 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, Meta(description="Unified diff, or *** Begin Patch … *** End Patch.")]
 
     def __post_init__(self) -> None:
+        from bridle.tools.patches import parse_patch
+        from bridle.tools.text_files import is_storable
+
         if len(self.patch) > MAX_PATCH_CHARACTERS:
             raise ValueError("the patch has more than 1 MB")
         if not is_storable(self.patch):
             raise ValueError("the patch has characters that cannot be stored")
-        from bridle.tools.patches import parse_patch
-
         parse_patch(self.patch)
 
 
 async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.patch_plan import NotApplied, Planning
-    from bridle.tools.patches import parse_patch
     from bridle.tools.put_files import NotPut, put_all
 
-    planning = Planning(context.call.resolved, context.cwd)
-    try:
-        plan = await asyncio.to_thread(planning.plan, parse_patch(args.patch))
-    except NotApplied as refused:
-        return _not_applied(refused)
+    plan = await asyncio.to_thread(_planned, args, context.call, context.cwd)
+    if isinstance(plan, ToolOutput):
+        return plan
     try:
         put_all(plan.states)
     except NotPut as failure:
@@ -62,16 +59,25 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
     return msgspec.structs.replace(output, metadata={"seen": seen})
 
 
-def _changes(args: PatchArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
-    """What the patch would make of the files; nothing where it does not fit."""
-    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+def _planned(args: PatchArgs, call: ToolCall, cwd: str) -> Plan | ToolOutput:
+    """What the patch makes of the files, or the output of one that does not fit."""
     from bridle.tools.patch_plan import NotApplied, Planning
     from bridle.tools.patches import parse_patch
 
     try:
-        plan = Planning(call.resolved, cwd).plan(parse_patch(args.patch))
-    except NotApplied:
-        return ()
+        return Planning(call.resolved, cwd).plan(parse_patch(args.patch))
+    except NotApplied as refused:
+        return _not_applied(refused)
+
+
+def _changes(
+    args: PatchArgs, call: ToolCall, cwd: str, _known: KnownFiles
+) -> tuple[FileChange, ...] | ToolOutput:
+    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+
+    plan = _planned(args, call, cwd)
+    if isinstance(plan, ToolOutput):
+        return plan
     digests = {relative_path(subject.resolved, cwd): subject.content for subject in call.subjects}
     return bounded(
         [

@@ -1,24 +1,27 @@
-"""`write_file`: a whole file, new or replaced."""
+"""`write_file`: a whole file, new or replaced.
+
+What does the work is imported when a call comes: most sessions begin without one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in
-from bridle.base.unified_diff import Diff, diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.names import relative_path
-from bridle.tools.replace_file import replace_beneath
-from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
+
+if TYPE_CHECKING:
+    from bridle.base.unified_diff import Diff
+    from bridle.engine.known_files import KnownFiles
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60
@@ -46,26 +49,19 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import EditedFile, ShownEdit  # when the first file is written
+    from bridle.protocol.display_values import EditedFile, ShownEdit
+    from bridle.tools.replace_file import replace_beneath
 
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
+    known, asked = context.known, context.call.asked
+    diff = await asyncio.to_thread(_planned, args, resolved, path, known, asked=asked)
+    if isinstance(diff, ToolOutput):
+        return diff
     try:
-        data = args.content.encode()
-    except UnicodeEncodeError:
-        return _failed(path, "the content has characters that cannot be stored")
-    try:
-        diff = await asyncio.to_thread(_compare, resolved, path, args.content, context)
-        created = replace_beneath(resolved, data)
+        created = replace_beneath(resolved, data := args.content.encode())
     except OSError as problem:
         return _failed(path, problem.strerror or str(problem))
-    except NotSeen as unseen:
-        return _not_seen(path, unseen, context.known.saw(resolved, unseen.now))
-    except WouldLoseSecret:
-        return _failed(
-            path,
-            "it holds a secret that you see masked; writing the mask would lose it; use bash",
-        )
     lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
     verb = "Created" if created else "Replaced"
     change = f" (+{diff.added} -{diff.removed})" if diff is not None and not created else ""
@@ -83,11 +79,18 @@ async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
     )
 
 
-def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...]:
+def _changes(
+    args: WriteArgs, call: ToolCall, cwd: str, known: KnownFiles
+) -> tuple[FileChange, ...] | ToolOutput:
     """What a write would make of the file; nothing where what is there is no text of a size worth comparing."""
-    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
+    from bridle.tools.foreseen_changes import bounded, file_change
+    from bridle.tools.text_files import NotEditable, read_text
 
     resolved = call.resolved(args.path)
+    path = relative_path(resolved, cwd)
+    planned = _planned(args, resolved, path, known, asked=True)
+    if isinstance(planned, ToolOutput):
+        return planned
     try:
         old = read_text(resolved).text
     except FileNotFoundError:
@@ -95,11 +98,36 @@ def _changes(args: WriteArgs, call: ToolCall, cwd: str) -> tuple[FileChange, ...
     except (OSError, NotEditable):
         return ()
     digest = next(subject.content for subject in call.subjects if subject.resolved == resolved)
-    return bounded((file_change(relative_path(resolved, cwd), old, args.content, sha256=digest),))
+    return bounded((file_change(path, old, args.content, sha256=digest),))
 
 
-def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff | None:
+def _planned(
+    args: WriteArgs, resolved: str, path: str, known: KnownFiles, *, asked: bool
+) -> Diff | ToolOutput | None:
+    """The change this write makes, or the output of one that cannot be made. `asked`: a person sees what goes."""
+    from bridle.tools.text_files import is_storable
+
+    if not is_storable(args.content):
+        return _failed(path, "the content has characters that cannot be stored")
+    try:
+        return _compare(resolved, path, args.content, known, asked=asked)
+    except OSError as problem:
+        return _failed(path, problem.strerror or str(problem))
+    except NotSeen as unseen:
+        return _not_seen(path, unseen, known.saw(resolved, unseen.now))
+    except WouldLoseSecret:
+        return _failed(
+            path, "it holds a secret that you see masked; writing the mask would lose it; use bash"
+        )
+
+
+def _compare(resolved: str, path: str, new: str, known: KnownFiles, *, asked: bool) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
+    from bridle.base.files import open_beneath, read_limited
+    from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+    from bridle.base.unified_diff import diff_of
+    from bridle.tools.text_files import would_lose_secret
+
     try:
         fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -111,12 +139,13 @@ def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff |
         if may_be_stand_in(mode) and is_stand_in(resolved):
             return diff_of(path, None, new)
         if not stat.S_ISREG(mode):
-            return None
+            problem = "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file"
+            raise OSError(errno.EINVAL, problem, resolved)
         contents = read_limited(fd, MAX_COMPARED_BYTES)
     finally:
         os.close(fd)
     old = contents.data
-    _check_seen(resolved, old, new, context)
+    _check_seen(resolved, old, new, known, asked=asked)
     if contents.truncated or len(new) > MAX_COMPARED_BYTES or b"\0" in old:
         return None
     try:
@@ -128,22 +157,24 @@ def _compare(resolved: str, path: str, new: str, context: ToolContext) -> Diff |
     return diff_of(path, text, new)
 
 
-def _check_seen(resolved: str, old: bytes, new: str, context: ToolContext) -> None:
+def _check_seen(resolved: str, old: bytes, new: str, known: KnownFiles, *, asked: bool) -> None:
     """Raises `NotSeen` where the file holds what somebody else put there and nobody was asked about losing it.
 
     The refusal makes it known, so a second call writes, unless the file has changed once more.
     """
-    if not old or old == new.encode() or context.known.knows(resolved, old):
+    if not old or old == new.encode() or known.knows(resolved, old):
         return
-    if context.known.digest(resolved) is not None:
-        raise NotSeen("ChangedSinceRead", old, context.known.content(resolved))
-    if not context.call.asked:
+    if known.digest(resolved) is not None:
+        raise NotSeen("ChangedSinceRead", old, known.content(resolved))
+    if not asked:
         raise NotSeen("NeverRead", old)
 
 
 def _not_seen(path: str, unseen: NotSeen, metadata: dict[str, Any]) -> ToolOutput:
     change = "Read it again to see what it holds."
     if unseen.known is not None:
+        from bridle.base.unified_diff import diff_of
+
         before, now = (data.decode("utf-8", "replace") for data in (unseen.known, unseen.now))
         change = f"What changed:\n{_short(diff_of(path, before, now).text)}"
     content = sentence(unseen.reason, {"path": path, "change": change})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.test_spending import PRICED, opened, provider
 from bridle.clients.interaction.card import Decided
+from bridle.clients.interaction.composer import Send
 from bridle.clients.interaction.controller import Controller
 from bridle.clients.interaction.effects import (
     CloseQuestion,
@@ -44,6 +45,7 @@ from bridle.protocol import events as e
 from bridle.protocol import questions as q
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, SendInput
 from bridle.protocol.connection import Connection
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import DescribeSession
 from bridle.providers.script import call, say
@@ -276,12 +278,30 @@ async def test_what_is_written_during_a_turn_waits_or_is_said_at_once() -> None:
         await client.reads("queued   two")
         await client.reads("now      three")
         client.wants(RunCommand("queue"))
-        assert client.performed[-3:-1] == [SayWords("-  two", "   "), SayWords("-  three", "   ")]
         modes = [await client.shows(e.InputAccepted) for _ in range(2)]
         assert [e.text_of(accepted.content) for accepted in modes] == ["two", "three"]
+        await client.reads("1  now      three")
+        await client.reads("2  two")
         client.wants(StopTurn())
         assert (await client.shows(e.TurnEnded)).stop == "cancelled"
         await client.reads("› three")
+
+
+def test_the_queue_is_looked_at_when_all_that_was_sent_is_in_it() -> None:
+    controller = Controller(SessionView("cli_me"), "sess_1")
+    controller.take(_envelope(1, e.InputAccepted(content=(TextBlock(text="one"),))))
+    controller.take(_envelope(2, e.TurnStarted(input=1)))
+    sent = controller.handle(Send("two", "two", ()))
+    assert not [
+        said for said in controller.handle(Send("/queue", "/queue", ())) if isinstance(said, SayWords)
+    ]
+    accepted = controller.take(_envelope(3, e.InputAccepted(content=(TextBlock(text="two"),))))
+    assert next(said.text for said in accepted if isinstance(said, SayWords)) == "1  two"
+    controller.handle(Send("three", "three", ()))
+    controller.handle(Send("/queue drop 2", "/queue drop 2", ()))
+    (command,) = (one for one in sent if isinstance(one, SendInput))
+    refused = controller.refused(CommandRefused("NothingAsked"), command)
+    assert "Which one?" in refused[-1].text, "it never came into the queue"
 
 
 async def test_stopping_where_nothing_runs_sends_nothing() -> None:

@@ -61,7 +61,7 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             result("ok", shown=ShownCommand(exit_code=0), duration_ms=99),
             "ran      npm test                       exit 0",
         ),
-        (result("error"), "ran      npm test                       some output"),
+        (result("error"), "not run  npm test                       some output"),
         (
             result("timeout", reason="ToolTimeout", duration_ms=120_000),
             "ran      npm test                       stopped: it took too long   120.0 s",
@@ -112,10 +112,6 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "not run  npm test                       The command could not be started: no such folder.",
         ),
         (
-            result("error", content=f"\n{'long ' * 30}\nmore"),
-            f"ran      npm test                       {'long ' * 23}long…",
-        ),
-        (
             result("error", reason="UnknownTool", content="There is no tool."),
             "not run  npm test                       There is no tool.",
         ),
@@ -126,14 +122,28 @@ def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
     assert told(event) == [line]
 
 
-def test_a_call_that_had_begun_was_stopped() -> None:
+@pytest.mark.parametrize(
+    ("ended", "line"),
+    [
+        (result("cancelled"), "stopped  npm test"),
+        (result("error"), "ran      npm test                       some output"),
+        (
+            result("error", content=f"\n{'long ' * 30}\nmore"),
+            f"ran      npm test                       {'long ' * 23}long…",
+        ),
+        (
+            result("error", reason="TextNotFound", content="a.py was not changed: …"),
+            "not run  npm test                       a.py was not changed: …",
+        ),
+    ],
+)
+def test_a_call_that_had_begun_ran_unless_it_changed_nothing(ended: e.ToolResult, line: str) -> None:
     story = Story()
     asked = e.ToolCallRequested(call_id="call_1", tool="bash", input={"command": "npm test"}, step=1)
     begun = e.ToolCallStarted(
         call_id="call_1", tool="bash", input={"command": "npm test"}, mutating=True, input_sha256=""
     )
-    lines = [line for event in (asked, begun, result("cancelled")) for line in story.lines(event)]
-    assert lines == ["stopped  npm test"]
+    assert [told for event in (asked, begun, ended) for told in story.lines(event)] == [line]
 
 
 def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -> None:

@@ -6,10 +6,12 @@ The emulator knows exactly the codes the line client may send; any other fails t
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pty
 import re
 import signal
+import struct
 import termios
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +23,7 @@ from bridle.base.clock import Clock
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.start_info import StartInfo, StartLine
 from bridle.clients.line.client import talk
-from bridle.clients.line.terminal import Look, Terminal
+from bridle.clients.line.terminal import ESCAPE_S, Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
@@ -146,6 +148,7 @@ class Person:
         self.glass = Glass(columns)
         self.bytes = b""
         self.clock = clock
+        self.scene: Scene | None = None
         self._changed = asyncio.Event()
         self._left_over = b""
         asyncio.get_running_loop().add_reader(self.master, self._read)
@@ -174,17 +177,41 @@ class Person:
             await asyncio.sleep(0)
         os.set_blocking(self.master, True)
 
+    async def passes(self, seconds: float) -> None:
+        """So much later; the client has taken before what it was told, or a wait of its own would begin anew."""
+        if self.scene is not None:
+            await self.scene.heard()
+        if self.clock is not None:
+            await self.clock.advance(seconds)
+
     async def types(self, text: str, *, then: str | None = None) -> None:
         """Types, and waits until that is seen; after a moment in which a question could be read."""
-        if self.clock is not None:
-            await self.clock.advance(1.5)
+        await self.passes(1.5)
         self.type(text)
         if then is not None:
             await self.sees(then)
 
+    async def presses_esc(self) -> None:
+        """Esc alone, until the client knows that nothing follows it: its timer runs before one that is set later."""
+        self.type("\x1b")
+        while struct.unpack("i", fcntl.ioctl(self.slave, termios.FIONREAD, b"0000"))[0]:
+            await asyncio.sleep(0)
+        await asyncio.sleep(2 * ESCAPE_S)
+
     async def sees(self, *texts: str) -> None:
         """Waits until the screen shows these."""
         await self.waits(lambda: all(text in self.glass.text for text in texts), str(texts))
+
+    async def shows(self, name: str, columns: int) -> None:
+        """Waits until the screen is the golden one of this name; UPDATE_GOLDEN=1 writes what stands there."""
+        path = _golden(name, columns)
+        if os.environ.get("UPDATE_GOLDEN"):
+            await asyncio.sleep(1)
+            path.write_text(self.glass.text, encoding="utf-8")
+        wanted = path.read_text(encoding="utf-8")
+        with suppress(AssertionError):
+            await self.waits(lambda: self.glass.text == wanted, path.name)
+        check_golden(name, columns, self.glass.text)
 
     async def waits(self, condition: Callable[[], bool], what: str) -> None:
         try:
@@ -229,7 +256,7 @@ class Scene:
         self.grants: tuple[q.GrantEntry, ...] = ()
         self.changes = q.SessionChanges()
         self.cwd = "/home/me/code/shop"
-        self._events: asyncio.Queue[e.Envelope | None] = asyncio.Queue()
+        self._events: asyncio.Queue[e.Envelope | BridleError | None] = asyncio.Queue()
         self._next = 1
         self.ts_ms = self._turn_ms = 0
         for event in past:
@@ -262,6 +289,10 @@ class Scene:
 
     def end(self) -> None:
         self._events.put_nowait(None)
+
+    def fail(self, failure: BridleError) -> None:
+        """Nothing more comes, and why."""
+        self._events.put_nowait(failure)
 
     async def send(self, command: AnyCommand) -> Accepted:
         self.sent.append(command)
@@ -299,7 +330,16 @@ class Scene:
 
     async def events(self, session: str, *, since: int = 0) -> AsyncIterator[e.Envelope]:
         while (envelope := await self._events.get()) is not None:
+            if isinstance(envelope, BridleError):
+                raise envelope
             yield envelope
+            self._events.task_done()
+        self._events.task_done()
+
+    async def heard(self) -> None:
+        """Waits until the client has taken all it was told."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self._events.join()
 
     async def close(self) -> None:
         return
@@ -333,6 +373,7 @@ async def at_terminal(
     """A person and the client in front of them. Time stands still unless a clock is given; `more` are services."""
     clock = clock or FakeClock()
     person = Person(columns, rows, clock if isinstance(clock, FakeClock) else None)
+    person.scene = connection if isinstance(connection, Scene) else None
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look, stop=lambda: None)
     task = asyncio.create_task(
         talk(
@@ -353,9 +394,13 @@ async def at_terminal(
         person.close()
 
 
+def _golden(name: str, columns: int) -> Path:
+    return GOLDEN / f"{name}.{columns}.txt"
+
+
 def check_golden(name: str, columns: int, text: str) -> None:
     """Compares a whole text with the golden file of this name; UPDATE_GOLDEN=1 writes it."""
-    path = GOLDEN / f"{name}.{columns}.txt"
+    path = _golden(name, columns)
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; UPDATE_GOLDEN=1 rewrites it"

@@ -1,11 +1,13 @@
 """What changed in files, seen at a terminal: after every edit, after commands, and whole with /diff and /output."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from bridle.base.unified_diff import diff_of
+from bridle.clients.interaction.controller import MARK
 from bridle.clients.line.terminal import Look
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e
@@ -120,7 +122,7 @@ async def test_diff_opens_what_the_last_turn_changed(columns: int) -> None:
         await person.sees("Type what you want")
         await person.types("/diff\r", then="3 more files")
         await settled(person)
-        check_golden("turn-diff", columns, person.glass.text)
+        await person.shows("turn-diff", columns)
 
 
 async def test_diff_and_output_of_a_real_session() -> None:
@@ -156,6 +158,25 @@ async def test_diff_and_output_of_a_real_session() -> None:
     assert everything.startswith("This session changed 3 files\n")
     assert edit == "cart.py   +2   new\n    1  + a = 1\n    2  + b = 2\n"
     assert command == "[no output]\n" or command.strip() == ""
+
+
+@pytest.mark.parametrize("columns", [44, 80, 100])
+async def test_a_change_that_cannot_be_made_fails_and_nobody_is_asked(columns: int) -> None:
+    missing = "*** Begin Patch\n*** Update File: cart.py\n@@\n-c = 3\n+c = 4\n*** End Patch"
+    model = scripted(
+        call("edit_file", path="cart.py", old_string="a = 9", new_string="a = 2"),
+        call("edit_file", path="cart.py", old_string="= 1", new_string="= 2"),
+        call("apply_patch", patch=missing),
+        say("I read it first."),
+    )
+    async with conversation(model, columns=columns) as (person, _, session):
+        Path(session.folder, "cart.py").write_text("a = 1\nb = 1\n")
+        await person.types("speed up the cart\r", then="4 steps")
+        await settled(person)
+        asked = f"{MARK}speed up the cart"
+        _, _, turn = person.glass.text.partition(asked)
+        assert "y yes" not in turn
+        check_golden("cannot-be-made", columns, asked + re.sub(r"[0-9.]+ s ", "0 s ", turn))
 
 
 async def test_a_change_of_links_in_a_folder_breaks_nothing() -> None:

@@ -8,7 +8,7 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerQuestion, CancelTurn, CreateSession, RunSlash, SendInput
 from bridle.protocol.errors import UsageError
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
-from clients.line.line_kit import SESSION, Person, Scene, at_terminal, check_golden, commands
+from clients.line.line_kit import SESSION, Person, Scene, at_terminal, commands
 
 CREATE = CreateSession(cwd="/work", model="work:some-model")
 PAST = (e.SessionCreated(log="log_1", cwd="/work"), e.ModelChanged(provider="work", model="some-model"))
@@ -84,7 +84,7 @@ async def test_a_commit_from_the_command_to_its_line(columns: int) -> None:
         scene.tell(ENDED)
         await person.sees("commit   4f2c1aa02")
         await person.waits(lambda: "Ctrl-C stops\n" not in person.glass.text, "the status line gone")
-        check_golden("commit", columns, person.glass.text)
+        await person.shows("commit", columns)
     assert commands(scene, RunSlash) == [RunSlash(session=SESSION, name="commit")]
 
 

@@ -1,7 +1,5 @@
 """Habits of a terminal: Esc, lists to pick from, the queue, questions beside the work, a notice after a long turn."""
 
-import asyncio
-
 import pytest
 
 from bridle.clients.interaction.composer import Picture
@@ -19,9 +17,8 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock, TextBlock
-from clients.line.line_kit import READER, SESSION, Scene, at_terminal, check_golden, commands
+from clients.line.line_kit import READER, SESSION, Person, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
-from clients.line.test_status import passes
 
 ALL = pytest.mark.parametrize("columns", [44, 80, 100])
 RUNNING = (prompt("go"), e.TurnStarted(input=4), e.StepStarted(step=1, provider="work", model="some-model"))
@@ -38,16 +35,22 @@ MODELS = {
 }
 
 
+async def tells(person: Person, scene: Scene, *more: e.AnyEvent, until: str = "thinking") -> None:
+    """A turn runs, and the client knows it."""
+    scene.tell(*RUNNING, *more)
+    await person.passes(1)
+    await person.sees(until)
+
+
 async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
-        await passes(person, 1)
+        await tells(person, scene)
         await person.types("half a thought")
         await person.types("\x1b", then="Esc again to stop")
         assert not commands(scene, CancelTurn)
-        await passes(person, 2.5)
+        await person.passes(2.5)
         await person.waits(lambda: "Esc again to stop" not in person.glass.text, "the hint gone")
         await person.types("\x1b", then="Esc again to stop")
         person.type("\x1b")
@@ -59,7 +62,7 @@ async def test_arrows_and_other_sequences_are_no_esc() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
+        await tells(person, scene)
         await person.types("ab\x1b[D\x1b[D\x1bf\x1b[Dx", then=f"{MARK}axb")
         assert "Esc again" not in person.glass.text
         assert not commands(scene, CancelTurn)
@@ -69,8 +72,7 @@ async def test_esc_where_nothing_runs_does_nothing() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        await person.types("\x1b")
-        await asyncio.sleep(0.1)
+        await person.presses_esc()
         await person.types("word", then=f"{MARK}word")
         assert "Esc again" not in person.glass.text
 
@@ -82,7 +84,7 @@ async def test_a_model_is_picked_from_a_list(columns: int) -> None:
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         await person.types("/model\r", then="Enter takes it")
-        check_golden("model-picker", columns, person.glass.text)
+        await person.shows("model-picker", columns)
         await person.types("so", then=f"{MARK}so")
         await person.types("\t", then=f"{MARK}so")
         await person.types("me-mini", then="> work:some-mini")
@@ -126,7 +128,7 @@ async def test_what_is_allowed_is_revoked_from_a_list(columns: int) -> None:
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
         await person.types("/permissions\r", then="Enter revokes")
-        check_golden("permissions-picker", columns, person.glass.text)
+        await person.shows("permissions-picker", columns)
         await person.types("\x1b[B", then="> ")
         await person.types("\r")
         await person.waits(lambda: bool(commands(scene, RevokeGrant)), "the command")
@@ -144,8 +146,8 @@ async def test_the_queue_is_seen_and_changed(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING, waits("also handle refunds"), waits("then write a line in the changelog"))
-        scene.tell(waits("use Decimal", "steer"))
+        queued = waits("also handle refunds"), waits("then write a line in the changelog")
+        await tells(person, scene, *queued, waits("use Decimal", "steer"), until="3 queued")
         await person.types("/queue\r", then="drop N")
         await person.types("/queue hold 2\r")
         await person.types("/queue first 3\r")
@@ -165,10 +167,10 @@ async def test_the_queue_is_seen_and_changed(columns: int) -> None:
         scene.tell(e.InputChanged(input=7, change="hold"), e.InputChanged(input=8, change="first"))
         content = (TextBlock(text="also and vouchers"),)
         scene.tell(e.InputChanged(input=7, change="edit", content=content))
-        scene.tell(e.InputChanged(input=9, change="drop"))
-        await person.sees("dropped  a queued message")
+        scene.tell(e.InputChanged(input=9, change="drop", content=(TextBlock(text="use Decimal"),)))
+        await person.sees("dropped  use Decimal")
         await person.types("/queue\r", then="2  held")
-        check_golden("queue", columns, person.glass.text)
+        await person.shows("queue", columns)
         scene.tell(e.TurnEnded(stop="end_turn", steps=1), e.TurnStarted(input=8))
         scene.tell(e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 message held back.")
@@ -178,7 +180,7 @@ async def test_what_is_wrong_with_a_change_of_the_queue_is_said() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING, waits("two"))
+        await tells(person, scene, waits("two"), until="1 queued")
         await person.types("/queue lose 1\r", then="What about them? /queue edit N")
         await person.types("/queue drop 5\r", then="Which one? /queue lists them")
         assert not commands(scene, ChangeInput)
@@ -188,7 +190,7 @@ async def test_a_lone_letter_during_a_turn_is_held_back_and_goes_with_a_blank_be
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        scene.tell(*RUNNING)
+        await tells(person, scene)
         await person.types("y\r", then='"y" was not sent: alone it looks like an answer.')
         await person.types("2\x13", then='"2" was not sent')
         assert not commands(scene, SendInput)
@@ -213,12 +215,12 @@ async def test_a_question_beside_the_work(columns: int) -> None:
         await person.types("/btw why are prices floats?\r", then=f"{MARK}/btw")
         await person.waits(lambda: bool(commands(scene, AskAside)), "the command")
         scene.tell(e.AsideAsked(question="why are prices floats?"))
-        await passes(person, 3.2)
+        await person.passes(3.2)
         await person.sees("asking beside the work 3 s")
         scene.tell(e.AsideAnswered(asked=4, answer="They came from a form.\nNobody rounded them."))
         await person.sees("Nobody rounded them.")
         await person.waits(lambda: "asking beside" not in person.glass.text, "the status gone")
-        check_golden("btw", columns, person.glass.text)
+        await person.shows("btw", columns)
 
 
 async def test_an_effort_is_chosen_by_name() -> None:
@@ -271,7 +273,7 @@ async def test_a_dropped_image_becomes_words_in_the_draft_and_goes_along(columns
         await person.types("what is wrong in ")
         await person.pastes("/home/me/cart.png")
         await person.sees("[image cart.png", "takes no images")
-        check_golden("image", columns, person.glass.text)
+        await person.shows("image", columns)
         await person.types("?\r")
         await person.waits(lambda: bool(commands(scene, SendInput)), "the command")
         (sent,) = commands(scene, SendInput)

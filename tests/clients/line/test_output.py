@@ -8,7 +8,7 @@ from bridle.protocol.display_values import ShownCommand
 from bridle.providers.script import call, say
 from clients.line.line_kit import COLOURLESS, READER, Look, Scene, at_terminal, check_golden
 from clients.line.test_screens import CREATE, PAST, prompt, seen
-from clients.line.test_status import ASKED, CALLED, RUNS, passes
+from clients.line.test_status import ASKED, CALLED, RUNS
 from clients.line.test_talk import conversation
 
 TESTS = "".join(f"ok {number} - adds up order {number} of the second warehouse\n" for number in range(1, 213))
@@ -52,16 +52,16 @@ async def test_the_last_lines_of_a_running_command_are_drawn_in_place() -> None:
         scene.tell(prompt("go"), e.TurnStarted(input=4), ASKED, CALLED, RUNS)
         for number in range(1, 41):
             scene.tell(e.ToolCallProgress(call_id="call_1", text=f"line {number}\n", lines=number))
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("running npm test · 40 lines")
         rows = person.glass.text.splitlines()
         assert rows[-7:-2] == [f"line {number}" for number in range(36, 41)]
         scene.tell(e.ToolCallProgress(call_id="call_1", text="\x1b[32mgreen\x1b[m\x1b[2J" * 40, lines=40))
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("green⟨ESC⟩[2J")
         scene.tell(*printed("all of it\n")[2:], e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step", "all of it")
-        assert "line 40" not in person.glass.text
+        await person.waits(lambda: "line 40" not in person.glass.text, "the live lines gone")
         assert "green" not in person.glass.text
 
 
@@ -71,7 +71,7 @@ async def test_people_who_listen_hear_it_only_when_it_is_over() -> None:
         await person.sees("Type what you want")
         scene.tell(prompt("go"), e.TurnStarted(input=4), *printed("all of it\n")[:2])
         scene.tell(e.ToolCallProgress(call_id="call_1", text="some of it\n", lines=1))
-        await passes(person, 5)
+        await person.passes(5)
         scene.tell(*printed("all of it\n")[2:], e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("all of it", "1 step")
         assert "some of it" not in person.glass.text

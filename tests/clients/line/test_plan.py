@@ -6,9 +6,9 @@ from bridle.clients.interaction.controller import MARK
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
-from clients.line.line_kit import READER, Scene, at_terminal, check_golden
+from clients.line.line_kit import READER, Scene, at_terminal
 from clients.line.test_screens import CREATE, PAST, prompt, settled, step
-from clients.line.test_status import above_prompt, passes
+from clients.line.test_status import above_prompt
 from clients.line.test_talk import conversation
 
 STEPS = (
@@ -51,10 +51,10 @@ async def test_a_plan_of_five_steps(columns: int) -> None:
         scene.tell(prompt("fix it"), e.TurnStarted(input=4), *listed(), plan(1), kept())
         await person.sees("plan     1 of 5 done")
         scene.tell(*listed("call_2"), plan(2), kept("call_2"), ASKED)
-        await passes(person, 0.3)
-        await passes(person, 12.2)
+        await person.passes(0.3)
+        await person.passes(12.2)
         await person.sees("thinking 12 s · add a test · Ctrl-C stops")
-        check_golden("plan", columns, person.glass.text)
+        await person.shows("plan", columns)
         assert "ran      todo" not in person.glass.text
 
 

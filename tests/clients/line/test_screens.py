@@ -123,7 +123,7 @@ async def settled(person: Person) -> None:
 async def test_the_first_lines(columns: int) -> None:
     async with at_terminal(Scene(*PAST), CREATE, columns=columns) as (person, _):
         await person.sees("twice leaves", MARK.strip())
-        check_golden("start", columns, person.glass.text)
+        await person.shows("start", columns)
 
 
 @pytest.mark.parametrize("columns", [44, 100])
@@ -276,7 +276,7 @@ async def test_a_question_a_no_with_a_note_and_what_was_not_run(columns: int) ->
         scene.tell(*denied("keep build/cache"), e.TurnEnded(stop="end_turn", steps=2))
         await person.sees("2 steps")
         await settled(person)
-        check_golden("question-and-no", columns, person.glass.text)
+        await person.shows("question-and-no", columns)
         assert b"\x07" in person.bytes, "it rings"
     assert commands(scene, AnswerPermission) == [
         AnswerPermission(
@@ -296,7 +296,7 @@ async def test_a_question_while_a_draft_is_being_written(columns: int) -> None:
         scene.tell(*asks("bash", command="npm test"))
         await person.sees("Tab to answer")
         await person.types("unds", then=f"{MARK}also handle refunds")
-        check_golden("question-and-draft", columns, person.glass.text)
+        await person.shows("question-and-draft", columns)
         assert not commands(scene, AnswerPermission)
 
 
@@ -340,14 +340,13 @@ async def test_people_who_listen_get_words_in_order(columns: int) -> None:
         scene.tell(prompt("go"), e.TurnStarted(input=4), *step("First. Sec", "ond."))
         scene.tell(*asks("bash", command="npm test"))
         await person.sees("Tab to answer")
-        assert person.clock is not None
-        await person.clock.advance(1.5)
+        await person.passes(1.5)
         await person.sees("Answer:")
         await person.types("n\r", then="Answer: n")
         scene.tell(*denied(), e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
         await settled(person)
-        check_golden("reader", columns, person.glass.text)
+        await person.shows("reader", columns)
         assert b"\x1b" not in person.bytes
 
 
@@ -357,12 +356,11 @@ async def test_people_who_listen_hear_that_a_turn_still_runs() -> None:
         await person.sees("Type what you want")
         scene.tell(prompt("go"), e.TurnStarted(input=4), *step("Hmm."))
         await person.sees("Hmm.")
-        assert person.clock is not None
-        await person.clock.advance(65)
+        await person.passes(65)
         await person.sees("still working, 30 s\nstill working, 60 s\n")
         scene.tell(e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
-        await person.clock.advance(65)
+        await person.passes(65)
         await person.types("x", then=f"{MARK}x")
         assert "90 s" not in person.glass.text
 
@@ -395,7 +393,7 @@ async def test_commands_that_are_ours(columns: int) -> None:
             await person.types(f"{typed}\r", then=then)
         scene.refuse = CommandRefused("NotSupported", what="RunSlash")
         await person.types("/compact\r", then="not available")
-        check_golden("commands", columns, person.glass.text)
+        await person.shows("commands", columns)
 
 
 @pytest.mark.parametrize("columns", [44, 100])
@@ -414,7 +412,7 @@ async def test_coming_back_and_leaving(columns: int) -> None:
         await person.types("\x04")
         assert await asyncio.wait_for(task, 10) == 0
         await person.sees("01JV00")
-        check_golden("back-and-leave", columns, person.glass.text)
+        await person.shows("back-and-leave", columns)
 
 
 @pytest.mark.parametrize("columns", [44, 100])
@@ -425,12 +423,11 @@ async def test_ctrl_c_says_what_the_next_one_does(columns: int) -> None:
         await person.types("a draft", then=f"{MARK}a draft")
         await person.types("\x03", then="Draft cleared, Up brings it back.")
         shown = [person.glass.text]
-        assert person.clock is not None
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         await person.types("\x1b[A", then=f"{MARK}a draft")
         await person.types("\x15\x03", then="Ctrl-C again to leave")
         shown.append(person.glass.text)
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         scene.tell(prompt("go"), e.TurnStarted(input=4))
         await person.types("\x03", then="Stopping… Ctrl-C again")
         shown.append(person.glass.text)
@@ -466,4 +463,4 @@ async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
         await person.sees("with your next message")
         await settled(person)
         assert commands(scene, RunSlash) == [RunSlash(session=SESSION, name="diff")]
-        check_golden("diff", columns, person.glass.text)
+        await person.shows("diff", columns)

@@ -2,9 +2,11 @@
 
 import pytest
 
+from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DUMB, READER, Look, Person, Scene, at_terminal, check_golden
 from clients.line.test_screens import CREATE, PAST, asks, prompt, settled, step
 
@@ -21,23 +23,18 @@ def above_prompt(person: Person) -> str:
     return person.glass.text.splitlines()[-2]
 
 
-async def passes(person: Person, seconds: float) -> None:
-    assert person.clock is not None
-    await person.clock.advance(seconds)
-
-
 async def test_a_model_that_thinks_for_long_is_seen_to_think() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
         await person.types("why?\r", then="working · Ctrl-C stops")
         scene.tell(*BEGUN)
-        await passes(person, 1)
+        await person.passes(1)
         await person.sees("thinking · Ctrl-C stops")
-        await passes(person, 40)
+        await person.passes(40)
         await person.sees("thinking 40 s · Ctrl-C stops")
         assert above_prompt(person) == "thinking 40 s · Ctrl-C stops"
-        await passes(person, 45)
+        await person.passes(45)
         await person.sees("thinking 1 min 25 s · Ctrl-C stops")
         assert person.glass.text.count("thinking") == 1, "it is drawn over itself"
 
@@ -48,8 +45,8 @@ async def test_every_kind_of_work_has_its_words(columns: int) -> None:
     shown: list[str] = []
 
     async def looks(person: Person, words: str, seconds: float = 12.3) -> None:
-        await passes(person, 0.3)
-        await passes(person, seconds)
+        await person.passes(0.3)
+        await person.passes(seconds)
         await person.sees(words)
         shown.append(above_prompt(person))
 
@@ -82,10 +79,10 @@ async def test_nothing_of_it_stays_on_the_page() -> None:
         await person.sees("Type what you want")
         await person.types("why?\r", then="working")
         scene.tell(*BEGUN)
-        await passes(person, 5)
+        await person.passes(5)
         await person.sees("thinking 4 s")
         scene.tell(*step("Done.")[1:], CALLED, RUNS)
-        await passes(person, 1)
+        await person.passes(1)
         await person.sees("running npm test")
         scene.tell(RAN, e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
@@ -103,8 +100,8 @@ async def test_a_long_command_is_cut_so_that_its_time_is_seen() -> None:
         scene.tell(
             e.ToolCallStarted(call_id="call_1", tool="bash", input=long, mutating=True, input_sha256="")
         )
-        await passes(person, 0.5)
-        await passes(person, 7)
+        await person.passes(0.5)
+        await person.passes(7)
         await person.sees(" 7 s")
         assert above_prompt(person).startswith("running find . -name")
         assert len(above_prompt(person)) < 44
@@ -121,10 +118,10 @@ async def test_calls_that_run_at_once_are_counted() -> None:
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
         scene.tell(*BEGUN, *calls)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("running read one.py · 2 more calls")
         scene.tell(e.ToolResult(call_id="a", tool="read_file", outcome="ok", content=""))
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("running read two.py · 1 more call")
 
 
@@ -133,20 +130,20 @@ async def test_it_is_drawn_at_most_four_times_a_second_and_not_at_all_at_rest() 
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
         scene.tell(*BEGUN, CALLED, RUNS)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("running npm test")
         before = person.bytes.count(b"running npm test")
         for number in range(100):
             scene.tell(e.ToolCallProgress(call_id="call_1", text="x\n", lines=number))
-            await passes(person, 0.02)
-        await passes(person, 0.3)
+            await person.passes(0.02)
+        await person.passes(0.3)
         await person.sees("99 lines")
         assert person.bytes.count(b"running npm test") - before <= 10
         scene.tell(RAN, e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
         await settled(person)
         still = person.bytes
-        await passes(person, 600)
+        await person.passes(600)
         assert person.bytes == still
 
 
@@ -155,7 +152,7 @@ async def test_deltas_do_not_draw_it_anew() -> None:
     async with at_terminal(scene, CREATE, columns=100) as (person, _):
         await person.sees("Type what you want")
         scene.tell(*BEGUN, e.TextDelta(text="begun "))
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("writing")
         before = person.glass.text.splitlines()[-2]
         scene.tell(*(e.TextDelta(text=f"word{number}\n") for number in range(200)))
@@ -171,7 +168,7 @@ async def test_where_nothing_can_be_redrawn_there_is_none(look: Look) -> None:
         await person.sees("Type what you want")
         await person.types("why?\r", then=f"{MARK}why?")
         scene.tell(*BEGUN)
-        await passes(person, 20)
+        await person.passes(20)
         scene.tell(*step("Done.")[1:], e.TurnEnded(stop="end_turn", steps=1))
         await person.sees("1 step")
         assert "thinking" not in person.glass.text
@@ -183,7 +180,7 @@ async def test_while_a_question_waits_for_the_person_nothing_else_is_said_to_be_
         await person.sees("Type what you want")
         scene.tell(*BEGUN, *step()[2:], *asks("bash", command="npm test"))
         await person.sees("Run this command?")
-        await passes(person, 10)
+        await person.passes(10)
         assert "Ctrl-C stops" not in person.glass.text.replace("Ctrl-C stops, twice leaves", "")
 
 
@@ -195,15 +192,15 @@ async def test_a_wait_that_is_counted_down_is_the_only_line() -> None:
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
         scene.tell(*BEGUN)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("thinking · Ctrl-C stops")
         scene.tell(limited)
         await person.sees("asks us to wait 20 s")
-        await passes(person, 3)
+        await person.passes(3)
         await person.sees("asks us to wait 17 s")
         assert "thinking" not in person.glass.text
         scene.tell(ASKED)
-        await passes(person, 1)
+        await person.passes(1)
         await person.sees("thinking")
 
 
@@ -216,7 +213,51 @@ async def test_it_is_faint_where_codes_are_allowed_and_made_of_words_alone() -> 
         scene.tell(
             e.ToolCallStarted(call_id="call_1", tool="bash", input=evil, mutating=True, input_sha256="")
         )
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("running echo ⟨ESC⟩[2J")
         assert "\x1b[2mrunning echo" in person.bytes.decode()
         assert b"\x1b[2J" not in person.bytes
+
+
+async def test_an_engine_that_is_lost_is_said_at_once_with_the_time_left() -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, link=link) as (person, task):
+        await person.sees("Type what you want")
+        scene.tell(*BEGUN)
+        await passes(person, 0.3)
+        await person.sees("thinking")
+        link.hear(30.0)
+        await passes(person, 0.3)
+        await person.sees("! engine lost, reconnecting, gives up in 29 s")
+        assert "thinking" not in person.glass.text, "nobody knows whether it still does"
+        await passes(person, 5)
+        await person.sees("! engine lost, reconnecting, gives up in 24 s")
+        link.hear(None)
+        await passes(person, 0.3)
+        await person.sees("thinking")
+        assert "engine lost" not in person.glass.text
+        link.hear(30.0)
+        scene.fail(CommandRefused("NoEngine", address="/run/engine.sock", problem="Connection refused"))
+        assert await task == 2
+        await person.sees("Start one: bridle serve", 'Saved as "why?".  Come back: bridle -c')
+
+
+async def test_at_rest_a_lost_engine_is_said_too() -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, link=link) as (person, _):
+        await person.sees("Type what you want")
+        link.hear(30.0)
+        await passes(person, 0.3)
+        await person.sees("! engine lost, reconnecting, gives up in 29 s")
+        assert person.glass.text.count("engine lost") == 1
+
+
+@pytest.mark.parametrize("look", [DUMB, READER])
+async def test_where_nothing_can_be_redrawn_a_lost_engine_is_two_lines(look: Look) -> None:
+    scene, link = Scene(*PAST), EngineLink()
+    async with at_terminal(scene, CREATE, look=look, link=link) as (person, _):
+        await person.sees("Type what you want")
+        link.hear(30.0)
+        await person.sees("engine lost, reconnecting.")
+        link.hear(None)
+        await person.sees("engine found again.")

@@ -158,10 +158,9 @@ async def test_ctrl_c_stops_the_turn_and_twice_leaves(look: Look) -> None:
         await person.types("wait for ever\r", then="Hmm.")
         await person.types("\x03", then="Stopping… Ctrl-C again within 2 s to leave")
         await person.sees("stopped")
-        assert person.clock is not None
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         await person.types("\x03", then="Ctrl-C again to leave")
-        await person.clock.advance(2.5)
+        await person.passes(2.5)
         await person.types("\x03x", then=f"{MARK}x")
         assert not task.done(), "one Ctrl-C never leaves"
         person.type("\x03")
@@ -227,7 +226,7 @@ async def test_input_during_a_turn_waits_and_is_said_when_its_turn_comes() -> No
     async with conversation(model) as (person, _, __):
         await person.types("one\r", then="Hmm.")
         await person.types("two\r", then="queued   two")
-        await person.types("/queue\r", then="  two\n/queue edit N")  # with a number once the engine has it
+        await person.types("/queue\r", then="/queue\n1  two")
         while "First." not in person.glass.text:
             await clock.advance(1)
         await person.sees("First.", f"{MARK}two", "Second.")
@@ -323,7 +322,8 @@ async def test_the_terminal_is_left_as_it_was_found(look: Look) -> None:
         await person.sees("Saved as")
         assert (b"\x1b" in person.bytes) == look.codes
         assert b"\x1b[2J" not in person.bytes
-        assert person.bytes.count(b"\x1b[?2004h") == person.bytes.count(b"\x1b[?2004l")
+        opened = person.bytes.count(b"\x1b[?2004h")
+        await person.waits(lambda: person.bytes.count(b"\x1b[?2004l") == opened, "the end of marked pastes")
 
 
 async def test_ctrl_z_gives_the_terminal_back_while_it_is_stopped() -> None:

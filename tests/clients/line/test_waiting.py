@@ -24,10 +24,10 @@ async def test_the_wait_is_one_line_that_counts_down_and_stays_as_it_was_said() 
         await person.sees(line(20))
         assert person.clock is not None
         for left_s in (19, 18, 17):
-            await person.clock.advance(1)
+            await person.passes(1)
             await person.sees(line(left_s))
             assert person.glass.text.count("asks us to wait") == 1
-        await person.clock.advance(30)
+        await person.passes(30)
         await person.sees(line(1))
         scene.tell(STARTED[1], e.TextDelta(text="Here it is."))
         await person.sees("Here it is.")
@@ -44,8 +44,7 @@ async def test_nothing_counts_when_the_turn_is_over() -> None:
         scene.tell(e.Cancelled(by="cli_me"), e.TurnEnded(stop="cancelled", steps=1))
         await person.sees("stopped", "1 step")
         shown = person.glass.text
-        assert person.clock is not None
-        await person.clock.advance(5)
+        await person.passes(5)
         assert person.glass.text == shown
 
 
@@ -58,8 +57,7 @@ async def test_nothing_counts_when_the_person_has_left() -> None:
         scene.end()
         assert await task == 0
         await person.waits(lambda: "asks us to wait" not in person.glass.text, "the line taken away")
-        assert person.clock is not None
-        await person.clock.advance(5)
+        await person.passes(5)
         assert "asks us to wait" not in person.glass.text
 
 
@@ -70,8 +68,7 @@ async def test_where_nothing_can_be_redrawn_it_is_printed_once(look: Look) -> No
         await person.sees("Type what you want")
         scene.tell(*STARTED, LIMITED)
         await person.sees(line(20))
-        assert person.clock is not None
-        await person.clock.advance(5)
+        await person.passes(5)
         assert person.glass.text.count("asks us to wait") == 1
 
 

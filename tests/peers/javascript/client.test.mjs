@@ -168,6 +168,38 @@ for (const options of TRANSPORTS) {
     assert.ok(event > ids.at(-1), "the client that came back is attached as before");
   });
 
+  test(`${transport}: who falls behind is told which events it missed, and they are not asked for again`, async (t) => {
+    const slow = await line(t);
+    const bridle = await connected(t, { ...options, url: slow.url });
+    const direct = await connected(t, options);
+    const session = await begun(bridle, "hold");
+    await direct.send({ kind: "AttachSession", session });
+    await direct.say(session, "hold");
+    const events = bridle.events(session);
+    const read = await until(events, ({ kind }) => kind === "TextDelta");
+    slow.hold();
+    const long = "word ".repeat(100_000);
+    let last = 0;
+    for (let sent = 0; sent < 20; sent++) last = (await direct.say(session, long)).event;
+    slow.go();
+    read.push(...(await until(events, ({ kind }) => kind === "StreamGap")));
+    const gap = read.at(-1).payload;
+    slow.cut();
+    if (gap.last < last) read.push(...(await until(events, ({ id }) => id === last)));
+    let at = 0;
+    for (const { id, kind, payload } of read) {
+      if (kind === "StreamGap") {
+        assert.equal(payload.first, at + 1);
+        at = payload.last;
+      } else if (id !== undefined && id !== null) {
+        assert.equal(id, at + 1);
+        at = id;
+      }
+    }
+    assert.equal(at, last);
+    await direct.send({ kind: "EndSession", session });
+  });
+
   test(`${transport}: a stream whose engine stays away ends with the reason`, async (t) => {
     const broken = await line(t);
     const waits = [];

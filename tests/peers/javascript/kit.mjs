@@ -43,15 +43,18 @@ export function textOf(events) {
   return events.map(({ kind, payload }) => (kind === "TextDelta" ? payload.text : "")).join("");
 }
 
-/** A line to the engine: `cut` breaks every connection, while `down` new ones break at once, while `deaf` nothing said arrives. */
+/**
+ * A line to the engine: `cut` breaks every connection, `hold` takes nothing more of what the engine says until `go`.
+ * While `down` new ones break at once, while `deaf` nothing said arrives.
+ */
 export async function line(test) {
   const engine = new URL(url).host;
-  const open = new Set();
+  const open = new Map();
   const state = { down: false, deaf: false };
   const server = createServer((near) => {
     if (state.down) return void near.resetAndDestroy();
     const far = createConnection({ host: "127.0.0.1", port: engine.split(":")[1] });
-    open.add(near);
+    open.set(near, far);
     near.on("data", (chunk) => {
       // the engine answers to its own name alone
       const here = `127.0.0.1:${server.address().port}`;
@@ -64,7 +67,9 @@ export async function line(test) {
     }
   });
   await new Promise((listens) => server.listen(0, "127.0.0.1", listens));
-  const cut = () => [...open].forEach((near) => near.resetAndDestroy());
+  const cut = () => [...open.keys()].forEach((near) => near.resetAndDestroy());
+  const hold = () => open.forEach((far) => far.pause());
+  const go = () => open.forEach((far) => far.resume());
   test.after(() => (cut(), server.close()));
-  return Object.assign(state, { cut, url: `http://127.0.0.1:${server.address().port}` });
+  return Object.assign(state, { cut, hold, go, url: `http://127.0.0.1:${server.address().port}` });
 }

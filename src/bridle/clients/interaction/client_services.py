@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.composer import Picture
 
 
@@ -35,8 +36,8 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     it. `page` shows them a text in their own pager; `run_verb` lets a verb of the program have their terminal. `save`
     writes a new file at a path a person named and returns where it is. `picture` is the image at a path, None where
     there is none; `clipboard_picture` the one on their clipboard. `come_back` is the command that, with the session
-    behind it, leads back to what runs on in an engine that outlives the client; empty where none does. What does
-    something may raise `BridleError`.
+    behind it, leads back to what runs on in an engine that outlives the client; empty where none does. `link` tells
+    when the engine is out of reach; None where it is in this process. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -52,3 +53,4 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     picture: Callable[[str], Picture | None] = _no_picture
     clipboard_picture: Callable[[], Awaitable[Picture]] | None = None
     come_back: str = ""
+    link: EngineLink | None = None

@@ -102,6 +102,7 @@ class Controller:
         self._questions = QuestionQueue(session)
         self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
+        self._about_queue: list[str] = []  # said of a queue into which something is still on its way
 
     # Events
 
@@ -113,6 +114,12 @@ class Controller:
         view.take(envelope)
         if envelope.id is not None and envelope.id <= self._opened_at:
             return self._take_past(envelope)
+        if self._about_queue and not view.sending_words:
+            return (*self._taken(envelope), *self._queue())
+        return self._taken(envelope)
+
+    def _taken(self, envelope: e.Envelope) -> Sequence[Effect]:
+        view = self.view
         if not e.concerns(envelope):  # what a child says or waits for is not the conversation on this page
             return (ShowEvent(envelope),)
         if self._waiting is not None and envelope.id is not None:
@@ -278,7 +285,15 @@ class Controller:
         sent = f'"{visible(key)}" was not sent: alone it looks like an answer.'
         return f"{sent}{waits} As a message: put a blank before it."
 
+    def _queue(self) -> Sequence[Effect]:
+        """What was said of the queue, now that all that was sent before is in it and has a number."""
+        said, self._about_queue = self._about_queue, []
+        return tuple(effect for arguments in said for effect in self._slash("queue", arguments))
+
     def _slash(self, name: str, arguments: str) -> Sequence[Effect]:
+        if name == "queue" and self.view.sending_words:
+            self._about_queue.append(arguments)
+            return ()
         now = slash_table.SlashContext(
             session=self.session, view=self.view, info=self._info, is_file=self._is_file
         )
@@ -309,7 +324,7 @@ class Controller:
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
                 message += slash_table.nearest_words(command.name, self._info)
-        return (SayWords(visible(message), "  "),)
+        return (SayWords(visible(message), "  "), *(() if self.view.sending_words else self._queue()))
 
 
 def _is_answer_key(text: str) -> bool:

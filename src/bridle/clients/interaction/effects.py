@@ -154,6 +154,12 @@ class CopyText(msgspec.Struct, frozen=True):
     text: str
 
 
+class EngineLost(msgspec.Struct, frozen=True):
+    """The engine is out of reach, and is tried again for so many seconds; None: it is back."""
+
+    gives_up_s: float | None
+
+
 class Leave(msgspec.Struct, frozen=True):
     """The end, with an exit code."""
 
@@ -182,6 +188,7 @@ ClientEffect: TypeAlias = (
     | OpenText
     | OpenDiff
     | CopyText
+    | EngineLost
 )
 """What a client performs itself, on whatever it has in place of a page."""
 

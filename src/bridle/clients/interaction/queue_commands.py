@@ -54,7 +54,6 @@ def queue_command(
 def queue_lines(view: SessionView) -> tuple[str, ...]:
     """What waits, in the order it will be said, each with the number that commands take."""
     rows = [f"{number:<2} {_row(one)}" for number, one in enumerate(view.inputs.values(), 1)]
-    rows += [f"-  {words}" for words in view.sending_words]
     return (*rows, _HOW) if rows else ("Nothing is queued.",)
 
 

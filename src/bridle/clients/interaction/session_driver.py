@@ -19,6 +19,7 @@ from bridle.clients.interaction.controller import Controller
 from bridle.clients.interaction.effects import (
     ClientEffect,
     Effect,
+    EngineLost,
     EnterSession,
     Leave,
     LendTerminal,
@@ -85,6 +86,9 @@ class SessionDriver:
         self._asked_models: set[str] = set()
         self._opened_at = 0
         self._nobody = False
+        self._out_of_reach = False
+        if services.link is not None:
+            services.link.hear = self._link_changed
         self._is_new = create.resume is None  # and nobody was told yet where its key comes from
         self._tasks: list[asyncio.Task[None]] = []
         self._left: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -129,6 +133,12 @@ class SessionDriver:
         self._nobody = True
         self._perform(self.controller.nobody_is_left())
 
+    def _link_changed(self, gives_up_s: float | None) -> None:
+        self._out_of_reach = gives_up_s is not None
+        if not self._left.done():
+            self._client_performs(EngineLost(gives_up_s))
+            self._settle()
+
     def leave(self, code: int) -> None:
         if not self._left.done():
             self._left.set_result(code)
@@ -138,7 +148,7 @@ class SessionDriver:
         if not self.view.title:
             return ""
         short = await self._actions.short_id(self.controller.session)
-        if self.view.running and (come_back := self._services.come_back):
+        if self.view.running and not self._out_of_reach and (come_back := self._services.come_back):
             return f'Left running: "{self.view.title}".  Come back: {come_back} {short}'
         return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
 

@@ -8,6 +8,7 @@ from typing import Final
 from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
+from bridle.clients.engine_link import LOST
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.plan_lines import current_item
 from bridle.clients.interaction.tally import short_number
@@ -30,9 +31,25 @@ class StatusLine:
         self._clock = clock
         self._about: object = None
         self._since_s = 0.0
+        self._gives_up_at_s: float | None = None
+
+    def engine_lost(self, gives_up_s: float | None) -> None:
+        """The engine is out of reach and is tried again for so long; None: it is back."""
+        self._gives_up_at_s = None if gives_up_s is None else self._clock.monotonic() + gives_up_s
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        return self._gives_up_at_s is not None
 
     def words(self, view: SessionView, columns: int) -> str:
-        """The line, at most `columns` wide; zero means endless. Empty while nothing is under way."""
+        """The line, at most `columns` wide; zero means endless. Empty while nothing is under way.
+
+        Nothing is known of what is under way while the engine is out of reach.
+        """
+        if self._gives_up_at_s is not None:
+            left = span_words(max(1.0, self._gives_up_at_s - self._clock.monotonic()))
+            line = f"! {LOST}, gives up in {left}"
+            return line if columns <= 0 else cut(line, columns)
         if not view.under_way:
             self._about = None
             return ""

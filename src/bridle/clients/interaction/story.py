@@ -180,8 +180,8 @@ class Story:
                 return self._planned(event)
             case e.InputChanged(change="edit", content=content):
                 return [f"edited   {_short(e.text_of(content))}"]
-            case e.InputChanged(change="drop"):
-                return ["dropped  a queued message"]
+            case e.InputChanged(change="drop", content=content):
+                return [f"dropped  {_short(e.text_of(content)) or 'a queued message'}"]
             case e.InputChanged():
                 return []
             case e.AsideAsked(question=question):
@@ -243,7 +243,7 @@ class Story:
             return [f"not run  {what:<30} stopped before it began"]
         if result.outcome == "cancelled":
             return [f"stopped  {what}"]
-        if did_not_run(result):
+        if self._did_not_run(result):
             return [f"not run  {what:<30} {self._why_not(result, given)}"]
         if result.outcome == "ok" and (result.call_id in self._background or result.tool == "todo"):
             return []  # it was said when it started, and still runs; or the plan was told
@@ -254,13 +254,16 @@ class Story:
         line = f"ran      {what:<30} {'   '.join(facts)}".rstrip()
         return [line, *self._diff(result), *self._output(result)]
 
+    def _did_not_run(self, result: e.ToolResult) -> bool:
+        return did_not_run(result, began=result.call_id in self._started)
+
     def is_typed(self, result: e.ToolResult) -> bool:
         """Whether a person typed the command."""
         return result.call_id in self._typed
 
     def whole(self, result: e.ToolResult) -> str:
         """What a command printed that a person typed, as it was printed; empty for any other call."""
-        if not self.is_typed(result) or did_not_run(result) or result.outcome not in _ENDED:
+        if not self.is_typed(result) or self._did_not_run(result) or result.outcome not in _ENDED:
             return ""
         from bridle.clients.interaction.output_excerpt import printed_text  # when the first command has run
 
@@ -269,7 +272,7 @@ class Story:
     def excerpt(self, result: e.ToolResult, *, more: str = "") -> list[str]:
         """A little of what a command printed, as it was printed; nothing where all of it was told, or none."""
         told = result.call_id in self._typed or result.call_id in self._background
-        if result.tool != "bash" or told or did_not_run(result) or result.outcome not in _ENDED:
+        if result.tool != "bash" or told or self._did_not_run(result) or result.outcome not in _ENDED:
             return []
         from bridle.clients.interaction.output_excerpt import excerpt  # when the first command has run
 
@@ -348,12 +351,16 @@ _VERBS = {
 _PLAIN = frozenset(" ./:=@%+,_-")
 """Beside letters and digits, what a rule takes as it stands: no wildcard, nothing a shell reads."""
 _ENDED = frozenset({"ok", "error", "timeout"})
-_NEVER_RAN = frozenset({"UnknownTool", "InvalidInput", "CannotStart"})
+_CHANGED_NOTHING = frozenset({
+    "TextNotFound", "PatchDoesNotApply", "ChangedSinceRead", "NeverRead", "ChangedSinceApproval",
+})  # fmt: skip
 
 
-def did_not_run(result: e.ToolResult) -> bool:
+def did_not_run(result: e.ToolResult, *, began: bool) -> bool:
     """Whether nothing of the call happened: refused, impossible, or it could not even be started."""
-    return result.outcome in ("denied", "blocked") or result.reason in _NEVER_RAN
+    if result.outcome == "error" and (not began or result.reason in _CHANGED_NOTHING):
+        return True
+    return result.outcome in ("denied", "blocked") or result.reason == "CannotStart"
 
 
 def describe_call(tool: str, given: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final, assert_never
 
 from bridle.base.visible import visible
+from bridle.clients.engine_link import LOST
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.client_services import ClientServices
@@ -19,6 +20,7 @@ from bridle.clients.interaction.effects import (
     CopyText,
     Echo,
     EditMessage,
+    EngineLost,
     EnterSession,
     LendTerminal,
     OpenDiff,
@@ -125,7 +127,7 @@ class LineClient:
             clock=self._clock,
             interactive=terminal.interactive,
             say=self._screen.say,
-            active=lambda: self._driver.view.under_way,
+            active=lambda: self._driver.view.under_way or self._status.is_out_of_reach,
             status=self._status_rows,
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
@@ -206,6 +208,8 @@ class LineClient:
                     self._screen.diff(effect)
             case CopyText(text=text):
                 self._copy(text)
+            case EngineLost(gives_up_s=gives_up_s):
+                self._lose_engine(gives_up_s)
             case _:
                 assert_never(effect)
 
@@ -283,6 +287,13 @@ class LineClient:
             self._footer.counted()
             self._screen.show(envelope)
 
+    def _lose_engine(self, gives_up_s: float | None) -> None:
+        """Shown for as long as it lasts; where a line stays for good, both ends of it are said."""
+        was_lost = self._status.is_out_of_reach
+        self._status.engine_lost(gives_up_s)
+        if not self._footer.counts and was_lost != self._status.is_out_of_reach:
+            self._screen.say(f"{LOST}." if self._status.is_out_of_reach else "engine found again.")
+
     def _pick(self, sessions: tuple[Listed, ...] | None) -> None:
         if sessions and not self._terminal.interactive:
             self._screen.say("Which one? /resume ID")
@@ -302,7 +313,8 @@ class LineClient:
         """The last lines of a command that runs, and what is under way."""
         view = self._driver.view
         words = self._status.words(view, self._terminal.columns - 1)
-        return [*last_lines(view.activity.printed), *([words] if words else [])]
+        printed = [] if self._status.is_out_of_reach else last_lines(view.activity.printed)
+        return [*printed, *([words] if words else [])]
 
     def _picker_prompt(self) -> Prompt | None:
         return self._keyboard.picker_prompt()

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.user_programs import start_detached
 from bridle.control.minting import Channel, MintRequest, ShownCode, Surfaces
-from bridle.control.multiplex import Multiplexer
+from bridle.control.shown_codes import ShownCodes
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TokenQuestion
@@ -45,18 +45,18 @@ def machine_surfaces(env: Mapping[str, str], *, notify: bool = False) -> CodeSur
     )
 
 
-def surfaces_of(multiplexer: Multiplexer, machine: CodeSurfaces) -> Surfaces:
+def surfaces_of(codes: ShownCodes, machine: CodeSurfaces) -> Surfaces:
     """The best there is: a person who is here, then the terminal, then the desktop."""
 
     async def show(shown: ShownCode) -> Channel | None:
-        if multiplexer.show_code(shown.mint_id, _question(shown)):
+        if codes.show(shown.mint_id, _question(shown)):
             return "client"
         text = f"Somebody asks for a token{_for(shown.request)}. Its code: {shown.code}"
         if machine.terminal(text):
             return "terminal"
         return "desktop" if machine.desktop(text) else None
 
-    return Surfaces(show=show, hide=multiplexer.hide_code)
+    return Surfaces(show=show, hide=codes.hide)
 
 
 def _question(shown: ShownCode) -> TokenQuestion:

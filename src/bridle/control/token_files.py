@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -202,10 +202,3 @@ def _revoked(token: IssuedToken, now_ms: int) -> IssuedToken:
 
 def _why(problem: Exception) -> str:
     return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
-
-
-def machine_key_of(env: Mapping[str, str]) -> bytes | None:
-    from bridle.credentials.locks import MACHINE_KEY, machine_key  # most engines mint nothing
-
-    value = env.get(MACHINE_KEY)
-    return machine_key(value) if value else None

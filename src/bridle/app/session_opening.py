@@ -1,0 +1,369 @@
+"""Opening a session: what is refused at the door, what holds in it, its log, its first events, and the run of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.app.composition import ReadySession, compose
+from bridle.app.session_features import instruction_files
+from bridle.app.session_parts import OpenedLog, ProcessServices
+from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
+from bridle.base.files import repository_root
+from bridle.base.paths import has_secrets_file
+from bridle.base.visible import visible
+from bridle.config.folders import home_of
+from bridle.config.profiles import is_path
+from bridle.control.authority import is_looser
+from bridle.control.live import Run
+from bridle.engine.conversation import Conversation
+from bridle.engine.open_questions import Client
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
+from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
+from bridle.protocol.messages import TextBlock
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import Models
+from bridle.safety.trust.approvals import Approvals, session_approvals
+from bridle.safety.wide_folders import why_wide
+from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
+from bridle.sandbox.sandbox_spawn import SETTLE_S
+from bridle.sandbox.session_border import opening_words
+
+if TYPE_CHECKING:
+    from bridle.app.session_past import StoredPast
+    from bridle.engine.features import Feature
+    from bridle.engine.store_ports import OpenLog, Store
+    from bridle.plugin.contract import Plugin
+    from bridle.protocol.queries import GrantEntry, ToolEntry
+
+
+class SessionPlace(msgspec.Struct, frozen=True):
+    """Where a session works, what its client asks for, and whose consent counts there."""
+
+    cwd: str
+    options: SessionOptions
+    approvals: Approvals
+
+
+class SessionOpening:
+    """Opens the sessions of one engine, new ones and stored ones that go on.
+
+    `known_of` are the models of those that are open, and what is known of them; `begun` hears the folder and the
+    services of each.
+    """
+
+    def __init__(
+        self,
+        services: ProcessServices,
+        store: Store,
+        approvals: Approvals,
+        plugins: Sequence[Plugin],
+        begun: Callable[[str, ProcessServices], None],
+    ) -> None:
+        self.store = store
+        self.known_of: dict[str, KnownModels] = {}
+        self._services = services
+        self._approvals = approvals
+        self._plugins = tuple(plugins)
+        self._begun = begun
+
+    async def open(self, command: CreateSession, client: Client) -> Run:
+        """A run of the session this command wants. Raises `CommandRefused` before there is a log."""
+        if not command.env:  # whoever brings none has that of this process
+            command = msgspec.structs.replace(command, env=allowed_environment(self._services.env))
+        try:
+            return await self._open(command, client)
+        except StoreError as failure:
+            self._services.notes.write("error", "store", "session not opened", reason=failure.reason)
+            raise
+
+    async def _open(self, command: CreateSession, client: Client) -> Run:
+        if command.agent is not None:
+            raise CommandRefused(
+                "UnknownAgent", agent=visible(command.agent, newlines=False), known="none yet"
+            )
+        place = await self.place_of(command)
+        if command.resume is not None:
+            working_folder(place.cwd)
+        _refuse_wide(place.cwd, place.options, self._services.env)
+        settings, plugged = self.settings_of(place)
+        if settings.require_trust:
+            from bridle.app.project_trust import require_trust
+
+            files = instruction_files(self._services.where, place.cwd, settings)
+            require_trust(place.approvals, files, settings.waiting)
+        services, keys_notice = await self.services_of(settings, place, command.env)
+        chosen = await choose_model(command, client, settings, services.known)
+        sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
+        if settings.sandbox.required and not is_off:
+            await self._require_sandbox()
+        async with sandbox.looking(not is_off):  # while the store is opened
+            log = await self._open_log(command, place.cwd, settings)
+        try:
+            past = None
+            if command.resume is not None:
+                past = await self._past(log.session, command.env, place.options)
+                _check_model(past.conversation, chosen, services.models)
+                if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
+                    command = msgspec.structs.replace(command, mode=settings.mode)
+            opened = OpenedLog(
+                log=log,
+                conversation=Conversation() if past is None else past.conversation,
+                cwd=(past.conversation.cwd if past is not None else "") or place.cwd,
+                env=command.env,
+                settings=settings,
+                approvals=place.approvals,
+                held_by=OFF if is_off else sandbox.adapter,
+                unjudged=None if past is None else past.unjudged,
+                kept_until=0 if past is None else past.kept_until,
+                plugged=plugged,
+            )
+            ready = compose(services, opened)
+            ready.session.journal.originator = client.id
+            notices = (*keys_notice, *_no_limit(command, place.options, settings.mode))
+            await _emit_first_events(ready, opened, command, chosen, notices)
+            await log.committed()
+        except BaseException:
+            await log.aclose()
+            raise
+        self.known_of[log.session] = services.known
+        self._begun(place.cwd, services)
+        return self._run_of(ready, opened)
+
+    # What holds in it
+
+    async def place_of(self, command: CreateSession) -> SessionPlace:
+        """A stored session works in its own folder, by that folder's rules."""
+        options, here = session_options(command), working_folder(command.cwd)
+        approvals = session_approvals(
+            self._approvals, lockfile=options.lockfile, env=self._services.env, cwd=here
+        )
+        if command.resume is None:
+            return SessionPlace(here, options, approvals)
+        from bridle.app.session_past import unexpired
+
+        row = unexpired(await self.store.find(command.resume))
+        return SessionPlace(row.cwd, _named_from(here, options), approvals)
+
+    def settings_of(self, place: SessionPlace) -> tuple[SessionSettings, tuple[Feature, ...]]:
+        """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
+        where, env = self._services.where, self._services.env
+        settings = session_settings(
+            place.options, where=where, cwd=place.cwd, env=env, approvals=place.approvals
+        )
+        if settings.plugin_tiers is None and not self._plugins:
+            return settings, ()
+        from bridle.app.plugins import session_plugins
+
+        settings, loaded = session_plugins(settings, self._plugins)
+        return settings, tuple(plugin.feature for plugin in loaded)
+
+    async def services_of(
+        self, settings: SessionSettings, place: SessionPlace, env: Mapping[str, str]
+    ) -> tuple[ProcessServices, tuple[Notice, ...]]:
+        """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
+        known, root = self._services.known_for(settings, cwd=place.cwd), repository_root(place.cwd)
+        services = msgspec.structs.replace(
+            self._services,
+            models=known.models,
+            known=known,
+            notes=self._services.notes.with_levels(settings.log_levels),
+        )
+        if not has_secrets_file(root):
+            return services, ()
+        from bridle.app.project_trust import is_agreed_secret
+        from bridle.credentials.project_secrets import project_keys
+        from bridle.sandbox.read_only_git import ignored_by_git
+
+        found = await project_keys(
+            root,
+            is_agreed=is_agreed_secret(place.approvals, root),
+            is_ignored=ignored_by_git(services.spawn, root=root, env=env),
+        )
+        models = known.models.of_project(root, found.values)
+        known = known.with_models(models, settings.models)
+        return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)
+
+    async def _require_sandbox(self) -> None:
+        """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""
+        held_by = await self._services.spawn.held_by()
+        if not held_by:
+            raise CommandRefused("SandboxNotKnown", seconds=f"{SETTLE_S:g}")
+        if held_by == UNCONFINED:
+            raise CommandRefused("SandboxRequired")
+
+    # Its log, and the run
+
+    async def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> OpenLog:
+        options = settings.options
+        if command.resume is None:
+            log = await self.store.create(
+                cwd,
+                profile=settings.profile,
+                aliases=command.aliases,
+                headless=options.headless,
+            )
+        else:
+            log = await self.store.open((await self.store.find(command.resume)).id)
+        if options.title:
+            await self.store.rename(log.session, options.title)
+        return log
+
+    async def _past(self, session: str, env: Mapping[str, str], options: SessionOptions) -> StoredPast:
+        from bridle.app.session_past import stored_past
+
+        return await stored_past(self.store, session, self._services, env, options)
+
+    def _run_of(self, ready: ReadySession, opened: OpenedLog) -> Run:
+        log = opened.log
+
+        async def stays() -> bool:
+            """A pinned session stays for as long as the engine runs."""
+            return (await self.store.find(log.session)).pinned
+
+        async def release() -> None:
+            del self.known_of[log.session]
+            try:
+                await ready.fold.at_close()
+            finally:
+                await log.aclose()
+
+        def tools() -> tuple[ToolEntry, ...]:
+            from bridle.app.query_answers import tool_entries
+
+            return tool_entries(ready.registry)
+
+        def grants() -> tuple[GrantEntry, ...]:
+            from bridle.app.query_answers import grant_entries
+
+            return grant_entries(ready.grants())
+
+        def promote(grant_id: str) -> Notice:
+            from bridle.app.gates import promoted
+
+            where, env = self._services.where, self._services.env
+            return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
+
+        added = (*opened.plugged, *ready.added)
+        return Run(
+            session=ready.session,
+            tools=tools,
+            grants=grants,
+            promote=promote,
+            changes=ready.changes,
+            output=ready.output,
+            added_slash=tuple(command for feature in added for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
+            idle_s=opened.settings.idle_timeout_s,
+            stays=stays,
+            release=release,
+        )
+
+
+async def _emit_first_events(
+    ready: ReadySession,
+    opened: OpenedLog,
+    command: CreateSession,
+    chosen: ModelChanged | None,
+    notices: Iterable[Notice],
+) -> None:
+    """The past is closed, then what holds from here on. `notices` come behind those of the session's features."""
+    journal, settings, held_by = ready.session.journal, opened.settings, opened.held_by
+    conversation = journal.conversation
+    resumed = command.resume is not None
+    policy = ready.policy
+    if resumed:
+        from bridle.engine.resume import close_interrupted, orphans
+
+        close_interrupted(journal, waiting=() if opened.unjudged is None else orphans(conversation))
+    journal.opened = journal.emit(
+        SessionCreated(
+            log=opened.log.log,
+            cwd=opened.cwd,
+            profile=settings.profile,
+            mode=command.mode or (conversation.mode if resumed else settings.mode),
+            resumed=resumed,
+            sandbox=held_by,
+            confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
+            network=policy.network,
+            hosts=policy.hosts,
+        )
+    )
+    if chosen is not None and chosen != conversation.model:
+        journal.emit(chosen)
+    named, effort = settings.options.effort is not None, settings.effort
+    if named and effort is not None and conversation.effort not in (None, effort):
+        journal.emit(EffortChanged(effort=effort))
+    for notice in (*ready.notices, *notices, *opening_words(policy, held_by)):
+        journal.emit(notice)
+    if ready.hooks is not None and (text := await ready.hooks.session_started(resumed=resumed)):
+        journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
+
+
+async def choose_model(
+    command: CreateSession, client: Client, settings: SessionSettings, known: KnownModels
+) -> ModelChanged | None:
+    """The model of this run: named, configured, or found; None leaves a resumed session its own."""
+    if command.model:
+        by_agent = client.identity == "agent"
+        if by_agent and settings.model:
+            known.choose(settings.model)  # what the person chose
+        return known.choose(command.model, by_agent=by_agent, by_guest=client.guest)
+    if command.resume is not None:
+        return None
+    return known.choose(settings.model) if settings.model else await known.models.default()
+
+
+def _check_model(conversation: Conversation, chosen: ModelChanged | None, models: Models) -> None:
+    """Refuses at the door what would fail at the first request."""
+    models.go_on_with(model_of(conversation, chosen))
+
+
+def model_of(conversation: Conversation, chosen: ModelChanged | None) -> ModelChanged:
+    """The model that was chosen, or else the one the session has."""
+    model = chosen or conversation.model
+    if model is None:
+        raise UsageError("This session has no model. Name one: -m provider:model")
+    return model
+
+
+def _no_limit(command: CreateSession, options: SessionOptions, mode: Mode) -> Iterator[Notice]:
+    """Who names what is allowed, in a mode that allows everything, may think that it is a limit."""
+    if options.allow and (command.mode or mode) == "yolo":
+        yield Notice(reason="AllowIsNoLimit", message=sentence("AllowIsNoLimit", {}))
+
+
+def working_folder(cwd: str) -> str:
+    """The folder without symlinks, if Bridle can look into it and write its name down."""
+    resolved = os.path.realpath(cwd)
+    try:
+        resolved.encode()
+        os.scandir(resolved).close()
+    except OSError as problem:
+        raise CommandRefused("UnreadableFolder", path=visible(cwd), problem=problem.strerror) from None
+    except UnicodeEncodeError:
+        raise CommandRefused(
+            "UnreadableFolder", path=visible(cwd), problem="its name is not UTF-8 text"
+        ) from None
+    return resolved
+
+
+def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> None:
+    """Raises `WideFolder` for a home or a folder of the system that nobody named."""
+    if (problem := why_wide(cwd, home_of(env))) is None:
+        return
+    if options.wide_folder is None or os.path.realpath(options.wide_folder) != cwd:
+        raise CommandRefused("WideFolder", path=visible(cwd), problem=problem)
+
+
+def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
+    """The options with the files they name, which are relative to where the caller is."""
+    file, profile = options.config_file, options.profile
+    if profile is not None and is_path(profile):
+        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
+    file = file and os.path.join(folder, file)
+    return msgspec.structs.replace(options, config_file=file, profile=profile)

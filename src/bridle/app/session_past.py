@@ -1,0 +1,76 @@
+"""What is stored of a session that goes on: its conversation, if it is sound, and what a crash left open in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.app.session_parts import ProcessServices
+from bridle.base.clock import iso_ms
+from bridle.engine.conversation import Conversation
+from bridle.engine.ports import StoredSession
+from bridle.engine.resume import not_after_the_end, orphans
+from bridle.engine.store_ports import Store
+from bridle.protocol.errors import CommandRefused
+
+if TYPE_CHECKING:
+    from bridle.app.settings import SessionOptions
+    from bridle.recovery.evidence import InterruptedRun
+
+VERIFIED_ON_RESUME = 1_000
+"""How many of the last events are checked against the chain before a session goes on."""
+
+
+class StoredPast(msgspec.Struct, frozen=True):
+    """What was stored of a session. Up to `kept_until` its fold was kept: only later events had to be read.
+
+    `unjudged` is where to look before a person judges what a crash left open; None where nothing has to be judged.
+    """
+
+    conversation: Conversation
+    kept_until: int
+    unjudged: InterruptedRun | None = None
+
+
+def unexpired(row: StoredSession) -> StoredSession:
+    """The session, if its content is still there: a model that remembers nothing would only pretend to go on."""
+    if row.expired_ms is not None:
+        raise CommandRefused("SessionExpired", session=row.id, day=iso_ms(row.expired_ms)[:10])
+    return row
+
+
+async def stored_past(
+    store: Store, session: str, services: ProcessServices, env: Mapping[str, str], options: SessionOptions
+) -> StoredPast:
+    """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
+    row = unexpired(await store.find(session))  # its content may have expired until we had the lock
+    await store.verify(session, last=VERIFIED_ON_RESUME)
+    kept = await store.fold(session)
+    conversation = Conversation.restored(kept) if kept is not None else Conversation()
+    kept_until, stopped_ms = conversation.last_id, 0
+    async for envelope in store.events(session, after=kept_until):
+        conversation.apply(envelope)
+        if not_after_the_end(envelope):
+            stopped_ms = envelope.ts_ms
+    found = orphans(conversation)
+    if not found or options.on_orphan == "mark-unknown":
+        return StoredPast(conversation, kept_until)
+    from bridle.app.gates import understanding  # all of it only after a crash
+    from bridle.recovery.court import refusal
+    from bridle.recovery.evidence import InterruptedRun
+    from bridle.sandbox.read_only_git import repository_of
+    from bridle.tools.patches import files_of_patch
+
+    run = InterruptedRun(
+        cwd=conversation.cwd,
+        created_ms=row.created_ms,
+        stopped_ms=stopped_ms,
+        understand=understanding(env, conversation.cwd),
+        repository_at=lambda folder: repository_of(services.spawn, cwd=folder, env=env),
+        files_of_patch=files_of_patch,
+    )
+    if options.on_orphan == "fail":
+        raise await refusal(found, run, session=session)
+    return StoredPast(conversation, kept_until, run)

@@ -1,0 +1,76 @@
+"""Where an engine is reached, as `unix:///…`, `http://…` or `https://…` says it, and connections to there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeAlias
+
+import msgspec
+
+from bridle.base.engine_place import connected_socket
+from bridle.base.websocket_client import WebSocketClient, open_websocket
+from bridle.protocol.errors import CommandRefused, UsageError
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class EngineAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` is that of a Unix socket; without one there is a host and a port. `ca_file` holds whom TLS trusts."""
+
+    url: str
+    path: str = ""
+    host: str = "localhost"
+    port: int = 0
+    is_secure: bool = False
+    ca_file: str | None = None
+
+    @property
+    def host_header(self) -> str:
+        if self.path:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def connect(self) -> Streams:
+        """Raises OSError; `CommandRefused` where it cannot be verified who answers: nothing was sent then."""
+        if self.path:
+            return await asyncio.open_unix_connection(sock=connected_socket(self.path))
+        if not self.is_secure:
+            return await asyncio.open_connection(self.host, self.port)
+        import ssl
+
+        try:
+            trusted = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise UsageError(f"{self.ca_file} holds no certificates to trust: {why}") from None
+        try:
+            return await asyncio.open_connection(self.host, self.port, ssl=trusted)
+        except ssl.SSLCertVerificationError as problem:
+            raise CommandRefused(
+                "EngineUnverified", address=self.url, problem=problem.verify_message
+            ) from None
+
+    async def websocket(self, token: str) -> WebSocketClient:
+        """The same, and `UpgradeRefused`."""
+        reader, writer = await self.connect()
+        return await open_websocket(reader, writer, self.host_header, "/v1/ws", {"X-Bridle-Token": token})
+
+
+def unix_address(path: str) -> EngineAddress:
+    return EngineAddress(url=f"unix://{path}", path=path)
+
+
+def engine_address(url: str, *, ca_file: str | None = None) -> EngineAddress:
+    """Raises `UsageError` for what is no address, and for one to which a token would travel in the clear."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return unix_address(parts.path)
+    host, is_secure = parts.hostname, parts.scheme == "https"
+    if parts.scheme not in ("http", "https") or not host or parts.path not in ("", "/"):
+        raise UsageError(f'"{url}" is no address of an engine, such as https://host:8421')
+    if not is_secure and host not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(f"{url} would send the token in the clear. Use https://")
+    port = parts.port or (443 if is_secure else 80)
+    return EngineAddress(url=url, host=host, port=port, is_secure=is_secure, ca_file=ca_file)

@@ -1,0 +1,96 @@
+"""The events of a live session as one client reads them: while it is attached, and for as long as its token holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from bridle.base.clock import Clock
+from bridle.control.live import LiveSession
+from bridle.engine.open_questions import Client
+from bridle.protocol.events import Envelope, StreamGap
+
+if TYPE_CHECKING:
+    from bridle.protocol.tokens import Claims
+
+
+async def follow_events(
+    live: LiveSession,
+    client: Client,
+    claims: Claims | None,
+    since: int,
+    *,
+    clock: Clock,
+    check: Callable[[Claims], None],
+) -> AsyncIterator[Envelope]:
+    """The events above an id; the client is here while it reads them.
+
+    First come the questions that wait, where they were put before `since`, and who else is here.
+    """
+    live.begin_stream(client)
+    try:
+        async for envelope in _stream(live, client, claims, since, clock=clock, check=check):
+            yield envelope
+    finally:
+        live.end_stream(client)
+
+
+async def overhear_events(live: LiveSession, client: Client, since: int) -> AsyncIterator[Envelope]:
+    """The events above an id, for a request that waits for one of them: nobody is here by it."""
+    attachment = live.attachments[client.id]
+    async for envelope in live.session.follow(
+        since, until=lambda: live.attachments.get(client.id) is not attachment
+    ):
+        yield envelope
+
+
+async def _stream(
+    live: LiveSession,
+    client: Client,
+    claims: Claims | None,
+    since: int,
+    *,
+    clock: Clock,
+    check: Callable[[Claims], None],
+) -> AsyncIterator[Envelope]:
+    session, attachment = live.session, live.attachments[client.id]
+    for envelope in await session.questions.pending(since):
+        yield envelope
+    if len(live.here) > 1:
+        yield session.journal.for_one(live.presence)
+    watch = None
+    if claims is not None:
+        from bridle.control.token_watch import TokenWatch  # most clients have no token
+
+        watch = TokenWatch(claims, clock=clock, check=check, wake=session.wake_readers)
+
+    def is_over() -> bool:
+        has_news = watch is not None and watch.has_news
+        has_left = live.attachments.get(client.id) is not attachment
+        return has_news or has_left or live.has_private(client.id)
+
+    last_id = since
+    try:
+        while True:
+            async for envelope in session.follow(last_id, until=is_over):
+                yield envelope
+                last_id = _read_up_to(envelope, last_id)
+            told = live.take_private(client.id)
+            if watch is not None:
+                if watch.over is not None:
+                    raise watch.over
+                if (notice := watch.notice()) is not None:
+                    told.append(session.journal.for_one(notice))
+            if not told:
+                return
+            for envelope in told:
+                yield envelope
+    finally:
+        if watch is not None:
+            watch.close()
+
+
+def _read_up_to(envelope: Envelope, last_id: int) -> int:
+    if isinstance(envelope.event, StreamGap):
+        return envelope.event.last
+    return envelope.id or last_id
