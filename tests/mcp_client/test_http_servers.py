@@ -107,3 +107,63 @@ async def test_a_server_that_is_not_there_is_told_of_and_found_again(tmp_path):
     assert "connect" in state["problem"].lower()
     assert "down, is started again" in shown.message
     assert not of_kind(stored, MCPServerDown), "it is not given up yet"
+
+
+@contextlib.asynccontextmanager
+async def relay(port: int, fatal: bytes):
+    """A way to a server that breaks whenever these bytes pass."""
+    tasks = set()
+
+    async def serve(reader, writer):
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+
+        async def pipe(source, target):
+            with contextlib.suppress(ConnectionError):
+                while data := await source.read(65536):
+                    if fatal in data:
+                        target.write(data)
+                        await target.drain()
+                        break
+                    target.write(data)
+                    await target.drain()
+            for one in (writer, back):
+                one.close()
+
+        for source, target in ((reader, back), (there, writer)):
+            task = asyncio.create_task(pipe(source, target))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_call_whose_answer_was_lost_has_an_unknown_outcome_and_is_not_sent_again(tmp_path):
+    counted = []
+    server = made()
+
+    @server.tool()
+    def count(word: str) -> str:
+        """Counts."""
+        counted.append(word)
+        return "counted"
+
+    model = scripted(
+        call("mcp__far__count", word="cut-here"), call("mcp__far__count", word="b"), say("Done.")
+    )
+    app = server.streamable_http_app(transport_security=OPEN)
+    async with listening(app) as origin, relay(int(origin.rpartition(":")[2]), b"cut-here") as port:
+        servers = {"far": {"url": f"http://127.0.0.1:{port}/mcp"}}
+        async with session_with(model, tmp_path, servers, **ALL) as session:
+            await until_phase(session, "far", "up")
+            events = await session.ask("go")
+    lost, second = of_kind(events, ToolResult)
+    assert (lost.outcome, lost.reason) == ("unknown", "MCPCallLost")
+    assert second.outcome == "ok"
+    assert counted in (["cut-here", "b"], ["b"]), "never twice"

@@ -1,6 +1,6 @@
 """What holds for one session: the client's options on top of the settings files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -223,23 +223,41 @@ def server_settings(tiers: Tiers) -> ServerSettings:
     tables: Mapping[str, Mapping[str, Any]] = tiers.get("mcp_servers") or {}
     if not tables:
         return ServerSettings()
+    definitions: list[ServerDefinition] = []
+    for found in decoded_servers(tiers, tables):
+        if isinstance(found, BadSetting):
+            problem = f"{found.key}: {found.clause}"
+            raise BridleError("BadConfig", where=found.origin.shown, problem=problem)
+        definitions.append(found)
+    return ServerSettings(
+        definitions=tuple(definitions), tables=tables, start_s=float(tiers.get("mcp.start_s"))
+    )
+
+
+class BadSetting(msgspec.Struct, frozen=True):
+    """A setting that means nothing, where it stands and why, as a clause."""
+
+    key: str
+    origin: ValueOrigin
+    clause: str
+
+
+def decoded_servers(
+    tiers: Tiers, tables: Mapping[str, Mapping[str, Any]]
+) -> "Iterator[ServerDefinition | BadSetting]":
+    """Every server of the settings, or what is wrong with it."""
     from bridle.base.tool_names import unique_server_parts
     from bridle.mcp.server_definitions import BadServer, decode_server
 
     parts, project = unique_server_parts(tables), _of_project(tiers)
-    definitions: list[ServerDefinition] = []
     for name, table in tables.items():
         try:
-            definitions.append(decode_server(name, table, part=parts[name], of_project=name in project))
+            yield decode_server(name, table, part=parts[name], of_project=name in project)
         except BadServer as bad:
-            at = ("mcp_servers", name, bad.key) if bad.key else ("mcp_servers", name)
-            origin = tiers.origin(at) or tiers.origin(("mcp_servers", name))
-            where = "mcp_servers" if origin is None else origin.shown
-            key = f"mcp_servers.{shown(name)}{f'.{bad.key}' if bad.key else ''}"
-            raise BridleError("BadConfig", where=where, problem=f"{key}: {bad}") from None
-    return ServerSettings(
-        definitions=tuple(definitions), tables=tables, start_s=float(tiers.get("mcp.start_s"))
-    )
+            place = ("mcp_servers", name)
+            origin = (bad.key and tiers.origin((*place, bad.key))) or tiers.origin(place)
+            assert origin is not None, "somebody wrote it"
+            yield BadSetting(f"mcp_servers.{shown(name)}{f'.{bad.key}' if bad.key else ''}", origin, str(bad))
 
 
 def _of_project(tiers: Tiers) -> frozenset[str]:

@@ -49,6 +49,10 @@ class ConnectionLost(Exception):
     """The connection broke before the answer came: nobody knows what the server did."""
 
 
+class NotConnected(ConnectionLost):
+    """There was no connection: nothing was sent."""
+
+
 class ServerRefused(Exception):
     """The server answered with an error, in its own words."""
 
@@ -120,6 +124,10 @@ class ServerConnection:
                 self._client = None
                 await asyncio.gather(following, return_exceptions=True)
 
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None and not self._over.is_set()
+
     def leave(self) -> None:
         """Ends it politely: `serve` returns."""
         self._over.set()
@@ -175,7 +183,7 @@ class ServerConnection:
     async def _ask(self, send: Callable[[Client], Awaitable[Any]]) -> Any:
         client = self._client
         if client is None:
-            raise ConnectionLost("it is not connected")
+            raise NotConnected("it is not connected")
         try:
             return await send(client)
         except MCPError as problem:

@@ -264,7 +264,7 @@ class SessionServers:
     def _failed(
         self, server: SharedServer, listed: ListedTool, problem: Exception, *, mutating: bool
     ) -> ToolOutput:
-        from bridle.mcp.server_connection import ConnectionLost, ServerRefused
+        from bridle.mcp.server_connection import ConnectionLost, NotConnected, ServerRefused
 
         name = server.definition.name
         if isinstance(problem, ServerRefused):
@@ -272,6 +272,8 @@ class SessionServers:
         if not isinstance(problem, ConnectionLost):
             raise problem
         server.lost()
+        if isinstance(problem, NotConnected):
+            return _unavailable(server.state(), str(problem))
         data = {"name": name, "tool": listed.name, "problem": str(problem)}
         return ToolOutput(
             outcome="unknown" if mutating else "error",

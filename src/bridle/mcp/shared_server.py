@@ -195,18 +195,18 @@ class SharedServer:
             self._clock.sleep(self.definition.connect_s if within_s is None else within_s)
         )
         try:
-            while self._phase != "up" or self._connection is None:
+            while (connection := self._connection) is None or not connection.is_open:
                 if self._phase == "given up":
                     raise ServerUnavailable(self._problem)
+                if late.done():
+                    raise ServerUnavailable(self._problem or "it is not ready yet")
                 self._changed.clear()
                 change = asyncio.ensure_future(self._changed.wait())
                 try:
                     await asyncio.wait((late, change), return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     change.cancel()
-                if late.done() and self._phase != "up":
-                    raise ServerUnavailable(self._problem or "it is not ready yet")
-            return self._connection
+            return connection
         finally:
             late.cancel()
 
@@ -220,8 +220,9 @@ class SharedServer:
 
     def lost(self) -> None:
         """Somebody found the connection broken: it is made anew."""
-        if self._connection is not None:
-            self._connection.leave()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave()
 
     async def close(self) -> None:
         """Ends it for good, and soon: the whole program is leaving."""
