@@ -145,28 +145,12 @@ class ServerConnection:
         """What can be read, without its text."""
         found: list[ResourceText] = []
         async for page in self._pages(lambda client, cursor: client.list_resources(cursor=cursor)):
-            found += [
-                ResourceText(
-                    uri=one.uri,
-                    name=one.title or one.name,
-                    about=one.description or "",
-                    kind=one.mime_type or "",
-                )
-                for one in page.resources
-            ]
+            found += [_resource(one, one.uri) for one in page.resources]
         with suppress(ServerRefused):  # an older server knows no templates
             async for page in self._pages(
                 lambda client, cursor: client.list_resource_templates(cursor=cursor)
             ):
-                found += [
-                    ResourceText(
-                        uri=one.uri_template,
-                        name=one.title or one.name,
-                        about=one.description or "",
-                        kind=one.mime_type or "",
-                    )
-                    for one in page.resource_templates
-                ]
+                found += [_resource(one, one.uri_template) for one in page.resource_templates]
         return tuple(found)
 
     async def read(self, uri: str) -> CallResult:
@@ -320,6 +304,12 @@ def _listed_prompt(prompt: types.Prompt) -> ListedPrompt:
         for one in prompt.arguments or ()
     )
     return ListedPrompt(name=prompt.name, description=prompt.description or "", arguments=words)
+
+
+def _resource(one: types.Resource | types.ResourceTemplate, uri: str) -> ResourceText:
+    return ResourceText(
+        uri=uri, name=one.title or one.name, about=one.description or "", kind=one.mime_type or ""
+    )
 
 
 def _call_result(answer: types.CallToolResult) -> CallResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -26,7 +27,7 @@ from bridle.mcp.server_state import ServerState
 from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedTool
 from bridle.mcp.tool_search import SearchArgs, SearchedServer, best_matches, search_tool
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import ContextAdded, Degraded, DurableEvent, MCPServerDown, Notice
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class SessionServers:
         self._search: tuple[tuple[SearchedServer, ...], Tool] | None = None
         self._said: dict[str, str] = {}
         self._door: SessionDoor | None = None
-        self._waited = False
+        self._waited = self._requested = False
 
     # A source of tools
 
@@ -92,12 +93,14 @@ class SessionServers:
         for server in self._servers.values():
             if server.offer is None:
                 server.begin()
-        self._offer()
+            self.server_changed(server)
 
     def first_request_is_out(self) -> None:
-        """From here on nobody waits for what servers take of this machine."""
-        for server in self._servers.values():
-            server.begin_beside()
+        """From here on nobody waits for what servers take of this machine. Later ones start nothing by themselves."""
+        if not self._requested:
+            self._requested = True
+            for server in self._servers.values():
+                server.begin_beside()
 
     async def stop(self) -> None:
         self._door = None
@@ -120,9 +123,10 @@ class SessionServers:
         """Tells people once of each trouble, and the model what is there now."""
         if self._door is None:
             return
-        self._say(server.state())
-        self._say_left_out(server)
-        self._offer()
+        with suppress(StoreError):  # whoever follows the session is told of that; others use the server too
+            self._say(server.state())
+            self._say_left_out(server)
+            self._offer()
 
     def _say(self, state: ServerState) -> None:
         name, said = state.name, self._said.get(state.name, "")
