@@ -258,6 +258,7 @@ class SessionOpening:
             output=ready.output,
             added_slash=tuple(command for feature in added for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
+            effort=opened.settings.effort,
             idle_s=opened.settings.idle_timeout_s,
             stays=stays,
             release=release,
