@@ -6,12 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from bridle.app.token_files import read_token_file
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bridle.app.token_files import read_token_file
 from bridle.clients.engine_address import engine_address
 from bridle.clients.remote import connect_remote, engine_opener
 from bridle.conformance.exchanges import exchange_at
