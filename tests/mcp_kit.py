@@ -11,6 +11,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bridle.app.engine import Engine
 from bridle.app.mcp_mount import MCP_PATH, McpMount
 from bridle.app.serving import make_service
 from bridle.base.clock import Clock, SystemClock
@@ -18,6 +19,7 @@ from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.control.http_app import service_app
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
+from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
 from bridle.engine.ports import Provider
 
@@ -131,21 +133,25 @@ class McpServed:
                 yield client
 
 
+def served_service(engine: Engine) -> Service:
+    """What a listening engine serves."""
+    return make_service(
+        engine,
+        ServiceCounters(),
+        clock=engine.services.clock,
+        hear=engine.access.note_refusal,
+        is_stopping=lambda: False,
+    )
+
+
 @asynccontextmanager
 async def mcp_served(
     model: Provider, *, clock: Clock | None = None, names: ToolNames = "underscore", **options: Any
 ) -> AsyncIterator[McpServed]:
     clock = clock or SystemClock()
     async with harness(model, clock=clock, **options) as session:
-        service = make_service(
-            session.engine,
-            ServiceCounters(),
-            clock=clock,
-            hear=session.engine.access.note_refusal,
-            is_stopping=lambda: False,
-        )
         mount = McpMount(session.engine, names=names)
         try:
-            yield McpServed(session, service_app(service, {MCP_PATH: mount}))
+            yield McpServed(session, service_app(served_service(session.engine), {MCP_PATH: mount}))
         finally:
             await mount.close()

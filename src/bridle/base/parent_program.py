@@ -50,13 +50,13 @@ def parent_program(pid: int | None = None) -> ParentProgram:
     try:
         words = _read(f"{folder}/cmdline").split("\0")
         path = os.readlink(f"{folder}/exe").removesuffix(" (deleted)")
-        sha256 = _digest(f"{folder}/exe")  # the very file that runs, whatever has its name now
+        sha256 = file_digest(f"{folder}/exe")  # the very file that runs, whatever has its name now
     except OSError:
         return ParentProgram(pid=pid)
     script = _script(words[1:], folder) if os.path.basename(path).startswith(_INTERPRETERS) else ""
     digest = ""
     with contextlib.suppress(OSError):
-        digest = _digest(script) if script else ""
+        digest = file_digest(script) if script else ""
     return ParentProgram(
         pid=pid, word=words[0], path=path, sha256=sha256, script=script, script_sha256=digest
     )
@@ -96,7 +96,8 @@ def _script(words: list[str], folder: str) -> str:
     return ""
 
 
-def _digest(path: str) -> str:
+def file_digest(path: str) -> str:
+    """The SHA-256 of a file. Raises OSError."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):

@@ -43,7 +43,10 @@ async def mcp_app(server: Server[Any], token_id: Callable[[Any], str]) -> AsyncG
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         owner = AccessToken(token="", client_id=token_id(scope), scopes=[])  # which one is all it says
-        await manager.handle_request({**scope, "user": AuthenticatedUser(owner)}, receive, send)
+        # white space around a value is none of it (RFC 9110, 5.5), and our parser of requests leaves it there
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        told = {**scope, "headers": headers, "user": AuthenticatedUser(owner)}
+        await manager.handle_request(told, receive, send)
 
     async with manager.run():
         yield app
