@@ -279,11 +279,15 @@ async def _ended(engine: Served) -> float:
             if envelope.kind == "TextDelta":
                 break
         ending = asyncio.ensure_future(asyncio.to_thread(engine.end))
-        for stream in streams:
-            assert b"event: SessionEnded" in b"".join([piece async for piece in stream.pieces()])
-        for opened in sockets:
-            assert await _hears_end(opened)
+        heard = await asyncio.gather(
+            *(_reads_end(stream) for stream in streams), *(_hears_end(opened) for opened in sockets)
+        )
+        assert all(heard), f"{heard.count(False)} were not told"
         return await ending
+
+
+async def _reads_end(stream: OpenStream) -> bool:
+    return b"event: SessionEnded" in b"".join([piece async for piece in stream.pieces()])
 
 
 async def _hears_end(opened: WebSocketClient) -> bool:

@@ -31,6 +31,7 @@ ROWS = {
     "deltas": "turns:deltas",
     "told": "telling:told",
     "screen": "screen:drawn",
+    "idle": "idling:idle",
     "http-run": "over_http:one_turn",
     "http-deltas": "over_http:deltas",
     "memory": "parts:memory",

@@ -48,10 +48,10 @@ def drawn() -> list[Figure]:
         Figure(name="delta, drawn", value=middle(status), unit="µs", target=30, how=f"{how}, all of it"),
         Figure(
             name="status line, share",
-            value=middle(status) / middle(plain),
+            value=min(status) / min(plain),  # what else the machine does only adds
             unit="x",
-            target=1.25,
-            how=f"{how}, with it to without",
+            target=1.1,
+            how=f"{how}, the quietest with it to the quietest without",
         ),
     ]
 

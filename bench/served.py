@@ -82,7 +82,7 @@ class Served:
 
     def tokens(self, session: str, count: int) -> list[str]:
         """Tokens of so many people who may look at a session."""
-        minting = Engine(where=folders(self.env), env=self.env, clock=SystemClock()).tokens
+        minting = Engine(where=folders(self.env), env=self.env, clock=SystemClock()).access.tokens
         new = functools.partial(
             minting.new_claims, identity_class="human", sessions=(session,), commands=WATCH
         )

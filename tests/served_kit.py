@@ -12,10 +12,11 @@ import msgspec
 
 from bridle.app.serving import make_service
 from bridle.base.clock import Clock, SystemClock
+from bridle.conformance.asgi_client import AsgiExchange, asgi_scope
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.control.capability_tokens import Tokens
 from bridle.control.http_app import service_app
-from bridle.control.request_guard import ORIGIN_STATE, ConnectionOrigin, Listener
+from bridle.control.request_guard import ConnectionOrigin, Listener
 from bridle.control.service_metrics import ServiceCounters
 from bridle.engine.ports import Provider
 
@@ -64,31 +65,14 @@ class Served:
         claims = {"identity_class": "human", "sessions": (self.session.id,), **claims}
         return self.tokens.issue(self.tokens.new_claims(life_s=life_s, **claims))
 
-    def _scope(
-        self, kind: str, path: str, headers: Mapping[str, str], listener: Listener, refused: str | None
-    ) -> dict[str, Any]:
-        path, _, query = path.partition("?")
-        given = {"host": f"127.0.0.1:{PORT}", "x-bridle-token": self.token, **headers}
-        return {
-            "type": kind,
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "scheme": "http" if kind == "http" else "ws",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": query.encode(),
-            "headers": [
-                (name.lower().encode(), value.encode("latin-1"))
-                for name, value in given.items()
-                if value != "-"
-            ],
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", PORT),
-            "state": {ORIGIN_STATE: ConnectionOrigin(listener=listener, peer="127.0.0.1", refused=refused)},
-            "extensions": {"websocket.http.response": {}},
-            "subprotocols": [],
-        }
+    def _headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
+        given = {"Host": f"127.0.0.1:{PORT}", "X-Bridle-Token": self.token}
+        names = {name.lower(): name for name in given}
+        given.update((names.get(name, name), value) for name, value in (headers or {}).items())
+        return {name: value for name, value in given.items() if value != "-"}
+
+    def _exchange(self, listener: Listener, refused: str | None) -> AsgiExchange:
+        return AsgiExchange(self.app, ConnectionOrigin(listener=listener, peer="127.0.0.1", refused=refused))
 
     async def ask(
         self,
@@ -102,28 +86,10 @@ class Served:
         raw: bytes | None = None,
     ) -> Answer:
         """One request. A header whose value is "-" is left out."""
-        scope = self._scope(
-            "http", path, {"content-type": "application/json", **(headers or {})}, listener, refused
-        )
-        scope["method"] = method
         data = raw if raw is not None else b"" if body is None else msgspec.json.encode(body)
-        sent: list[dict[str, Any]] = []
-        given = [{"type": "http.request", "body": data, "more_body": False}]
-        never = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            if given:
-                return given.pop()
-            await never.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        start, *rest = sent
-        found = {name.decode(): value.decode() for name, value in start["headers"]}
-        return Answer(start["status"], found, b"".join(message.get("body", b"") for message in rest))
+        given = self._headers({"content-type": "application/json", **(headers or {})})
+        answer = await self._exchange(listener, refused).request(method, path, given, data)
+        return Answer(answer.status, dict(answer.headers), answer.body)
 
     async def shake_hands(self, **options: Any) -> Answer:
         return await self.ask("GET", "/v1/handshake", **options)
@@ -133,29 +99,14 @@ class Served:
         self, session: str, *, since: int | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[AsyncIterator[SseEvent]]:
         """The events of a session; on the way out the client is gone."""
-        scope = self._scope("http", f"/v1/sessions/{session}/events", headers or {}, LOOPBACK, None)
-        scope["method"] = "GET"
-        if since is not None:
-            scope["headers"].append((b"last-event-id", str(since).encode()))
-        left = asyncio.Event()
-        came: asyncio.Queue[bytes | None] = asyncio.Queue()
-        status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        async def receive() -> dict[str, Any]:
-            await left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                status.set_result(message["status"])
-            elif message.get("more_body"):
-                await came.put(message["body"])
-            else:
-                await came.put(None)
+        last = {} if since is None else {"last-event-id": str(since)}
+        target, given = f"/v1/sessions/{session}/events", self._headers({**(headers or {}), **last})
+        stream = await self._exchange(LOOPBACK, None).stream(target, given)
+        assert stream.head.status == 200
 
         async def events() -> AsyncIterator[SseEvent]:
             rest = b""
-            while (piece := await came.get()) is not None:
+            async for piece in stream.pieces():
                 rest += piece
                 while b"\n\n" in rest:
                     block, _, rest = rest.partition(b"\n\n")
@@ -165,13 +116,10 @@ class Served:
                     number = int(fields[b"id"]) if b"id" in fields else None
                     yield SseEvent(number, fields[b"event"].decode(), fields[b"data"])
 
-        running = asyncio.ensure_future(self.app(scope, receive, send))
-        assert await status == 200
         try:
             yield events()
         finally:
-            left.set()
-            await running
+            await stream.close()
 
     @asynccontextmanager
     async def websocket(
@@ -182,7 +130,8 @@ class Served:
         greeted: bool = True,
         **greeting: Any,
     ) -> AsyncIterator[Socket]:
-        scope = self._scope("websocket", path, headers or {}, LOOPBACK, None)
+        origin = ConnectionOrigin(listener=LOOPBACK, peer="127.0.0.1")
+        scope = asgi_scope("websocket", path, self._headers(headers), origin)
         socket = Socket()
         running = asyncio.ensure_future(self.app(scope, socket.receive, socket.send))
         try:

@@ -600,11 +600,13 @@ export interface Handshake {
   schema_version_token_claim?: number;
 }
 
-/** How the engine is. `sandbox` is what holds commands, empty until that was tried. */
+/** How the engine is, whole and part by part. `sandbox` is what holds commands, empty until that was tried. */
 export interface Health {
   disk_has_room: boolean;
   kind: "Health";
+  ok?: boolean;
   open_sessions: number;
+  parts?: Array<PartHealth>;
   protocol_version: string;
   sandbox?: string;
   version: string;
@@ -720,7 +722,10 @@ export interface ListProviders {
   which?: "connectable" | "running" | "usable";
 }
 
-/** The sessions in which something was said, of one folder or of all, the one used last first. */
+/**
+ * The sessions in which something was said or that are open here, of one folder or of all, the one used last
+ * first.
+ */
 export interface ListSessions {
   cwd?: string | null;
   kind: "ListSessions";
@@ -861,6 +866,13 @@ export interface Parameters {
   effort?: "high" | "low" | "max" | "medium" | "off" | null;
   max_tokens?: number | null;
   temperature?: number | null;
+}
+
+/** How one part of the engine is: it works, works with less, does not, or was not tried yet. */
+export interface PartHealth {
+  part: string;
+  status: "fail" | "ok" | "skip" | "warn";
+  text?: string;
 }
 
 /**

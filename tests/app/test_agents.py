@@ -10,6 +10,7 @@ import pytest
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol import commands as c
+from bridle.protocol import queries as q
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import ToolResult
 from bridle.protocol.messages import TextBlock
@@ -85,6 +86,7 @@ async def test_who_waits_for_events_while_leaving_waits_no_longer() -> None:
         (None, {"config_file": "mine.toml"}, "NotAPerson"),
         (None, {"lockfile": "approved.lock"}, "NotAPerson"),
         (None, {"allow": ["bash"]}, "NotAPerson"),
+        (None, {"effort": "low"}, "OnlyStricter"),
     ],
 )
 async def test_an_agent_makes_no_session_in_which_more_is_allowed_than_the_person_allows(
@@ -141,3 +143,29 @@ async def test_an_agent_goes_on_with_a_session_and_never_loosens_it() -> None:
         await session.connection.send(c.EndSession(session=session.id))
         again = c.CreateSession(cwd=session.folder, resume=session.id, mode="default")
         assert await refused(outer(session).send(again)) == "OnlyStricter"
+
+
+async def test_an_agent_has_no_model_think_more_than_the_person_lets_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text('effort = "medium"\n')
+    async with harness(scripted(say("Hi.")), home=str(home)) as session:
+        agent = outer(session)
+        await agent.send(c.AttachSession(session=session.id))
+        assert await refused(agent.send(c.SetEffort(session=session.id, effort="high"))) == "OnlyStricter"
+        await agent.send(c.SetEffort(session=session.id, effort="medium"))
+        await session.connection.send(c.SetEffort(session=session.id, effort="max"))
+        await agent.send(c.SetEffort(session=session.id, effort="high"))  # a person went further
+        new = c.CreateSession(cwd=session.folder, model="demo:x", config={"effort": "high"})
+        assert await refused(agent.send(new)) == "OnlyStricter"
+        await agent.send(c.CreateSession(cwd=session.folder, model="demo:x", config={"effort": "medium"}))
+
+
+async def test_an_agent_does_not_learn_which_providers_a_person_has_keys_of() -> None:
+    async with harness(scripted(say("Hi."))) as session:
+        agent = outer(session)
+        await agent.send(c.AttachSession(session=session.id))
+        for session_id in (session.id, None):
+            assert await refused(agent.ask(q.ListModels(session=session_id, usable=True))) == "NotAPerson"
+        (known,) = (await agent.ask(q.ListModels(session=session.id, names=("demo:x",)))).models
+        assert known.model == "demo:x"

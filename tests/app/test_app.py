@@ -10,7 +10,6 @@ import pytest
 
 from bridle.app.engine import Engine
 from bridle.app.machine_store import session_store
-from bridle.app.session_retention import forget_beside
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
@@ -20,6 +19,7 @@ from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
+from bridle.sessions.beside_store import forget_beside
 from bridle.sessions.stored_archive import StoredArchive
 
 
@@ -217,7 +217,7 @@ async def test_a_session_whose_content_expires_while_it_is_opened_is_refused(tmp
 
         def expire_all() -> None:
             with closing(session_store({"BRIDLE_HOME": str(tmp_path / "home")})) as store:
-                StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where))
+                StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where.state))
 
         engine = Engine(where=where, env={}, clock=ClockWith(number, expire_all))
         try:

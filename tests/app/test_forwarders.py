@@ -46,8 +46,15 @@ async def make(where: Folders) -> AsyncIterator[Make]:
     def models(*, listening: bool = False, **env: str) -> Models:
         clock = SystemClock()
         stored = Sealed(where=where, env=env, clock=clock)
-        forwarders = Forwarders(processes, where=where, env=env, clock=clock, listening=listening)
-        made.append(Models(env=env, clock=clock, stored=stored, forwarders=forwarders))
+        made.append(
+            Models(
+                env=env,
+                clock=clock,
+                stored=stored,
+                forwarders=lambda: Forwarders(processes, where=where, env=env, clock=clock),
+                listening=listening,
+            )
+        )
         return made[-1]
 
     yield models

@@ -299,6 +299,16 @@ async def test_the_class_of_a_client_is_the_one_of_its_claims(engine: Engine, fo
     assert await refused(client.send(c.SetMode(session=session, mode="yolo"))) == "SelfApproval"
 
 
+async def test_a_session_that_has_just_begun_is_listed_while_it_is_open(engine: Engine, folder: str) -> None:
+    driver, person = engine.connect(name="outer", answers=False), engine.connect(name="ann", answers=True)
+    session = (await driver.send(c.CreateSession(cwd=folder, model="demo:scripted"))).session
+    (found,) = (await person.ask(q.ListSessions(cwd=folder))).sessions
+    assert (found.id, found.state, found.title, found.turns) == (session, "open", "", 0)
+    assert (await person.ask(q.ListSessions(cwd="/nowhere"))).sessions == ()
+    await driver.send(c.EndSession(session=session))
+    assert (await person.ask(q.ListSessions(cwd=folder))).sessions == (), "nothing was said in it"
+
+
 @pytest.mark.requirement("G22.2")
 async def test_claims_without_a_list_of_sessions_cover_all_and_an_empty_list_covers_none(
     engine: Engine, folder: str

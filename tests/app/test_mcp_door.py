@@ -266,6 +266,8 @@ async def test_everything_that_is_listed_can_be_read(era: str) -> None:
     assert [one["id"] for one in log] == list(range(1, len(log) + 1))
     assert older["session"]["id"] == session.id
     assert models["models"]
+    providers = json.loads(texts["bridle-v1://providers"].text)["providers"]
+    assert providers == [{"name": "demo", "models": "bridle-v1://provider/demo/models"}]
     assert profile["settings"]["mode"] == "strict"
     assert refused.value.error.code == (-32002 if era == "legacy" else -32602)
 

@@ -21,6 +21,7 @@ from bridle.protocol.codec import payload_of
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import StepLimitAnswer
 from bridle.protocol.tokens import APPROVE, WATCH, Claims
 from bridle.providers.script import call, say
 
@@ -45,6 +46,10 @@ class Room:
 
     def with_claims(self, claims: Claims, *, here: Any = "following"):
         return self.engine.connect(name="remote", answers=True, claims=claims, here=here)
+
+    @property
+    def mode(self) -> str:
+        return self.engine.live.at(self.session).session.journal.conversation.mode
 
     async def open(self, owner: Connection, **config: Any) -> str:
         new = c.CreateSession(cwd=str(self.folder), model="demo:scripted", config=config)
@@ -247,6 +252,36 @@ async def test_a_question_that_waits_is_put_again_to_whoever_comes_back_behind_i
     await later.gets(e.TurnEnded)
     assert not [one for one in later.events if isinstance(one.event, e.PermissionRequested)]
     await later.leave()
+
+
+async def test_an_answer_is_for_the_question_that_was_seen(room: Room) -> None:
+    owner = room.engine.connect(name="terminal", answers=True)
+    await room.open(owner)
+    asked = await room.asked(owner)
+    other = yes(room, asked, digest="0" * 64)
+    assert (await refusal(owner.send(other))).reason == "QuestionChanged"
+    unknown = c.AnswerPermission(session=room.session, call_id="call_none", answer="once")
+    assert (await refusal(owner.send(unknown))).reason == "NoSuchQuestion"
+    about = c.AnswerQuestion(
+        session=room.session, question_id=asked.event.call_id, answer=StepLimitAnswer(go_on=True)
+    )
+    assert (await refusal(owner.send(about))).reason == "NoSuchQuestion"
+    await owner.send(yes(room, asked, digest=asked.event.digest))
+    result = (await until(owner, room.session, e.ToolResult, since=asked.id or 0)).event
+    assert result.outcome == "ok"
+
+
+async def test_leaving_plan_mode_by_approval_is_a_yes_that_an_agent_does_not_give(room: Room) -> None:
+    owner = room.engine.connect(name="terminal", answers=True)
+    await room.open(owner)
+    agent = room.person(identity_class="agent")
+    await agent.send(c.AttachSession(session=room.session))
+    await owner.send(c.EnterPlanMode(session=room.session))
+    approve = c.ExitPlanMode(session=room.session, approve=True)
+    assert (await refusal(agent.send(approve))).reason == "SelfApproval"
+    assert room.mode == "plan"
+    await owner.send(approve)
+    assert room.mode == "default"
 
 
 # Two keys

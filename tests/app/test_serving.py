@@ -49,6 +49,7 @@ def tcp(port: int) -> socket.socket:
 
 
 @pytest.mark.requirement("G21.1")
+@pytest.mark.requirement("G22.13")
 async def test_the_socket_and_its_token_are_private_and_gone_with_the_engine(tmp_path: Path) -> None:
     async with listening(tmp_path) as here:
         assert stat.S_IMODE(os.stat(here.place.folder).st_mode) == 0o700

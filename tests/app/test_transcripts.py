@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.app.machine_store import session_store
-from bridle.app.session_retention import forget_beside, transcripts_of
-from bridle.app.transcript_file import FILE_NAMES, Format, KeptTranscript
+from bridle.app.session_transcript import session_transcript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
 from bridle.config.folders import folders
@@ -22,9 +21,11 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
+from bridle.sessions.beside_store import forget_beside, transcripts_of
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
+from bridle.sessions.transcript_file import FILE_NAMES, Format
 from secret_kit import tokens
 from sessions.session_kit import new_store, put
 from sessions.telling import stories, tell
@@ -33,7 +34,7 @@ FORMATS: tuple[Format, ...] = ("events", "envelope", "chain")
 
 
 def file_of(home: str, session: str, form: Format = "events") -> Path:
-    return Path(transcripts_of(folders({"BRIDLE_HOME": home}), session)) / FILE_NAMES[form]
+    return Path(transcripts_of(folders({"BRIDLE_HOME": home}).state, session)) / FILE_NAMES[form]
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -142,9 +143,9 @@ def test_a_file_that_was_cut_or_taken_away_is_written_anew(tmp_path: Path, form:
     ):
         put(log, e.SessionCreated(log=log.log, cwd="/work"), e.TurnEnded(stop="end_turn"))
         path = tmp_path / "kept" / FILE_NAMES[form]
-        assert KeptTranscript(log, str(path.parent), form).catch_up() is None
+        assert session_transcript(log, str(path.parent), form).catch_up() is None
         path.write_bytes(path.read_bytes()[:-9])
-        kept = KeptTranscript(log, str(path.parent), form)
+        kept = session_transcript(log, str(path.parent), form)
         assert kept.catch_up() is None
         assert path.read_bytes() == exported(store, log.session, form)
         path.unlink()
@@ -165,7 +166,7 @@ def test_a_link_in_place_of_the_file_is_replaced_and_never_followed(tmp_path: Pa
         path = tmp_path / "kept" / FILE_NAMES["events"]
         path.parent.mkdir()
         path.symlink_to(outside)
-        kept = KeptTranscript(log, str(path.parent), "events")
+        kept = session_transcript(log, str(path.parent), "events")
         assert kept.catch_up() is None
         assert not path.is_symlink()
         path.unlink()
@@ -187,7 +188,7 @@ def test_secrets_are_looked_for_once_more_on_the_way_into_every_form(tmp_path: P
         for number, secret in enumerate(secrets, 1):
             put(log, e.StepStarted(step=number, provider="w", model="s"), e.TextDelta(text=secret.text))
             put(log, e.StepEnded(step=number, stop="end_turn", text_sha256="0"))
-        kept = KeptTranscript(log, str(tmp_path / "kept"), form)
+        kept = session_transcript(log, str(tmp_path / "kept"), form)
         assert kept.catch_up() is None
         written = Path(kept.path).read_text()
     assert [secret.kind for secret in secrets if secret.secret in written] == []
@@ -203,10 +204,10 @@ def test_however_often_it_is_caught_up_with_it_ends_as_the_log_tells_it(
     with tempfile.TemporaryDirectory() as scratch, closing(new_store(Path(scratch) / "data")) as store:
         folder = os.path.join(scratch, "kept")
         with closing(store.create("/work", profile="default")) as log:
-            kept = KeptTranscript(log, folder, form)
+            kept = session_transcript(log, folder, form)
             for turn, cut in zip(story, cuts, strict=False):
                 tell(log, [turn])
-                kept = KeptTranscript(log, folder, form) if cut else kept
+                kept = session_transcript(log, folder, form) if cut else kept
                 assert kept.catch_up() is None
             assert Path(kept.path).read_bytes() == exported(store, log.session, form)
 
@@ -219,9 +220,9 @@ async def test_what_was_transcribed_goes_with_the_session_and_with_its_content(t
         await second.ask("hello")
     assert file_of(str(tmp_path), first.id, "chain").exists()
     with closing(session_store({"BRIDLE_HOME": str(tmp_path)})) as store:
-        StoredArchive(store).delete(first.id, beside=forget_beside(where))
+        StoredArchive(store).delete(first.id, beside=forget_beside(where.state))
         assert not file_of(str(tmp_path), first.id, "chain").parent.exists()
-        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where))
+        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where.state))
         assert file_of(str(tmp_path), second.id, "chain").exists()
-        StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where))
+        StoredArchive(store).expire(lambda _profile: 0, beside=forget_beside(where.state))
     assert not file_of(str(tmp_path), second.id, "chain").parent.exists()

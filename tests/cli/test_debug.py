@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+from pathlib import Path
 
 import pytest
 
+from bridle.config.folders import folders
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.servers import ModelServer
-from bridle.providers.script import say
+from bridle.providers.raw_dump import RawDump, read_dump
+from bridle.providers.raw_exchange import RawExchange
+from bridle.providers.script import fail, say
+from bridle.sessions.beside_store import dumps_of
 from cli_kit import Place
 from credentials.credential_kit import made_key
 
@@ -75,3 +83,99 @@ def test_mistakes_are_one_sentence(place: Place, words: tuple[str, ...], told: s
 def test_builders_are_told_of_it(place: Place) -> None:
     assert "bridle debug request" in place.bridle("help", "builders").out
     assert place.bridle("help", "debug").out.startswith("bridle debug request")
+
+
+# Raw dumps
+
+
+@pytest.mark.requirement("G48.4", "G48.5")
+async def test_what_went_over_the_wire_is_kept_where_a_person_wants_it(place: Place) -> None:
+    key, secret_looking = made_key(), "ghp_" + "a1B2c3" * 6
+    async with ModelServer.playing(say(f"It is {secret_looking}."), say(f"Your key is {key}.")) as server:
+        settings(place, server, 'api_key_env = "WORK_KEY"\n[debug]\nraw = true')
+        env = {"WORK_KEY": key}
+
+        async def bridle(*words: str):
+            return await asyncio.to_thread(place.bridle, *words, env=env)
+
+        first = await bridle("run", "-m", "work:m", "violet?")
+        assert first.code == 0, first.err
+        session = place.only_session()
+        assert f"bridle debug raw {session}" in first.err, "it is said"
+        again = await bridle("run", "-c", "and now?")
+        assert again.code == 0, again.err
+        shown = await bridle("debug", "raw")
+        assert shown.code == 0, shown.err
+        assert shown == await bridle("debug", "raw", session)
+    one, two = shown.stream
+    assert one["request"].encode() == server.chats[0].body
+    assert (one["url"], one["status"]) == (f"{server.origin}/v1/chat/completions", 200)
+    assert one["answer"].startswith("data: ")
+    assert secret_looking in one["answer"], "what a vendor says is kept as it was"
+    assert key not in shown.out, "and the key that Bridle sends is not"
+    assert "«redacted:key»" in two["answer"]
+    (dump,) = (place.home / ".local/state/bridle/debug").iterdir()
+    assert dump.name == f"{session}.jsonl"
+    assert (dump.stat().st_mode & 0o777, dump.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    lines = dump.read_bytes().splitlines()
+    assert len(lines) == 2
+    assert all(isinstance(json.loads(line), str) and b"violet" not in line for line in lines)
+    dump.write_bytes(b"\n".join([lines[0], lines[1][:-9]]))
+    assert len(place.bridle("debug", "raw").stream) == 1, "what a crash cut off is left out"
+    dump.write_bytes(lines[0].replace(lines[0][40:44], b"AAAA") + b"\n")
+    damaged = place.bridle("debug", "raw")
+    assert (damaged.code, damaged.out) == (1, "")
+    assert damaged.story == [f"{dump} line 1 is not what was written."]
+    assert place.bridle("sessions", "delete", session, "--yes").code == 0
+    assert not dump.exists(), "it goes with its session"
+
+
+async def test_a_refusal_and_a_server_that_is_gone_are_kept_too(place: Place) -> None:
+    async with ModelServer.playing(fail("bad_credentials")) as server:
+        settings(place, server, "[debug]\nraw = true")
+        ran = await asyncio.to_thread(place.bridle, "run", "-m", "work:m", "hi", "--session", "one")
+        assert ran.code == 4, ran.err
+    ran = await asyncio.to_thread(place.bridle, "run", "-m", "work:m", "hi", "--session", "one")
+    assert ran.code == 5, ran.err
+    refused, *unreached = place.bridle("debug", "raw").stream
+    assert refused["status"] == 401
+    assert refused["answer"]
+    assert unreached
+    assert all(one["status"] == 0 and one["problem"] for one in unreached)
+
+
+async def test_nothing_is_kept_by_itself_and_no_project_turns_it_on(place: Place) -> None:
+    async with ModelServer.playing(say("One.")) as server:
+        settings(place, server)
+        (place.work / ".bridle").mkdir()
+        (place.work / ".bridle/config.toml").write_text("[debug]\nraw = true\n")
+        ran = await asyncio.to_thread(place.bridle, "run", "-m", "work:m", "hi")
+        assert ran.code == 0, ran.err
+    assert not (place.home / ".local/state/bridle/debug").exists()
+    shown = place.bridle("debug", "raw")
+    assert (shown.code, shown.out) == (1, "")
+    assert "bridle config set debug.raw true" in shown.err
+
+
+def test_the_file_of_a_dump_is_bounded_and_the_newest_stays(tmp_path: Path) -> None:
+    state, key = folders({"BRIDLE_HOME": str(tmp_path)}).state, os.urandom(32)
+    heard: list[str] = []
+    dump = RawDump(
+        dumps_of(state, "sess_1"),
+        "sess_1",
+        key=lambda: key,
+        secrets=tuple,
+        clock=FakeClock(),
+        hear=heard.append,
+        most_bytes=3_000,
+    )
+    for number in range(20):
+        dump.keep(RawExchange(url="u", request=b"x" * 500, status=number))
+    kept = [one.status for one in read_dump(dumps_of(state, "sess_1"), "sess_1", key)]
+    assert kept == list(range(20 - len(kept), 20))
+    assert sum(file.stat().st_size for file in (tmp_path / "state/debug").iterdir()) <= 6_000
+    shutil.rmtree(tmp_path / "state/debug")
+    (tmp_path / "state/debug").write_text("in the way")
+    for _ in range(2):
+        dump.keep(RawExchange(url="u", request=b"x"))
+    assert len(heard) == 1, "a dump that cannot be written fails nothing"

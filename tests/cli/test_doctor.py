@@ -1,11 +1,15 @@
 """`bridle doctor`: every part by itself, on machines where all is well and where much is broken."""
 
 import asyncio
+import json
 import os
 import pty
 import re
+import signal
 import subprocess
+import sys
 import termios
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,15 @@ from typing import Any
 import pytest
 
 from bridle._version import __version__
+from bridle.base.clock import SystemClock
+from bridle.base.ids import Ids
+from bridle.base.installation import install_command
+from bridle.cli.doctor import TooLong, bounded
 from bridle.conformance.servers import JsonServer, ModelServer
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.providers.script import say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from serve_kit import serving
 
 KEY = "sk-" + "f00ba4" * 6
 
@@ -51,8 +61,12 @@ def test_a_new_machine_has_no_problem_but_the_missing_model(place: Place) -> Non
         "store": "skip",
         "keys": "skip",
         "helper": "skip",
+        "engine": "skip",
         "sandbox": "warn",
         "config": "ok",
+        "git": "ok",
+        "disk": "ok",
+        "extras": "ok",
         "terminal": "skip",
     }
     assert text_of(ran, "bridle").startswith(f"{__version__}, Python 3.")
@@ -305,3 +319,106 @@ def test_on_a_terminal_its_powers_are_told(place: Place) -> None:
     _, error = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, error) == (0, b"")
     assert "ok    terminal  256 colours, 77 columns, UTF-8" in said.decode().replace("\r", "")
+
+
+# An engine that listens
+
+
+def test_an_engine_that_listens_is_asked_how_it_is(place: Place) -> None:
+    with serving(place) as served:
+        served.ask("GET", "/v1/handshake")
+        made = served.ask("POST", "/v1/sessions", {"cwd": str(place.work), "model": "demo"})
+        assert made.status == 201
+        ran = place.bridle("doctor", "--offline")
+        assert (ran.code, states(ran)["engine"]) == (0, "ok")
+        assert text_of(ran, "engine") == f"{__version__}, 1 open session"
+        os.chmod(served.place.token_file, 0o640)
+        ran = place.bridle("doctor", "--offline")
+        assert (ran.code, ("fail", "engine") in [row[:2] for row in rows(ran)]) == (1, True)
+        os.chmod(served.place.token_file, 0o600)
+        served.process.kill()
+        served.process.wait(TIMEOUT_S)
+        ran = place.bridle("doctor", "--offline")
+    assert (ran.code, states(ran)["engine"]) == (0, "warn")
+    assert text_of(ran, "engine") == "none answers; what one left is taken over by the next"
+
+
+def test_what_was_minted_is_counted_and_a_register_that_cannot_be_used_is_a_problem(place: Place) -> None:
+    register = TokenFile(str(place.home / ".local/state/bridle"), SystemClock())
+    ids = Ids(SystemClock().now_ms, os.urandom)
+    tokens = open_tokens(register, clock=SystemClock(), ids=ids, machine_key=None, hear=lambda *_: None)
+    for life_s in (600, 600, 0):
+        tokens.issue(tokens.new_claims(life_s=life_s, identity_class="human", sessions=("sess_1",)))
+    tokens.revoke(tokens.issued[0].claims.jti)
+    ran = place.bridle("doctor", "--offline")
+    assert (ran.code, text_of(ran, "tokens")) == (0, "1 token good, 1 revoked, 1 expired")
+    Path(register.path).write_text("{}")
+    ran = place.bridle("doctor", "--offline")
+    assert (ran.code, states(ran)["tokens"]) == (1, "fail")
+
+
+# What stands around a session
+
+
+def test_providers_that_are_set_up_are_listed_with_where_their_key_comes_from(place: Place) -> None:
+    sets = (
+        "--set", "providers.work.base_url=http://127.0.0.1:9/v1", "--set", "providers.work.key_env=WORK_KEY",
+        "--set", "providers.here.base_url=http://127.0.0.1:9/v1", "--set", "providers.here.local=true",
+    )  # fmt: skip
+    ran = place.bridle("doctor", "--offline", *sets, env={"OPENAI_API_KEY": KEY})
+    found = [(status, text) for status, part, text in rows(ran) if part == "provider"]
+    assert found == [
+        ("warn", "work: WORK_KEY is not set"),
+        ("ok", "here: no key"),
+        ("ok", "openai: key from OPENAI_API_KEY"),
+    ]
+    assert KEY not in ran.out
+
+
+def test_hooks_that_count_and_hooks_that_do_not_are_told(place: Place) -> None:
+    file = place.home / ".config/bridle/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[[hooks]]\nevent = "Stop"\ncommand = "true"\n')
+    (place.work / ".bridle").mkdir()
+    (place.work / ".bridle/config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "false"\n')
+    found = [row for row in rows(place.bridle("doctor", "--offline")) if row[1] == "hooks"]
+    assert [status for status, _, _ in found] == ["ok", "warn"]
+    assert found[0][2] == "1 hook: bridle hooks"
+    assert ".bridle/config.toml" in found[1][2]
+
+
+def test_git_is_told_with_its_version_missing_or_broken(place: Place, tmp_path: Path) -> None:
+    assert text_of(place.bridle("doctor", "--offline"), "git")[0].isdigit()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    without = place.bridle("doctor", "--offline", env={"PATH": str(programs)})
+    assert (without.code, states(without)["git"]) == (0, "warn")
+    (programs / "git").write_text("#!/bin/sh\nexit 7\n")
+    (programs / "git").chmod(0o755)
+    broken = place.bridle("doctor", "--offline", env={"PATH": str(programs)})
+    assert (broken.code, states(broken)["git"]) == (1, "fail")
+    assert text_of(broken, "git").endswith("(exit 7)")
+
+
+def test_an_extra_that_the_settings_want_and_that_is_not_there_is_named(place: Place) -> None:
+    without = "import sys; sys.modules['opentelemetry'] = None; from bridle.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", without, "doctor", "--offline", "--json"],
+        capture_output=True,
+        cwd=place.work,
+        env=place.environment(OTEL_TRACES_EXPORTER="otlp"),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    found = [row["text"] for row in json.loads(ran.stdout)["rows"] if row["part"] == "extras"]
+    assert found[1] == f"tracing with OpenTelemetry needs a package more: {install_command('otel')}"
+    assert "otel" in found[0].partition("; not ")[2]
+
+
+@pytest.mark.parametrize(
+    "hang", [lambda: time.sleep(60), lambda: asyncio.run(asyncio.sleep(60))], ids=["blocking", "waiting"]
+)
+def test_a_part_that_does_not_answer_is_left(hang: Any) -> None:
+    with pytest.raises(TooLong), bounded(0.05):
+        hang()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

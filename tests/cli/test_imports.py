@@ -52,6 +52,12 @@ FIRST_CALL = {
     "bridle.app.gates", "bridle.engine.layers", "bridle.safety.guards", "bridle.safety.permission_policy",
     "bridle.safety.rules", "bridle.undo.undoable", "bridle.tools.output", "concurrent.futures", "logging",
 }  # fmt: skip
+# Of ours, what comes with help, another client, something to trust, a project that says something, and an edit.
+WHERE_MET = {
+    "bridle.cli.help", "bridle.protocol.connection", "bridle.protocol.handshake", "bridle.safety.trust.lockfile",
+    "bridle.config.workspace", "bridle.tools.edits", "bridle.tools.nearest", "bridle.tools.text_files",
+    "bridle.tools.replace_file", "bridle.base.unified_diff",
+}  # fmt: skip
 # Of ours, what a turn without settings, files to trust, hooks, calls, images and a schema never touches.
 TURN = ENGINE | {
     "shlex", "base64", "dataclasses", "bridle.clients.images", "bridle.clients.structured",
@@ -59,14 +65,14 @@ TURN = ENGINE | {
     "bridle.safety.trust.change_kind", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
     "bridle.tools.patches", "bridle.tools.file_search", "bridle.app.explain", "bridle.app.operations",
     "bridle.base.daily_log", "textwrap", "string", "bridle.recovery",
-} | FIRST_CALL  # fmt: skip
-OVER_HTTP = ENGINE | FIRST_CALL | {
+} | FIRST_CALL | WHERE_MET  # fmt: skip
+OVER_HTTP = ENGINE | FIRST_CALL | WHERE_MET | {
     "bridle.providers.script", "bridle.providers.scripted", "bridle.providers.anthropic",
     "bridle.providers.openai_responses", "bridle.providers.local_servers",
 }  # fmt: skip
 # It tries out what could confine a command, for which it makes files.
 DOCTOR = ENGINE - {"tempfile", "random", "shutil", "bz2", "lzma", "platform", "ctypes"}
-OWN_MODULES = 156
+OWN_MODULES = 151
 """How many of ours a turn may import: finding and opening one costs more than running a small one."""
 # In a folder made for it, which is removed again; and the kernel's own ways to confine have no other door.
 TRIES_THE_SANDBOX = {"tempfile", "shutil", "random", "bz2", "lzma", "ctypes"}

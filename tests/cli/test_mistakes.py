@@ -197,6 +197,19 @@ doctor now
 completion
 completion tcsh
 help nosuch
+token revoke
+token mint --ci
+token mint --ci --for soon
+serve --listen nonsense
+conformance --against notaurl
+attach zzz
+redact --nosuch
+why
+mcp list
+run -m demo --add-dir /nowhere x
+run -m demo -C /etc/passwd x
+run -m demo --max-cost -3 x
+models --refesh
 redact --bad
 """.strip().splitlines()
 

@@ -111,7 +111,6 @@ def test_the_page_of_options_names_every_spelling_there_is_and_no_other(place: P
     assert verb != "run" or named <= taken
 
 
-@pytest.mark.requirement("T18.3")
 def test_a_script_fits_a_schema_and_what_a_program_reads_has_no_label(place: Place) -> None:
     (place.work / "schema.json").write_text('{"type": "object", "required": ["ok"]}')
     model = place.script('say {"ok": 1}\n---\nsay Plain.\n')

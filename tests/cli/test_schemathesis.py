@@ -16,9 +16,18 @@ ST = (
     "schemathesis.toml",
     "run",
 )
-LEFT_OUT = r"(/shell|/events|/delete|/detach|/connect-provider|/preview-session|/models|/providers)$"
-"""A command typed by nobody, a stream without end, what would take the session away that the others use, and what asks
-the network or has a whole session in its address, of which there are thousands of cases."""
+NOBODY = "sess_00000000000000000000000000"
+APART = {
+    "/shell": (NOBODY, ()),
+    "/delete": ("", ()),
+    "/connect-provider": ("", ("--mode", "negative")),
+    "/events": ("", ("--phases", "fuzzing", "--request-timeout", "1")),
+    "/(preview-session|models|providers)": ("", ("--phases", "fuzzing", "--max-examples", "5")),
+}
+"""What is tried by itself, with which session ("" is a fresh one) and how. A command that nobody typed is run nowhere:
+it is asked of a session that is not there. Deleting takes a session from the others. A provider that is connected would
+be asked for its models, wherever its address leads: there only mistakes are made. A stream has no end. And in the last
+two, coverage either wants unknown headers to be refused, which HTTP ignores, or has thousands of cases of lists."""
 
 
 def tried(served: ServedPlace, url: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -40,28 +49,36 @@ def tried(served: ServedPlace, url: str, *options: str) -> subprocess.CompletedP
 def test_the_engine_does_what_its_document_says(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with serving(place, "--listen", "127.0.0.1:0") as served:
-        (url,) = [
-            word.rstrip(",") for line in served.lines for word in line.split() if word.startswith("http")
-        ]
-        made = served.ask("POST", "/v1/sessions", {"cwd": str(place.work), "model": "demo", "mode": "plan"})
-        session = f'[parameters]\nsession = "{made.json["session"]}"\n'
-        token = f'[headers]\nX-Bridle-Token = "{served.token}"\n'  # a token is no word of a command
-        in_work(place, "schemathesis.toml", token + session)
-        ran = tried(
-            served,
-            url,
-            "--max-examples",
-            "2",
-            "--exclude-path-regex",
-            LEFT_OUT,
-            "--exclude-checks",
-            "ignored_auth",
-        )
-        assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-1000:]
+        url = f"http://127.0.0.1:{served.port}"
+        without_auth = ("--exclude-checks", "ignored_auth", "--max-examples", "2")
+        apart = "|".join(f"{path}$" for path in APART)
+        use_session(served, new_session(served))
+        pass_all(served, url, "--exclude-path-regex", apart, *without_auth)
+        for path, (given, options) in APART.items():
+            session = given or new_session(served)
+            if path == "/delete":
+                served.ask("DELETE", f"/v1/sessions/{session}")  # what is open is not deleted
+            use_session(served, session)
+            pass_all(served, url, "--include-path-regex", f"{path}$", *without_auth, *options)
         # Each of these fails on purpose, and who fails often has to wait: a few are enough.
-        auth = tried(
+        pass_all(
             served, url, "--checks", "ignored_auth", "--max-examples", "1",
             "--include-path-regex", "/v1/(health|sessions|profiles)$",
         )  # fmt: skip
-        assert auth.returncode == 0, auth.stdout[-6000:] + auth.stderr[-1000:]
         assert served.ask("GET", "/v1/health").status == 200
+
+
+def new_session(served: ServedPlace) -> str:
+    body = {"cwd": str(served.home.work), "model": "demo", "mode": "plan"}
+    return served.ask("POST", "/v1/sessions", body).json["session"]
+
+
+def use_session(served: ServedPlace, session: str) -> None:
+    token = f'[headers]\nX-Bridle-Token = "{served.token}"\n'  # a token is no word of a command
+    in_work(served.home, "schemathesis.toml", f'{token}[parameters]\nsession = "{session}"\n')
+
+
+def pass_all(served: ServedPlace, url: str, *options: str) -> None:
+    ran = tried(served, url, *options)
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-1000:]
+    assert "Tested: 0" not in ran.stdout, ran.stdout

@@ -16,6 +16,7 @@ from bridle.clients.engine_address import engine_address
 from bridle.clients.remote import connect_remote, engine_opener
 from bridle.conformance.exchanges import exchange_at
 from bridle.conformance.rest_connection import connect_rest
+from bridle.control.token_files import read_token_file
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bridle.app.machine_store import session_store
-from bridle.app.session_retention import forget_beside, outputs_of
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult
+from bridle.sessions.beside_store import forget_beside, outputs_of
 from bridle.sessions.stored_archive import StoredArchive
 from cli_kit import Place
 
@@ -299,7 +299,7 @@ def test_what_lies_beside_a_session_goes_before_its_content_counts_as_gone(place
     _made_old(place, 31)
     where = folders(place.environment())
     for session in sessions:
-        os.makedirs(outputs_of(where, session))
+        os.makedirs(outputs_of(where.state, session))
 
     def killed() -> bool:
         """In the middle of the sweep, when the first session is done."""
@@ -308,9 +308,9 @@ def test_what_lies_beside_a_session_goes_before_its_content_counts_as_gone(place
         return False
 
     with closing(session_store(place.environment())) as store, pytest.raises(RuntimeError):
-        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where), stopped=killed)
+        StoredArchive(store).expire(lambda _profile: 30, beside=forget_beside(where.state), stopped=killed)
     for row in place.sessions():
-        assert os.path.exists(outputs_of(where, row.id)) == (row.expired_ms is None)
+        assert os.path.exists(outputs_of(where.state, row.id)) == (row.expired_ms is None)
 
 
 def test_the_number_of_days_is_a_setting(place: Place) -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridle.config.folders import project_folder
 from bridle.config.settings_file import WORKSPACE_LIMIT
-from bridle.config.workspace import NOWHERE_LOOSER, project_folder, sifted
+from bridle.config.workspace import NOWHERE_LOOSER, sifted
 from bridle.safety.permission_policy import MODE_TABLE
 from config.config_kit import Desk, thawed
 

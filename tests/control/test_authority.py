@@ -17,6 +17,7 @@ from bridle.control.authority import (
     MeantSession,
     is_looser,
     may,
+    options_for_agents,
 )
 from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
@@ -31,8 +32,17 @@ DEAF = Client(id="cli_2", name="script", identity="human", answers=False)
 AGENT = Client(id="cli_3", name="outer", identity="agent", answers=True)
 
 S = "sess_1"
-DEFAULTS = Bounds(mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0)
-HERE = MeantSession(is_open=True, attached=True, mode="default", slash=frozenset({"diff"}), bounds=DEFAULTS)
+DEFAULTS = Bounds(
+    mode="default", sandbox="auto", network="filtered", max_steps=100, max_cost=5.0, effort="low"
+)
+HERE = MeantSession(
+    is_open=True,
+    attached=True,
+    mode="default",
+    effort="medium",
+    slash=frozenset({"diff"}),
+    bounds=DEFAULTS,
+)
 AWAY = msgspec.structs.replace(HERE, attached=False)
 
 # A command, and what is said to: a person here · a person away · an agent here · an agent away
@@ -95,6 +105,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (c.ChangeInput(session=S, input=1, change="drop"), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.AskAside(session=S, question="why"), None, "NotAttached", None, "NotAttached"),
     (c.SetEffort(session=S, effort="low"), None, "NotAttached", None, "NotAttached"),
+    (c.SetEffort(session=S, effort="medium"), None, "NotAttached", None, "NotAttached"),
+    (c.SetEffort(session=S, effort="high"), None, "NotAttached", "OnlyStricter", "OnlyStricter"),
     (c.RevokeGrant(session=S, grant_id="g"), None, "NotAttached", None, "NotAttached"),
     (c.PromoteGrant(session=S, grant_id="g"), None, "NotAttached", "NotAPerson", "NotAPerson"),
     (c.SaveModel(model="a:b"), None, None, "NotAPerson", "NotAPerson"),
@@ -115,6 +127,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.SearchSessions(words="x"), None, None, None, None),
     (q.ListModels(), None, None, None, None),
     (q.ListModels(provider="a", ask_provider=True), None, None, "NotAPerson", "NotAPerson"),
+    (q.ListModels(usable=True), None, None, "NotAPerson", "NotAPerson"),
     (q.ListModels(create=c.CreateSession(cwd="/w")), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(), None, None, "NotAPerson", "NotAPerson"),
     (q.ListProviders(session=S), None, "NotAttached", "NotAPerson", "NotAPerson"),
@@ -220,6 +233,10 @@ def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
         ("persistent_grants", True, "OnlyStricter"),
         ("on_orphan", "ask", None),
         ("on_orphan", "mark-unknown", "OnlyStricter"),
+        ("effort", "off", None),
+        ("effort", "low", None),
+        ("effort", "medium", "OnlyStricter"),
+        ("effort", "bogus", "OnlyStricter"),
         ("deny", ("bash",), None),
         ("yes", False, None),
     ],
@@ -230,6 +247,51 @@ def test_an_agent_asks_for_as_much_as_the_settings_give_or_less(
     command = c.CreateSession(cwd="/w", config={option: value})
     assert reason(AGENT, command) == refused
     assert reason(PERSON, command) is None
+
+
+def test_where_nobody_chose_an_effort_an_agent_asks_for_none_at_all() -> None:
+    plain = MeantSession(is_open=True, attached=True)
+    for effort in ("low", "medium", "high", "max"):
+        assert reason(AGENT, c.SetEffort(session=S, effort=effort), plain) == "OnlyStricter"
+        new = c.CreateSession(cwd="/w", config={"effort": effort})
+        assert reason(AGENT, new, plain) == "OnlyStricter"
+    assert reason(AGENT, c.SetEffort(session=S, effort="off"), plain) is None
+    assert reason(PERSON, c.SetEffort(session=S, effort="max"), plain) is None
+
+
+def test_who_may_not_follow_events_gets_none_with_a_description() -> None:
+    plain, whole = q.DescribeSession(session=S), q.DescribeSession(session=S, events=1)
+    narrow = claims(commands=("DescribeSession",))
+    assert reason(PERSON, plain, claims=narrow) is None
+    assert reason(PERSON, whole, claims=narrow) == "NotGranted"
+    assert reason(PERSON, whole, claims=claims(commands=("DescribeSession", "FollowEvents"))) is None
+
+
+def test_who_may_only_watch_or_answer_wakes_no_stored_session() -> None:
+    attach = c.AttachSession(session=S)
+    assert reason(PERSON, attach, MeantSession()) is None
+    assert reason(PERSON, attach, MeantSession(), claims(sessions=(S,))) is None
+    assert reason(PERSON, attach, MeantSession(), claims(commands=("AttachSession",))) == "SessionNotOpen"
+    assert reason(PERSON, attach, HERE, claims(commands=("AttachSession",))) is None
+
+
+def test_an_agent_keeps_what_it_has_and_may_ask_for_nothing_at_all() -> None:
+    assert reason(AGENT, c.SetMode(session=S, mode="default")) is None
+    assert reason(AGENT, c.CreateSession(cwd="/w", mode="default", config={"max_cost": 0})) is None
+    assert options_for_agents({"yes": True, "max_steps": 101, "deny": ("bash",)}, DEFAULTS) == {
+        "deny": ("bash",)
+    }
+
+
+def test_an_agent_asks_a_model_aside_only_where_it_may_say_something() -> None:
+    def of_agent(*commands: str) -> Claims:
+        return Claims(ver=1, jti="t", identity_class="agent", exp=0, sessions=(S,), commands=commands)
+
+    aside = c.AskAside(session=S, question="why")
+    assert reason(AGENT, aside, claims=of_agent("AskAside")) == "NotGranted"
+    assert reason(AGENT, aside, claims=of_agent("SendInput")) == "NotGranted"
+    assert reason(AGENT, aside, claims=of_agent("AskAside", "SendInput")) is None
+    assert reason(PERSON, aside, claims=claims(commands=("AskAside",))) is None
 
 
 FOR_PEOPLE = {

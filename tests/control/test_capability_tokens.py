@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import os
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridle.base.ids import Ids
 from bridle.conformance.fake_clock import FakeClock
-from bridle.control.capability_tokens import FAILURES_A_MINUTE, Tokens
+from bridle.control.capability_tokens import FAILURES_A_MINUTE, LONGEST_TOKEN, Tokens
 from bridle.control.token_files import TokenFile, open_tokens
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.tokens import Claims
@@ -242,3 +243,49 @@ def test_nothing_is_accepted_after_the_end(folder):
 
 def test_claims_without_a_name_are_written_as_before():
     assert b"name" not in msgspec.json.encode(Claims(ver=1, jti="t", identity_class="human", exp=1))
+
+
+def test_one_short_secret_among_good_ones_is_refused(folder):
+    good, short = os.urandom(32), os.urandom(31)
+    register = TokenFile(folder.path, folder.clock)
+    for secrets in ((short,), (good, short), ()):
+        with pytest.raises(ValueError, match="32 bytes"):
+            Tokens(secrets, clock=folder.clock, ids=folder.ids, register=register)
+    Tokens((good,), clock=folder.clock, ids=folder.ids, register=register)
+
+
+def test_a_token_an_engine_is_started_with_is_on_the_register_once(folder, tmp_path):
+    tokens = folder.engine(machine_key=b"k" * 32)
+    token = tokens.issue_provisioned(tokens.new_claims(identity_class="human"))
+    for _ in range(2):
+        tokens.start_with(token)
+    assert [one.claims.jti for one in tokens.issued] == [tokens.read(token).jti]
+    elsewhere = Folder(tmp_path / "elsewhere").engine(machine_key=b"k" * 32)
+    jti = elsewhere.start_with(token).jti
+    assert [one.claims.jti for one in elsewhere.issued] == [jti], "so that it can be revoked there"
+    elsewhere.revoke(jti)
+    assert reason_of(lambda: elsewhere.read(token)) == "TokenRevoked"
+
+
+def test_what_is_longer_than_any_token_is_not_even_looked_at(folder):
+    tokens = folder.engine()
+    secret = base64.b64decode(msgspec.json.decode(Path(folder.path, "tokens.json").read_bytes())["secret"])
+    sessions = tuple(f"sess_{number}" for number in range(9_000))
+    claims = msgspec.structs.replace(tokens.new_claims(identity_class="human"), sessions=sessions)
+    long = signed(secret, claims)
+    assert len(long) > LONGEST_TOKEN
+    assert reason_of(lambda: tokens.read(long)) == "TokenInvalid"
+    assert tokens.read(signed(secret, msgspec.structs.replace(claims, sessions=sessions[:9]))).sessions
+    assert reason_of(lambda: tokens.read("nodot")) == "TokenInvalid"
+
+
+async def test_who_failed_too_often_is_told_how_long_to_wait(folder):
+    tokens = folder.engine()
+    for _ in range(FAILURES_A_MINUTE):
+        reason_of(lambda: tokens.read("wrong.token", peer="a"))
+    await folder.clock.advance(20)
+    with pytest.raises(CommandRefused) as refused:
+        tokens.read("wrong.token", peer="a")
+    assert refused.value.data["retry_after_s"] == 40
+    await folder.clock.advance(40)
+    assert reason_of(lambda: tokens.read("wrong.token", peer="a")) == "TokenInvalid"

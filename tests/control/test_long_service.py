@@ -60,8 +60,7 @@ async def test_sessions_that_were_opened_idled_and_reopened_and_tokens_that_expi
         before = there(*kinds)
         for _ in range(ROUNDS):
             await come_and_go(kit, clock, str(tmp_path))
-        assert there(*kinds) == before
-        assert before["Session"] == 1, "the one of the kit, which somebody is attached to"
+        assert there(*kinds) - before == Counter(), "some are left of what came and went"
 
 
 def test_of_what_ended_only_so_much_is_known() -> None:

@@ -252,3 +252,73 @@ async def test_a_person_who_is_here_is_shown_the_code_alone_and_may_refuse(tmp_p
         assert said == ["asked", "asked", "minted", "asked", "refused", "refused"]
         await sees.leave()
         await outer_sees.leave()
+
+
+@pytest.mark.parametrize(
+    ("minter", "request_"),
+    [
+        ({}, {"life_s": 1}),
+        ({"exp": 600}, {"life_s": 600}),
+        ({"commands": ("SendInput", "FollowEvents")}, {"commands": ("SendInput",)}),
+        ({"commands": ("SendInput",)}, {}),
+        ({"name": "Ana"}, {"name": "ANA"}),
+        ({}, {"name": "x" * 64}),
+    ],
+)
+def test_whatever_a_minter_has_it_may_give(tmp_path: Path, minter: Any, request_: Any) -> None:
+    desk = Desk(str(tmp_path))
+    life_s = minter.pop("exp", 3600)
+    by = desk.tokens.new_claims(life_s=life_s, identity_class="human", sessions=(S,), can_mint=True, **minter)
+    made = claims_for(desk.tokens, by, wanted(**{"life_s": 60, **request_}))
+    assert made.exp <= by.exp
+    assert made.commands == request_.get("commands", by.commands)
+    assert made.name == minter.get("name", request_.get("name", ""))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"commands": ("SendInput", "EndSession")},
+        {"commands": ("EndSession",)},
+        {"life_s": 601},
+        {"life_s": 0},
+        {"nbf": 2**40},
+        {"name": "x" * 65},
+        {"name": "Terminal"},
+    ],
+)
+def test_and_nothing_beyond_it(tmp_path: Path, request_: Any) -> None:
+    desk = Desk(str(tmp_path))
+    by = desk.tokens.new_claims(
+        life_s=600, identity_class="human", sessions=(S,), commands=("SendInput",), can_mint=True
+    )
+    with pytest.raises(CommandRefused) as refused:
+        claims_for(desk.tokens, by, wanted(**{"life_s": 60, **request_}))
+    assert refused.value.reason == "MintRefused"
+
+
+def test_a_token_that_would_begin_as_it_ends_is_none(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    now_s = desk.clock.now_ms() // 1000
+    with pytest.raises(CommandRefused):
+        claims_for(desk.tokens, desk.boss, wanted(life_s=60, nbf=now_s + 60))
+    assert claims_for(desk.tokens, desk.boss, wanted(life_s=60, nbf=now_s + 59)).nbf == now_s + 59
+
+
+async def test_a_request_is_refused_once_and_one_that_nobody_made_not_at_all(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    assert desk.minting.refuse("mint_none") is False
+    pending = await desk.minting.begin(desk.boss, wanted())
+    assert [desk.minting.refuse(pending.mint_id) for _ in range(2)] == [True, False]
+
+
+def test_who_may_not_mint_revokes_nothing_but_itself_whatever_is_said_of_it(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    for claims in ({"identity_class": "agent", "can_mint": True}, {"identity_class": "human"}):
+        by = desk.tokens.new_claims(sessions=(S,), **claims)
+        child = desk.tokens.new_claims(identity_class="human", sessions=(S,))
+        desk.tokens.issue(child, by=by.jti)
+        assert not desk.minting.may_revoke(by, child.jti)
+        assert desk.minting.may_revoke(by, by.jti)
+    for claims in ({"identity_class": "agent", "can_mint": True}, {"identity_class": "human"}):
+        assert not desk.minting.may_revoke(desk.tokens.new_claims(**claims), child.jti), "bound to nothing"

@@ -125,7 +125,7 @@ async def test_forged_expired_revoked_and_early_tokens_are_refused() -> None:
         assert await refused_for(kit, short) == "TokenExpired"
 
 
-@pytest.mark.requirement("G22.14")
+@pytest.mark.requirement("G2.2", "G22.14")
 async def test_a_narrowed_token_does_what_it_names_and_nothing_else(tmp_path) -> None:
     async with served(scripted(say("Yes."))) as kit:
         watch = {"x-bridle-token": kit.mint(commands=WATCH)}

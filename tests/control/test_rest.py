@@ -2,19 +2,22 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.control.http_status import STATUSES, status_of
 from bridle.control.routes import routes
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.protocol.codec import COMMAND_KINDS, encode_envelope
-from bridle.protocol.errors import SENTENCES
-from bridle.protocol.events import QuestionAsked
+from bridle.protocol.errors import SENTENCES, CommandRefused, StoreError
+from bridle.protocol.events import PermissionRequested, QuestionAsked
 from bridle.protocol.queries import QUERY_KINDS, CustomQuery
 from bridle.protocol.questions import TokenQuestion
 from bridle.providers.script import call, say
+from bridle.sessions.memory_store import MemoryStore
 from served_kit import UNIX, served, text
 
 
@@ -33,7 +36,7 @@ async def test_a_session_is_made_and_spoken_to_by_requests_alone(tmp_path) -> No
         sent = await kit.ask("POST", f"/v1/sessions/{session}/input?wait=turn", text("hi"))
         assert (sent.status, sent.json["stop"], sent.json["text"]) == (200, "end_turn", "[scripted] Hello.")
         listed = await kit.ask("GET", "/v1/sessions")
-        assert [one["id"] for one in listed.json["sessions"]] == [session]
+        assert [one["id"] for one in listed.json["sessions"]] == [session, kit.session.id]
         for place, body, reason in (
             ("cancel", {}, "NoTurn"),
             ("permission", {"call_id": "call_x", "answer": "once"}, "NoSuchQuestion"),
@@ -281,9 +284,91 @@ async def test_a_token_is_asked_for_on_the_socket_confirmed_with_its_code_and_re
         assert (await kit.ask("GET", "/v1/health", headers=new)).reason == "TokenRevoked"
 
 
+@pytest.mark.requirement("G22.9")
+async def test_who_is_bound_to_a_session_revokes_what_it_minted_and_no_other_token() -> None:
+    async with served(scripted()) as kit:
+        minter, own = kit.mint(can_mint=True, name="Ana"), kit.mint(can_mint=True, identity_class="agent")
+        ana = kit.tokens.read(minter)
+        child = kit.tokens.new_claims(identity_class="human", sessions=(kit.session.id,), can_mint=True)
+        grandchild = kit.tokens.new_claims(identity_class="human", sessions=(kit.session.id,))
+        kit.tokens.issue(child, by=ana.jti)
+        kit.tokens.issue(grandchild, by=child.jti)
+        stranger, boss = kit.tokens.read(kit.mint(name="Ben")).jti, kit.tokens.read(kit.token).jti
+
+        async def revoke(jti: str, token: str = minter) -> str | int:
+            headers = {"x-bridle-token": token}
+            await kit.shake_hands(headers=headers)
+            answer = await kit.ask("DELETE", f"/v1/auth/tokens/{jti}", headers=headers)
+            return 200 if answer.status == 200 else answer.reason
+
+        for other in (stranger, boss, "tok_nobody"):
+            assert await revoke(other) == "NotGranted"
+        assert await revoke(child.jti, own) == "NotGranted", "an agent mints nothing, and so revokes nothing"
+        assert [await revoke(grandchild.jti), await revoke(child.jti)] == [200, 200]
+        assert await revoke(kit.tokens.read(own).jti, own) == 200, "everybody their own"
+        assert await revoke(stranger, kit.token) == 200, "a person at the engine's own terminal, any"
+        assert await revoke("tok_nobody", kit.token) == "UnknownToken"
+        assert await revoke(ana.jti) == 200
+        with pytest.raises(CommandRefused):
+            kit.tokens.read(minter)
+
+
+@pytest.mark.requirement("G22.11", "G17.7")
+@pytest.mark.parametrize(("end", "reason"), [("revoked", "TokenRevoked"), ("expired", "TokenExpired")])
+async def test_who_waits_for_a_turn_is_refused_when_the_token_holds_no_more(end: str, reason: str) -> None:
+    clock = FakeClock()
+    model = scripted(call("bash", command="touch made"), say("Done."))
+    async with served(model, clock=clock, answers=True, mode="strict", sandbox="off") as kit:
+        token = kit.mint(life_s=600)
+        headers = {"x-bridle-token": token}
+        await kit.shake_hands(headers=headers)
+        place = f"/v1/sessions/{kit.session.id}/input?wait=turn"
+        waiting = asyncio.ensure_future(kit.ask("POST", place, text("go"), headers=headers))
+        await kit.session.until(PermissionRequested)
+        if end == "revoked":
+            kit.tokens.revoke(kit.tokens.read(token).jti)
+            await clock.advance(6)
+        else:
+            await clock.advance(655)
+            assert not waiting.done(), "what waits drains for a minute"
+            await clock.advance(10)
+        answer = await asyncio.wait_for(waiting, 20)
+        assert (answer.status, answer.reason) == (401, reason)
+
+
 @pytest.mark.parametrize("reason", sorted(SENTENCES))
 def test_every_reason_has_a_status_that_the_document_names(reason: str) -> None:
     assert status_of(reason) in STATUSES
+
+
+@pytest.mark.requirement("G17.6")
+async def test_health_is_told_part_by_part() -> None:
+    class Broken(MemoryStore):
+        works = True
+
+        def enough(self) -> bool:
+            return self.works
+
+        def stuck(self) -> bool:
+            return not self.works
+
+        async def list(self, *, cwd: str | None = None) -> Any:
+            if not self.works:
+                raise StoreError("StoreFailed", path="x", problem="it is gone")
+            return await super().list(cwd=cwd)
+
+    store = Broken()
+    async with served(scripted(), store=store, sandbox="off") as kit:
+        await kit.shake_hands()
+
+        async def health() -> tuple[bool, dict[str, str]]:
+            told = (await kit.ask("GET", "/v1/health")).json
+            return told.get("ok", True), {one["part"]: one["status"] for one in told["parts"]}
+
+        assert await health() == (True, {"store": "ok", "disk": "ok", "sandbox": "skip"})
+        store.works = False
+        assert await health() == (False, {"store": "fail", "disk": "fail", "sandbox": "skip"})
+        store.works = True
 
 
 @pytest.mark.requirement("X23")

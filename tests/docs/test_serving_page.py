@@ -21,6 +21,7 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+@pytest.mark.requirement("G30.1")
 def test_the_curl_recipes_do_what_the_page_says(short_folder: Path, repository: Path) -> None:
     page = (repository / "docs/serving.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

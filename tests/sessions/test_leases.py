@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,18 +24,24 @@ from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
 
 HOLDS = """
+import asyncio
 from pathlib import Path
-from bridle.sessions.memory_store import MemoryStore
-from bridle.sessions.store import SessionStore
-from bridle.sessions.stored_archive import StoredArchive
+from bridle.protocol.errors import StoreError
 from sessions.session_kit import new_store, put, words
 
+async def append(log):
+    try:
+        put(log, *words(3))
+        await log.durable()
+        return "kept"
+    except StoreError as refused:
+        return f"{refused.reason} {refused.data['holder']}"
+
 store = new_store(Path(sys.argv[1]))
-log = store.create("/work", profile="default")
-put(log, *words(3))
-store.shelf.writer.settle()
-print(log.session, log.lease.epoch, flush=True)
-sys.stdin.read()
+log = store.open(sys.argv[2]) if sys.argv[2:] else store.create("/work", profile="default")
+print(log.session, log.lease.epoch, asyncio.run(append(log)), flush=True)
+for _ in sys.stdin:
+    print(asyncio.run(append(log)), flush=True)
 """
 
 
@@ -127,23 +135,42 @@ async def test_a_run_whose_content_expired_beside_it_writes_nothing_that_would_s
         assert rows(tmp_path) == 2
 
 
-def test_the_log_of_a_run_that_was_killed_is_taken_with_a_higher_epoch(tmp_path: Path):
-    process = python(HOLDS, str(tmp_path))
+@contextmanager
+def holder(folder: Path, *session: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Another process that has a log open and has appended to it; with what it said of that."""
+    process = python(HOLDS, str(folder), *session)
     assert process.stdout is not None
-    session, epoch = process.stdout.readline().split()
     try:
-        with closing(new_store(tmp_path)) as store:
-            held = store.describe(session).lease
-            assert held is not None
-            assert held.epoch == int(epoch)
-            process.kill()
-            process.wait(timeout=30)
-            assert store.describe(session).lease is None
-            with closing(store.open(session)) as log:
-                assert (log.last_id, log.lease.epoch) == (3, int(epoch) + 1)
+        yield process, process.stdout.readline().split()
     finally:
         process.kill()
         process.communicate(timeout=30)
+
+
+def test_a_dead_holder_gives_way_at_once_and_whoever_comes_late_writes_nothing(tmp_path: Path):
+    with closing(new_store(tmp_path)) as store:
+        with holder(tmp_path) as (first, (session, epoch, *_)):
+            held = store.describe(session).lease
+            assert held is not None
+            assert held.epoch == int(epoch)
+            first.kill()
+            first.wait(timeout=30)
+        assert store.describe(session).lease is None, "no time has to pass"
+        with holder(tmp_path, session) as (second, said):
+            assert said == [session, str(int(epoch) + 1), "kept"]
+            (lock,) = (tmp_path / "locks").iterdir()
+            lock.unlink()  # as on a disk that forgets locks: the second one lives, and does not know
+            with closing(store.open(session)) as log:
+                assert (log.last_id, log.lease.epoch) == (6, int(epoch) + 2)
+                assert second.stdin is not None
+                assert second.stdout is not None
+                second.stdin.write("append\n")
+                second.stdin.flush()
+                assert second.stdout.readline().split() == ["LeaseLost", log.lease.holder]
+                assert rows(tmp_path) == 6, "nothing of the old epoch is there"
+                put(log, *words(1))
+        store.verify(session)
+        assert rows(tmp_path) == 7
 
 
 async def test_a_session_that_was_taken_over_ends_its_turn_and_says_who_has_it(tmp_path: Path):

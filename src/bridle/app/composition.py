@@ -23,10 +23,9 @@ from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
-from bridle.sessions.kept_fold import KeptFold
+from bridle.sessions.kept_fold import KeptFold, Transcript
 
 if TYPE_CHECKING:
-    from bridle.app.transcript_file import KeptTranscript
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
@@ -214,15 +213,15 @@ def _court(parts: SessionParts) -> Court | None:
     ).sit
 
 
-def _transcript(parts: SessionParts) -> KeptTranscript | None:
+def _transcript(parts: SessionParts) -> Transcript | None:
     """The transcript of this session; None where settings want none."""
     form, log = parts.settings.transcript, parts.opened.log
     if form is None:
         return None
-    from bridle.app.session_retention import transcripts_of  # nobody pays for it who has none
-    from bridle.app.transcript_file import KeptTranscript
+    from bridle.app.session_transcript import session_transcript  # nobody pays for it who has none
+    from bridle.sessions.beside_store import transcripts_of
 
-    return KeptTranscript(log, transcripts_of(parts.services.where, log.session), form)
+    return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
 
 
 def _idle_rules(parts: SessionParts, joined: Joined) -> Iterator[Notice]:

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
@@ -29,7 +28,6 @@ from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
-from bridle.protocol.handshake import Handshake, handshake
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals
@@ -40,6 +38,7 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.service_access import ServiceAccess
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
@@ -47,7 +46,9 @@ if TYPE_CHECKING:
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
     from bridle.plugin.contract import Plugin
+    from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
+    from bridle.providers.credential_ports import KeyForwarders
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
@@ -92,8 +93,14 @@ class Engine:
         processes = Processes(
             adopts_orphans=adopts_orphans, records=records_of(where), guardian_died=self._guardian_died
         )
-        forwarders = Forwarders(processes, where=where, env=env, clock=clock, listening=listening)
-        models = Models(env=env, clock=clock, given=model, stored=stored, forwarders=forwarders)
+        models = Models(
+            env=env,
+            clock=clock,
+            given=model,
+            stored=stored,
+            forwarders=lambda: _forwarders(processes, where, env, clock),
+            listening=listening,
+        )
         self._features = join((), features)
         self.sessions: Store = store or SqliteStore(
             SessionStore(
@@ -105,10 +112,12 @@ class Engine:
                 key_wrap=stored.log_key,
             )
         )
+        self._traces: TraceExport | None = None
         self.services = ProcessServices(
             where=where,
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
+            traces=self._trace_export,
             clock=clock,
             ids=ids,
             models=models,
@@ -174,6 +183,8 @@ class Engine:
 
     def hello(self) -> Handshake:
         """What this engine says of itself."""
+        from bridle.protocol.handshake import handshake
+
         return handshake(features=(*FEATURES, *(TRANSPORTS if self.services.listening else ())))
 
     def connect(
@@ -210,6 +221,8 @@ class Engine:
             await self.live.close()
         finally:
             await services.processes.close()
+            if self._traces is not None:
+                await self._traces.close()
             services.spawn.close()
             await services.models.close()
             await self._housekeeping.close()
@@ -225,6 +238,17 @@ class Engine:
 
             tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
         return run
+
+    def _trace_export(self) -> TraceExport:
+        """Where the sessions of this process send traces, for those that want to."""
+        if self._traces is None:
+            from bridle.app.trace_export import TraceExport
+
+            notes = self.services.notes
+            self._traces = TraceExport(
+                self.services.env, hear=lambda what: notes.write("warning", "engine", what)
+            )
+        return self._traces
 
     async def _found(self, name: str) -> tuple[str, str]:
         row = await self.sessions.find(name)
@@ -280,6 +304,12 @@ def _prompt_of(name: str, arguments: str) -> str | None:
     from bridle.commands.prompts import prompt_of
 
     return prompt_of(name, arguments)
+
+
+def _forwarders(processes: Processes, where: Folders, env: Mapping[str, str], clock: Clock) -> KeyForwarders:
+    from bridle.app.forwarders import Forwarders  # only where another process holds the keys
+
+    return Forwarders(processes, where=where, env=env, clock=clock)
 
 
 def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:

@@ -63,6 +63,7 @@ class EngineAnswers:
             network=settings.sandbox.network,
             max_steps=settings.max_steps,
             max_cost=settings.usd_per_session,
+            effort=settings.effort,
         )
 
     async def set_up(self, command: SaveModel | ConnectProvider) -> None:
@@ -83,15 +84,15 @@ class EngineAnswers:
 
     async def branch(self, session: str, turn: int | None) -> str:
         from bridle.app.session_past import unexpired
-        from bridle.app.session_retention import copy_outputs
+        from bridle.sessions.beside_store import copy_outputs
 
         row = unexpired(await self._store.find(session))
         made = await self._store.branch(row.id, turn=turn)
-        copy_outputs(self._services.where, row.id, made)
+        copy_outputs(self._services.where.state, row.id, made)
         return made
 
     async def delete(self, session: str) -> None:
-        from bridle.app.session_retention import forget_beside
+        from bridle.sessions.beside_store import forget_beside
 
         row = await self._store.find(session)
-        await self._store.delete(row.id, beside=forget_beside(self._services.where))
+        await self._store.delete(row.id, beside=forget_beside(self._services.where.state))

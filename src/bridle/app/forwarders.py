@@ -1,4 +1,4 @@
-"""When requests go by way of a credential helper, and what each helper is sent out with."""
+"""The credential helpers of an engine, and what each is sent out with. Loaded when a request goes by way of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.forwarder import Forwarder
     from bridle.credentials.helper_protocol import Errand, Vault
-    from bridle.providers.credential_ports import Credentials, GivenKey, HelperUse
+    from bridle.providers.credential_ports import Credentials, GivenKey
     from bridle.providers.endpoints import Endpoint
 
 _OPENS_THE_VAULT = ("BRIDLE_MACHINE_KEY", "BRIDLE_PASSPHRASE")
@@ -34,7 +34,7 @@ Use: TypeAlias = "tuple[str, bool, BackEnd, Endpoint, Mapping[str, Any]]"
 
 
 class Forwarders:
-    """The helpers of one engine, one for each provider as settings have it. `listening`: others can reach it."""
+    """The helpers of one engine, one for each provider as settings have it."""
 
     def __init__(
         self,
@@ -43,20 +43,15 @@ class Forwarders:
         where: Folders,
         env: Mapping[str, str],
         clock: Clock,
-        listening: bool = False,
     ) -> None:
         self._processes = processes
         self._where = where
         self._clock = clock
-        self._listening = listening
         self._own_env = allowed_environment(env, also=_REACHES_A_KEYCHAIN)
         self._handed_env = {
             name: os.fsencode(env[name]) for name in (*_OPENS_THE_VAULT, *_LEADS_THERE) if name in env
         }
         self._forwarders: list[tuple[Use, Forwarder]] = []
-
-    def are_wanted(self, use: HelperUse) -> bool:
-        return use == "always" or (use == "serve" and self._listening)
 
     def of(
         self,

@@ -10,9 +10,8 @@ from bridle.app.settings import HookSettings
 from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, project_folder
 from bridle.config.tiers import WrittenEntry
-from bridle.config.workspace import project_folder
 from bridle.engine.features import Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy

@@ -178,11 +178,12 @@ class Housekeeping:
                 await self._sweep(cwd)
 
     async def _sweep(self, cwd: str) -> None:
-        from bridle.app.session_retention import days_kept, forget_beside
+        from bridle.config.retention_days import days_kept
+        from bridle.sessions.beside_store import forget_beside
 
         expired = await self._archive.expire(
             days_kept(self._where, self._env, cwd),
-            beside=forget_beside(self._where),
+            beside=forget_beside(self._where.state),
             stopped=self._stop.is_set,
         )
         if expired.sessions and self._notes is not None:

@@ -24,10 +24,9 @@ from bridle.context.instruction_files import (
     find_instruction_files,
 )
 from bridle.engine.ports import AskPerson
-from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice
 from bridle.safety.trust.approvals import Approvals, content_digest
-from bridle.safety.trust.trust_items import TrustItem, hook_item, launch_item, server_launch
+from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item, server_items
 from bridle.safety.trust.trust_questions import ReviewedText
 
 
@@ -64,28 +63,21 @@ def consent(
     )
 
 
-def agreed_and_waiting(
-    approvals: Approvals, files: Sequence[InstructionFile]
-) -> tuple[list[InstructionFile], list[InstructionFile]]:
-    """The instruction files that are used without a question, and those that wait for a person's word."""
-    used = [
-        file
-        for file in files
-        if not file.outside and (file.scope == "global" or _instruction_item(file).is_trusted(approvals))
-    ]
-    return used, [file for file in files if file not in used]
+def is_trusted_file(approvals: Approvals) -> Callable[[InstructionFile], bool]:
+    return lambda file: _instruction_item(file).is_trusted(approvals)
 
 
 def require_trust(
     approvals: Approvals, files: Sequence[InstructionFile], waiting: Sequence[WorkspaceFile]
 ) -> None:
     """For `--require-trust`: refuses to begin while anything of the project waits for a person."""
-    unseen = [file for file in waiting if not is_acked(approvals)(file)]
-    if unseen:
-        raise CommandRefused("NonInteractiveAckRefused", kind=f"settings file {unseen[0].shown}")
-    for file in files:
-        if file.scope == "project" and (file.outside or not _instruction_item(file).is_trusted(approvals)):
-            raise CommandRefused("NonInteractiveAckRefused", kind=f"instruction file {file.shown}")
+    settings = ((f"settings file {file.shown}", _config_item(file)) for file in waiting)
+    instructions = (
+        (f"instruction file {file.shown}", None if file.outside else _instruction_item(file))
+        for file in files
+        if file.scope == "project"
+    )
+    refuse_unseen(approvals, (*settings, *instructions))
 
 
 # What `bridle trust` looks at
@@ -109,56 +101,31 @@ def project_items(
         *(_config_item(file) for file in seen),
         *(_instruction_item(file) for file in files if file.scope == "project" and not file.outside),
         *_hook_items(tiers, root=root, cwd=cwd, where=where),
-        *_server_items(tiers, root=root, env=env),
+        *server_items(_project_servers(tiers), root=root, search_path=env.get("PATH", os.defpath)),
         *_secrets_items(root),
     )
 
 
-def _server_items(tiers: Tiers, *, root: str, env: Mapping[str, str]) -> Iterator[TrustItem]:
-    search_path = env.get("PATH", os.defpath)
+def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
+    """The servers that files of the workspace name."""
     servers = cast("Mapping[str, Mapping[str, Any]]", tiers.get("mcp_servers") or {})
-    for name, server in servers.items():
-        origin = tiers.origin(("mcp_servers", name))
-        if origin is not None and origin.tier in ("project", "local") and server.get("command"):
-            launch = server_launch(server, root=root, search_path=search_path)
-            yield launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
+    origins = {name: tiers.origin(("mcp_servers", name)) for name in servers}
+    of_project = {name for name, at in origins.items() if at is not None and at.tier in ("project", "local")}
+    return {name: server for name, server in servers.items() if name in of_project}
 
 
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
-    """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
     from bridle.app.hook_feature import written_hook
     from bridle.config.workspace import project_folder
-    from bridle.safety.hooks.hook_sources import Project, find_hooks
-    from bridle.safety.hooks.trusted import unapproved
+    from bridle.safety.hooks.hook_sources import Project
 
     written = list(map(written_hook, tiers.written("hooks")))
     project = Project(root=root, folder=project_folder(cwd))
-    settings = {hook.path for hook in written}
-    found = find_hooks(
-        written,
-        config_folder=where.config,
-        project=project,
-        cwd=cwd,
-        is_trusted=lambda _path, _digest: True,
-        allow_project_hooks=True,
-    )
-    seen: set[str] = set()
-    for hook in found.hooks:
-        needed: list[str] = []
-
-        def note(path: str, _digest: str, needed: list[str] = needed) -> bool:
-            needed.append(path)
-            return True
-
-        unapproved(hook, cwd=cwd, workspaces=(root,), is_trusted=note)
-        for path in needed:
-            if path not in settings and path not in seen:
-                seen.add(path)
-                yield from hook_item(path, root, hook.shown, f"{hook.event} happens")
+    return hook_items(written, project=project, config_folder=where.config, cwd=cwd)
 
 
 def _secrets_items(root: str) -> Iterator[TrustItem]:
-    """The secrets file of the project, if it could count; a person is shown the names in it and no value."""
+    """The secrets file of the project, if it could count."""
     if not has_secrets_file(root):
         return
     from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
@@ -168,20 +135,7 @@ def _secrets_items(root: str) -> Iterator[TrustItem]:
         names, text = list(parse(data)), without_values(data)
     except Unusable:
         return
-    yield TrustItem(
-        kind="config",
-        root=root,
-        path=PROJECT_SECRETS_FILE,
-        shown=PROJECT_SECRETS_FILE,
-        digest=content_digest(data),
-        reviewed=ReviewedText(
-            shown=PROJECT_SECRETS_FILE,
-            text=text,
-            kind="config",
-            wishes=tuple(f"give the key {name}" for name in names),
-        ),
-        private=True,
-    )
+    yield secrets_item(root, PROJECT_SECRETS_FILE, data, names, text)
 
 
 def _instruction_item(file: InstructionFile) -> TrustItem:

@@ -9,19 +9,20 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
-from bridle.app.session_retention import NOTICE_MS, days_kept
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, home_of
+from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
-from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.providers.model_directory import Models
+from bridle.sandbox.plain_spawn import UNCONFINED
 
 if TYPE_CHECKING:
     from bridle.control.live_sessions import ClientSight
@@ -54,9 +55,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
     match query:
         case q.ListSessions(cwd=cwd):
             rows = [row for row in await sources.store.list(cwd=cwd) if sight.shows(row.id)]
-            return q.SessionList(
-                sessions=await _infos(sources, [row for row in rows if row.title or row.turns])
-            )
+            worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
+            return q.SessionList(sessions=await _infos(sources, worth))
         case q.DescribeSession(session=session, events=count, since=since):
             return await _details(sources, session, sight, events=count, since=since)
         case q.FindSession(cwd=cwd, alias=alias):
@@ -104,17 +104,38 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             paid = [(row, await store.costs(row.id, since_ms=max(since_ms, 0))) for row in seen]
             return cost_sum(paid, by=by, models=sources.known(None, None).models)
         case q.CheckHealth():
+            parts = await _parts(sources)
             return q.Health(
                 version=__version__,
                 protocol_version=PROTOCOL_VERSION,
                 open_sessions=sum(map(sight.shows, sight.live)),
                 disk_has_room=sources.store.enough(),
                 sandbox=sources.sandbox(),
+                ok=all(one.status != "fail" for one in parts),
+                parts=parts,
             )
         case q.CustomQuery():
             return await _custom(sources, query, sight)
         case _:
             assert_never(query)
+
+
+async def _parts(sources: Sources) -> tuple[q.PartHealth, ...]:
+    """Every part that all sessions share. Nothing is tried that was not, and nobody is asked over the network."""
+    store = sources.store
+    kept = q.PartHealth(part="store", status="ok")
+    try:
+        await store.list(cwd="/")  # it can be read
+    except StoreError as failure:
+        kept = q.PartHealth(part="store", status="fail", text=failure.reason)
+    room = "ok" if store.enough() else "fail" if store.stuck() else "warn"
+    held_by = sources.sandbox()
+    held = "skip" if not held_by else "warn" if held_by == UNCONFINED else "ok"
+    return (
+        kept,
+        q.PartHealth(part="disk", status=room),
+        q.PartHealth(part="sandbox", status=held, text=held_by),
+    )
 
 
 async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) -> q.CustomAnswer:
@@ -173,10 +194,11 @@ async def _details(
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
-    from bridle.app.project_trust import agreed_and_waiting
+    from bridle.app.project_trust import is_trusted_file
     from bridle.app.session_features import instruction_files
     from bridle.app.settings import session_options, session_settings
     from bridle.base.files import branch_of, real_folder
+    from bridle.context.consent import agreed_and_waiting
     from bridle.safety.trust.approvals import Approvals, session_approvals
     from bridle.safety.wide_folders import why_wide
 
@@ -185,7 +207,8 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     where, options = sources.where, session_options(create)
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
-    used, waiting = agreed_and_waiting(approvals, instruction_files(where, cwd, settings))
+    files = instruction_files(where, cwd, settings)
+    used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
     model, model_from = create.model, "command"
     if model is None and resume is None:
         model = settings.model

@@ -49,6 +49,8 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
     return (
         settings(parts),
         operations(parts),
+        *traces(parts),
+        *raw_dumps(parts),
         *hooks(parts),
         permissions(parts, edits),
         trust(edits),
@@ -80,6 +82,37 @@ def operations(parts: SessionParts) -> Feature:
 
     listener = EventListener(kinds=notes.kinds, hear=lambda envelope: notes.event(envelope, provider()))
     return Feature(name="operations", listeners=(listener,))
+
+
+def traces(parts: SessionParts) -> Iterator[Feature]:
+    """Turns as OpenTelemetry spans, where somebody has named a collector for them."""
+    endpoint, services = parts.settings.otel_endpoint, parts.services
+    if endpoint is None and not any(name.startswith("OTEL_") for name in services.env):
+        return
+    if (feature := services.traces().feature(endpoint)) is not None:
+        yield feature
+
+
+def raw_dumps(parts: SessionParts) -> Iterator[Feature]:
+    """What goes to providers and comes back, kept as it was, where the person's settings say so."""
+    if not parts.settings.raw_dumps:
+        return
+    from bridle.providers.raw_dump import RawDump
+    from bridle.sessions.beside_store import dumps_of
+
+    services, log = parts.services, parts.opened.log
+    dump = RawDump(
+        dumps_of(services.where.state, log.session),
+        log.session,
+        key=log.outputs_key,
+        secrets=services.models.keys_in_use,
+        clock=services.clock,
+        hear=lambda problem: services.notes.write("warning", "provider", "dump not kept", reason=problem),
+    )
+    services.models.keep_exchanges(dump.keep)
+    data = {"session": log.session}
+    notice = Notice(reason="RawDump", message=sentence("RawDump", data), data=dict(data))
+    yield Feature(name="raw_dumps", notices=lambda: (notice,))
 
 
 def hooks(parts: SessionParts) -> Iterator[Feature]:

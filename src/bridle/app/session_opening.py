@@ -263,6 +263,7 @@ class SessionOpening:
             queries={
                 (feature.name, query.verb): query for feature in opened.plugged for query in feature.queries
             },
+            effort=opened.settings.effort,
             idle_s=opened.settings.idle_timeout_s,
             stays=stays,
             release=release,

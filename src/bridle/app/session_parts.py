@@ -16,8 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
 from bridle.base.processes import Processes
-from bridle.config.folders import Folders
-from bridle.config.workspace import project_folder
+from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
@@ -38,6 +37,7 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
@@ -64,6 +64,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
+    traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None
@@ -261,9 +262,10 @@ def _known_files(conversation: Conversation) -> KnownFiles:
 
 
 def _spill(services: ProcessServices, log: OpenLog) -> Spill:
+    from bridle.sessions.beside_store import outputs_of
     from bridle.tools.output import Spill
 
-    return Spill(os.path.join(services.where.state, "outputs", log.session), log.outputs_key)
+    return Spill(outputs_of(services.where.state, log.session), log.outputs_key)
 
 
 def _hooks(

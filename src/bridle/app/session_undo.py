@@ -17,7 +17,7 @@ import msgspec
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import KEPT_OBJECTS
 from bridle.base.ids import Ids
-from bridle.base.paths import PathTarget, is_beneath_any, session_folders
+from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
@@ -193,57 +193,26 @@ def stored_undo(
 
 def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
     from bridle.sandbox.git_places import find_repository
-    from bridle.undo.keeper import WatchedFolders
+    from bridle.undo.watched_repositories import watched_folders
 
-    roots = tuple(dict.fromkeys((paths.folders.workspace, *paths.folders.added)))
-    found = (find_repository(root) for root in roots)
-    repositories = dict.fromkeys(git.common for git in found if git is not None and git.ours)
-    return WatchedFolders(
-        roots=roots,
+    return watched_folders(
+        (paths.folders.workspace, *paths.folders.added),
         kept_objects=os.path.join(where.data, KEPT_OBJECTS),
-        repositories=tuple(path for path in repositories if not is_beneath_any(path, roots)),
-        apart=tuple(map(os.path.realpath, where.all)),
+        apart=where.all,
+        find_repository=find_repository,
     )
 
 
 def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, clock: Clock) -> Undo:
-    from bridle.undo.undo_service import Undo  # not before somebody wants it
-
-    store = log.undo_store()
-    ground = _with_destroyed(ground)
-
-    def may_write(path: str) -> str | None:
-        return None if is_beneath_any(path, ground.repositories) else _refusal(path, paths)
-
-    return Undo(store, ground=ground, may_write=may_write, now_ms=clock.now_ms)
-
-
-def _with_destroyed(ground: WatchedFolders) -> WatchedFolders:
-    """With the repositories elsewhere that are none any more, and that were looked after when they were."""
+    from bridle.safety.path_guard import why_not_written
     from bridle.sandbox.git_places import named_repositories
+    from bridle.undo.undo_service import Undo  # not before somebody wants it
+    from bridle.undo.watched_repositories import with_destroyed
 
-    objects = ground.objects()
-    named = dict.fromkeys(
-        (*ground.repositories, *(path for root in ground.roots for path in named_repositories(root)))
+    ground = with_destroyed(ground, named_repositories)
+    return Undo(
+        log.undo_store(),
+        ground=ground,
+        may_write=lambda path: None if ground.is_of_repository(path) else why_not_written(path, paths),
+        now_ms=clock.now_ms,
     )
-    known = (path for path in named if objects.knows(os.path.join(path, "objects")))
-    elsewhere = tuple(path for path in known if not is_beneath_any(path, ground.roots))
-    return msgspec.structs.replace(ground, repositories=elsewhere)
-
-
-def _refusal(path: str, paths: PathPolicy) -> str | None:
-    """Why the guard of file tools would not let this path be written, as the end of a sentence.
-
-    The path is meant as it stands, links and all: whoever writes it follows none of them.
-    """
-    from bridle.safety.path_guard import Blocked, check_place
-
-    try:
-        status = os.lstat(path)
-    except OSError:
-        status = None
-    try:
-        check_place(PathTarget(path, status), paths, "write", starts_command=False)
-    except Blocked as blocked:
-        return blocked.problem or "it is outside the workspace"
-    return None

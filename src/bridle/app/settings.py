@@ -9,7 +9,6 @@ from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, WrittenEntry, load
-from bridle.config.workspace import WorkspaceFile
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
 from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
@@ -21,6 +20,7 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.config.workspace import WorkspaceFile
     from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
@@ -109,7 +109,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     hooks: HookSettings = HookSettings()
     secret_files: tuple[str, ...] | None = None
     persist_grants: bool = True
-    waiting: tuple[WorkspaceFile, ...] = ()
+    waiting: "tuple[WorkspaceFile, ...]" = ()
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
     paths: "PathMode" = "workspace"
@@ -119,6 +119,8 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
+    otel_endpoint: str | None = None
+    raw_dumps: bool = False
     transcript: Literal["events", "envelope", "chain"] | None = None
 
 
@@ -203,14 +205,16 @@ def session_settings(
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
+        otel_endpoint=tiers.get("otel.endpoint"),
+        raw_dumps=bool(tiers.get("debug.raw")),
         transcript=_transcript(tiers),
     )
 
 
-def is_acked(approvals: Approvals) -> Callable[[WorkspaceFile], bool]:
+def is_acked(approvals: Approvals) -> "Callable[[WorkspaceFile], bool]":
     """For `load`: whether a person agreed to a settings file of the workspace, to these very bytes, in this place."""
 
-    def acked(file: WorkspaceFile) -> bool:
+    def acked(file: "WorkspaceFile") -> bool:
         return approvals.holds(file.sha256, kind="config", root=file.root, path=file.path)
 
     return acked

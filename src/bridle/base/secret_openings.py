@@ -273,7 +273,9 @@ def _literals() -> tuple[_Literals[bytes], dict[bytes, tuple[SecretShape, str]]]
             found[b"."] = (shape, "")
             continue
         for folded in _noticed_by(shape):
-            found[max(folded.split("/"), key=len).encode()] = (shape, folded)
+            longest = max(folded.split("/"), key=len)
+            for there in _LOOKED_FOR.get(longest, (longest,)):
+                found[there.encode()] = (shape, folded)
     return _Literals(found, (b"-", b".", b":", b"x")), found
 
 

@@ -574,7 +574,9 @@ def _redact_words(redact: Parser) -> None:
 
 
 def _debug_words(debug: Parser) -> None:
-    request = debug.add_below("action")("request")
+    below = debug.add_below("action")
+    below("raw").add_argument("id", metavar="ID", nargs="?")
+    request = below("request")
     _session_options(request)
     request.add_argument("-r", "--resume", metavar="ID")
     request.set_defaults(on_ask="deny")

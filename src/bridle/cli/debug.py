@@ -1,4 +1,5 @@
-"""`bridle debug`: what happens inside, to look at. `request` prints the next request of a session and sends nothing."""
+"""`bridle debug`: what happens inside, to look at. `request` prints the next request of a session and sends nothing;
+`raw` prints what was kept of those it sent, and of their answers."""
 
 from __future__ import annotations
 
@@ -7,20 +8,26 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 
 from bridle.app.engine import running_engine
+from bridle.app.machine_store import session_store
 from bridle.app.request_preview import next_request
+from bridle.base.files import real_folder
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.console import tell, unwritten
+from bridle.cli.console import say_json, tell, unwritten
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import going_on, session_wanted, with_log_options
-from bridle.cli.unlock import unlocked
-from bridle.protocol.errors import UsageError
+from bridle.cli.unlock import sessions_unlocked, unlocked
+from bridle.config.folders import folders
+from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.messages import TextBlock
 
 
 def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if parsed.action == "raw":
+        return _raw(parsed, sessions_unlocked(env))
     if parsed.fork:
         raise UsageError("--fork makes a session, and here nothing is made. Leave it out")
     env = with_env_file(env, parsed.env_file)
@@ -50,4 +57,23 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         sys.stdout.buffer.flush()
     except OSError as problem:
         return unwritten(problem)
+    return os.EX_OK
+
+
+def _raw(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """One line of JSON for each exchange, in order; a terminal obeys nothing in them."""
+    from bridle.providers.raw_dump import read_dump
+    from bridle.sessions.beside_store import dumps_of
+
+    state = folders(env).state
+    with closing(session_store(env)) as store:
+        row = store.find(parsed.id) if parsed.id else store.newest(real_folder("."))
+        key = store.outputs_key(row.id)
+    is_any = False
+    for exchange in read_dump(dumps_of(state, row.id), row.id, key) if key is not None else ():
+        is_any = True
+        if code := say_json(exchange):
+            return code
+    if not is_any:
+        raise CommandRefused("NoDump", session=row.id)
     return os.EX_OK

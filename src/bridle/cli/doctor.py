@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing, contextmanager
 
 import msgspec
 
@@ -25,38 +25,36 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json
+from bridle.cli.doctor_parts import (
+    DoctorRow,
+    Machine,
+    disk_rows,
+    engine_rows,
+    extra_rows,
+    git_rows,
+    hook_rows,
+    provider_rows,
+    token_rows,
+)
 from bridle.cli.models import ModelDesk
-from bridle.config.folders import Folders, folders
+from bridle.config.folders import folders
 from bridle.config.settings_writer import user_file
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
 
-PartStatus: TypeAlias = Literal["ok", "warn", "fail", "skip"]
-
 EXIT_PROBLEM = 1
+PART_S = 20.0
+"""So long one part may take; then that is what was found out about it."""
 _UNENCRYPTED = b"SQLite format 3\x00"
 
 
-class DoctorRow(msgspec.Struct, frozen=True):
-    """What was found out about one part, in one line."""
-
-    status: PartStatus
-    part: str
-    text: str
-
-
-class _Found(NamedTuple):
-    """What several checks look at."""
-
-    env: Mapping[str, str]
-    where: Folders
-    tiers: Tiers
-    offline: bool
+class TooLong(Exception):
+    """A check took longer than `PART_S`."""
 
 
 def doctor(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    found = _Found(env, folders(env), _settings(parsed, env), parsed.offline)
+    found = Machine(env, folders(env), _settings(parsed, env), parsed)
     rows: list[DoctorRow] = []
     for part, check in CHECKS.items():
         rows += _checked(part, check, found)
@@ -88,10 +86,13 @@ def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
         return load(where=folders(env), cwd="/", env=env)
 
 
-def _checked(part: str, check: Callable[[_Found], Iterable[DoctorRow]], found: _Found) -> list[DoctorRow]:
+def _checked(part: str, check: Callable[[Machine], Iterable[DoctorRow]], found: Machine) -> list[DoctorRow]:
     """The rows of one part. What goes wrong inside a check is what it found."""
     try:
-        rows = list(check(found))
+        with bounded(PART_S):
+            rows = list(check(found))
+    except TooLong:
+        rows = [DoctorRow("fail", part, f"the check did not come to an end within {PART_S:g} s")]
     except BridleError as failure:
         rows = [DoctorRow("fail", part, failure.message)]
     except OSError as problem:
@@ -101,11 +102,27 @@ def _checked(part: str, check: Callable[[_Found], Iterable[DoctorRow]], found: _
     return [msgspec.structs.replace(row, text=_one_line(row.text)) for row in rows]
 
 
+@contextmanager
+def bounded(seconds: float) -> Generator[None]:
+    """Ends what takes longer, wherever it waits; again and again, for what does not want to hear it."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def _one_line(text: str) -> str:
     return visible(" ".join(text.split()), newlines=False)
 
 
-def _bridle(_found: _Found) -> Iterable[DoctorRow]:
+def _bridle(_found: Machine) -> Iterable[DoctorRow]:
     version, system = sys.version_info, os.uname()
     yield DoctorRow(
         "ok",
@@ -115,11 +132,11 @@ def _bridle(_found: _Found) -> Iterable[DoctorRow]:
     working_folder()  # raises where there is none
 
 
-def _model(found: _Found) -> Iterable[DoctorRow]:
+def _model(found: Machine) -> Iterable[DoctorRow]:
     return [asyncio.run(_model_row(found))]
 
 
-async def _model_row(found: _Found) -> DoctorRow:
+async def _model_row(found: Machine) -> DoctorRow:
     desk = ModelDesk(found.tiers, found.env)
     try:
         await desk.read_project_keys()
@@ -140,7 +157,7 @@ async def _model_row(found: _Found) -> DoctorRow:
         await desk.close()
 
 
-async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Found) -> DoctorRow:
+async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: Machine) -> DoctorRow:
     """What the provider of the chosen model says to a request for its list."""
     name = f"{chosen.provider}:{chosen.model} ({source})"
     endpoint = desk.endpoint(chosen.provider)
@@ -161,7 +178,7 @@ async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: _Fou
     return DoctorRow("ok", "model", f"{name}, {took}")
 
 
-def _store(found: _Found) -> Iterable[DoctorRow]:
+def _store(found: Machine) -> Iterable[DoctorRow]:
     from bridle.cli.login_store import log_lock_row
     from bridle.sessions.log_reader import tips_gone
 
@@ -206,7 +223,7 @@ def _empty_store(folder: str) -> DoctorRow:
     return DoctorRow("skip", "store", "nothing is stored yet")
 
 
-def _keys(found: _Found) -> Iterable[DoctorRow]:
+def _keys(found: Machine) -> Iterable[DoctorRow]:
     from bridle.cli.login_store import credentials_row
 
     stored = _stored_keys(found)
@@ -214,7 +231,7 @@ def _keys(found: _Found) -> Iterable[DoctorRow]:
     return [DoctorRow(status, "keys", text)]
 
 
-def _secrets(found: _Found) -> Iterable[DoctorRow]:
+def _secrets(found: Machine) -> Iterable[DoctorRow]:
     """What comes of the secrets file of the project here, where there is one."""
     from bridle.cli.project_keys import keys_here
 
@@ -225,12 +242,12 @@ def _secrets(found: _Found) -> Iterable[DoctorRow]:
     return [DoctorRow("warn" if keys.problem else "ok", "secrets", keys.notice().message.rstrip("."))]
 
 
-def _stored_keys(found: _Found) -> StoredKeys:
+def _stored_keys(found: Machine) -> StoredKeys:
     back_end = found.tiers.get("credentials.store") or "encrypted"
     return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
-def _helper(found: _Found) -> Iterable[DoctorRow]:
+def _helper(found: Machine) -> Iterable[DoctorRow]:
     """Whether a process of its own holds the keys, and whether it can. Nothing is sent anywhere."""
     use = found.tiers.get("credentials.helper") or "serve"
     if use == "never":
@@ -240,7 +257,7 @@ def _helper(found: _Found) -> Iterable[DoctorRow]:
     return [asyncio.run(_helper_row(found))]
 
 
-async def _helper_row(found: _Found) -> DoctorRow:
+async def _helper_row(found: Machine) -> DoctorRow:
     from bridle.app.forwarders import Forwarders
     from bridle.base.processes import Processes
 
@@ -261,14 +278,14 @@ async def _helper_row(found: _Found) -> DoctorRow:
     )
 
 
-def _sandbox(found: _Found) -> Iterable[DoctorRow]:
+def _sandbox(found: Machine) -> Iterable[DoctorRow]:
     from bridle.cli.sandbox import sandbox_row
 
     status, text = sandbox_row(found.tiers, found.env)
     return [DoctorRow(status, "sandbox", text)]
 
 
-def _config(found: _Found) -> Iterable[DoctorRow]:
+def _config(found: Machine) -> Iterable[DoctorRow]:
     from bridle.app.settings_use import all_problems
 
     problems = all_problems(found.tiers)
@@ -281,7 +298,7 @@ def _config(found: _Found) -> Iterable[DoctorRow]:
     ]
 
 
-def _plugins(found: _Found) -> Iterable[DoctorRow]:
+def _plugins(found: Machine) -> Iterable[DoctorRow]:
     """What each plugin adds. One that cannot be used is a fault of the settings that list it."""
     if not found.tiers.get("plugins.enabled"):
         return
@@ -295,7 +312,7 @@ def _plugins(found: _Found) -> Iterable[DoctorRow]:
         yield DoctorRow("ok", "plugin", f"{plugin.name} {plugin.version}: {plugin.adds()}")
 
 
-def _terminal(found: _Found) -> Iterable[DoctorRow]:
+def _terminal(found: Machine) -> Iterable[DoctorRow]:
     if not sys.stdout.isatty():
         return [DoctorRow("skip", "terminal", "the output does not go to one")]
     encoding = (sys.stdout.encoding or "ascii").lower()
@@ -320,22 +337,29 @@ def _colours(env: Mapping[str, str]) -> str:
     return "256 colours" if "256" in term else "16 colours"
 
 
-CHECKS: Mapping[str, Callable[[_Found], Iterable[DoctorRow]]] = {
+CHECKS: Mapping[str, Callable[[Machine], Iterable[DoctorRow]]] = {
     "bridle": _bridle,
     "model": _model,
+    "provider": provider_rows,
     "store": _store,
     "keys": _keys,
     "helper": _helper,
     "secrets": _secrets,
+    "engine": engine_rows,
+    "tokens": token_rows,
     "sandbox": _sandbox,
     "config": _config,
     "plugins": _plugins,
+    "hooks": hook_rows,
+    "git": git_rows,
+    "disk": disk_rows,
+    "extras": extra_rows,
     "terminal": _terminal,
 }
 """Every part that is looked at, in the order of the screen."""
 
 
-def _paths(found: _Found) -> dict[str, str | list[str]]:
+def _paths(found: Machine) -> dict[str, str | list[str]]:
     """Every path in use."""
     where = found.where
     return {
@@ -350,11 +374,11 @@ def _paths(found: _Found) -> dict[str, str | list[str]]:
     }
 
 
-def _settings_files(found: _Found) -> list[str]:
+def _settings_files(found: Machine) -> list[str]:
     return [source.path for source in found.tiers.sources if source.path]
 
 
-def _path_words(found: _Found) -> list[str]:
+def _path_words(found: Machine) -> list[str]:
     where = found.where
     named = (
         ("config", where.config),

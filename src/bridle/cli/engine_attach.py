@@ -13,12 +13,10 @@ from bridle.base.engine_place import EnginePlace
 from bridle.clients.engine_link import LOST
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
-from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import InputBlock
 from bridle.providers.model_directory import DEMO
-from bridle.providers.presets import with_keys
 
 MOST_INPUT_CHARACTERS = 700_000
 """What is longer, a picture mostly, does not fit into a frame."""
@@ -69,6 +67,9 @@ def why_in_process(
 
 def _keys_here(env: Mapping[str, str], cwd: str, provider: str) -> bool:
     """Whether the environment has the key of this provider, or of any where nobody says which it will be."""
+    from bridle.config.tiers import load
+    from bridle.providers.presets import with_keys
+
     tiers = load(where=folders(env), cwd=cwd, env=env).checked()
     configured: Mapping[str, Mapping[str, str]] = tiers.get("providers") or {}
     names = {known.name for known in with_keys(env)}

@@ -320,6 +320,7 @@ bridle doctor [--offline] [--json] — does everything work here?
 
 ok it works, warn it works with less, fail it does not, skip it was not looked at. Exit 0 without a fail, else 1.
 The provider of the chosen model is asked for its list of models, which costs nothing; --offline leaves that out.
+An engine that listens is asked how it is. A part that does not answer within 20 s is a fail; the others are looked at.
 The last line names the folders in use. Nothing is changed.
 """
 
@@ -328,6 +329,7 @@ For people who build with Bridle or on it.
 
   bridle redact           what comes in on stdin goes out without secrets (bridle help redact)
   bridle debug request    the next request of a session, byte for byte and not sent (bridle help debug)
+  bridle debug raw        what a session sent to providers and what they said, where debug.raw keeps it
   bridle conformance      does a server of sessions do what every such server does? (bridle help conformance)
 """
 
@@ -359,6 +361,11 @@ bridle debug request [PROMPT] — what would be sent next, byte for byte. Nothin
 Keys are shown as ********; so is every header that settings add. The options are those of a run (bridle help options).
 Nobody is asked anything: an instruction file that is not trusted yet is left out. Hooks do not run, files behind @ are
 not read, and a conversation that would be summarised first is shown as it is.
+
+  bridle debug raw [ID]                          what a session sent and what came back, one line of JSON an exchange
+
+Only where the setting debug.raw kept it, encrypted, for as long as the session's content is there.
+Nothing in it is taken out but the keys that Bridle sends: whoever gets a copy gets what was said.
 """
 
 REDACT = """\

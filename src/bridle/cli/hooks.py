@@ -17,9 +17,8 @@ from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell
-from bridle.config.folders import folders
+from bridle.config.folders import folders, project_folder
 from bridle.config.tiers import load
-from bridle.config.workspace import project_folder
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
@@ -69,7 +68,7 @@ class FolderHooks(msgspec.Struct, frozen=True, kw_only=True):
 def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.action == "test":
         return _test(parsed, env)
-    here = _here(parsed, env)
+    here = folder_hooks(parsed, env)
     rows = [*map(_row, here.found.hooks), *map(_ignored_row, here.found.ignored)]
     if parsed.json:
         return say_json(rows)
@@ -78,7 +77,8 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return say("\n".join(_lines(rows)) + "\n")
 
 
-def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
+def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
+    """The hooks that are written for this folder, with whether they count."""
     where, cwd = folders(env), os.path.realpath(working_folder())
     root = repository_root(cwd)
     is_trusted = is_trusted_file(Approvals(where.config), root)
@@ -99,7 +99,7 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
         project=Project(root=root, folder=project_folder(cwd)),
         cwd=cwd,
         is_trusted=is_trusted,
-        allow_project_hooks=parsed.allow_project_hooks,
+        allow_project_hooks=getattr(parsed, "allow_project_hooks", False),
     )
     return FolderHooks(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
 
@@ -152,7 +152,7 @@ def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if event is None:
         raise UsageError(f'There is no hook event "{parsed.event}". Events: {", ".join(EVENTS)}')
     given = _input_in(parsed.input)
-    here = _here(parsed, env)
+    here = folder_hooks(parsed, env)
     about_tools = event in ABOUT_TOOLS
     chosen = [
         hook

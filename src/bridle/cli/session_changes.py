@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.app.session_retention import copy_outputs, days_kept, forget_beside
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
 from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
+from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.beside_store import copy_outputs, forget_beside
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
 from bridle.sessions.stored_archive import StoredArchive
@@ -41,7 +42,7 @@ def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
 def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = kept(store.find(parsed.id))
     made = StoredArchive(store).branch(row.id, turn=parsed.at)
-    copy_outputs(folders(env), row.id, made)
+    copy_outputs(folders(env).state, row.id, made)
     if parsed.name:
         store.rename(made, parsed.name)
     if parsed.json:
@@ -138,7 +139,7 @@ def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, s
         return say("Nothing was deleted.\n")
     where = folders(env)
     for row in rows:
-        StoredArchive(store).delete(row.id, beside=forget_beside(where))
+        StoredArchive(store).delete(row.id, beside=forget_beside(where.state))
         say(f"Deleted: {_named(row)}\n")
     return 0
 
@@ -164,7 +165,7 @@ def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
         due = StoredArchive(store).expiring(days_of, until_ms=time.time_ns() // 1_000_000)
         lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
         return say("".join(lines) or "Nothing is due.\n")
-    expired = StoredArchive(store).expire(days_of, beside=forget_beside(where))
+    expired = StoredArchive(store).expire(days_of, beside=forget_beside(where.state))
     if expired.busy:
         say(f"{counted(len(expired.busy), 'session')} in use and left alone.\n")
     if not expired.sessions:

@@ -36,6 +36,9 @@ class EventsForm:
         for told in self._dotted.of(envelope):
             yield _encode(self._line(told, envelope)) + b"\n"
 
+    def about(self, envelope: e.Envelope) -> None:
+        """Nothing stands beside this transcript."""
+
     def _line(self, told: Told, envelope: e.Envelope) -> dict[str, Any]:
         line: dict[str, Any] = {
             "type": told.name,

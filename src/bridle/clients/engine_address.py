@@ -69,7 +69,7 @@ def engine_address(url: str, *, ca_file: str | None = None) -> EngineAddress:
         return unix_address(parts.path)
     host, is_secure = parts.hostname, parts.scheme == "https"
     if parts.scheme not in ("http", "https") or not host or parts.path not in ("", "/"):
-        raise UsageError(f'"{url}" is no address of an engine, such as https://host:8421')
+        raise UsageError(f'"{url}" is no address of an engine. Write one like https://host:8421')
     if not is_secure and host not in ("127.0.0.1", "::1", "localhost"):
         raise UsageError(f"{url} would send the token in the clear. Use https://")
     port = parts.port or (443 if is_secure else 80)

@@ -7,10 +7,9 @@ import os
 from typing import Literal, TypeAlias
 
 from bridle.base.files import private_folder, read_limited, repository_root, write_atomic
-from bridle.config.folders import Folders
+from bridle.config.folders import PROJECT_FOLDER, Folders, project_folder
 from bridle.config.settings_file import LOCAL_NAMES, OWN_NAMES, present
 from bridle.config.settings_writer import user_file
-from bridle.config.workspace import FOLDER, project_folder
 from bridle.protocol.errors import UsageError
 
 _IGNORE_BYTES = 1 << 20
@@ -32,7 +31,7 @@ def file_of(where: Folders, cwd: str, tier: OwnTier) -> str:
     folder = project_folder(cwd)
     if folder is None:
         here = os.path.realpath(cwd)
-        folder = os.path.join(repository_root(here), FOLDER)
+        folder = os.path.join(repository_root(here), PROJECT_FOLDER)
     names = OWN_NAMES if tier == "project" else LOCAL_NAMES
     return os.path.join(folder, present(folder, names).name or names[0])
 

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bridle.base.files import repository_root
 from bridle.protocol.errors import UsageError
+
+PROJECT_FOLDER = ".bridle"
+"""What a project says to Bridle stands in a folder of this name."""
 
 
 class Folders(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,3 +95,18 @@ def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> st
     if not os.path.isabs(base):
         base = os.path.join(home, default)
     return os.path.join(base, "bridle")
+
+
+def project_folder(cwd: str) -> str | None:
+    """The nearest `.bridle` from `cwd` up to the root of its repository, resolved; without a repository only `cwd`'s.
+
+    A folder above the repository belongs to somebody else's decisions, so nobody looks there.
+    """
+    folder = os.path.realpath(cwd)
+    root = repository_root(folder)
+    while True:
+        if os.path.lexists(os.path.join(folder, PROJECT_FOLDER)):
+            return os.path.join(folder, PROJECT_FOLDER)
+        if folder == root:
+            return None
+        folder = os.path.dirname(folder)

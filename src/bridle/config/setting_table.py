@@ -399,6 +399,17 @@ SETTINGS: tuple[Setting, ...] = (
         "Keep a plain text file of every session in this form, beside the encrypted log.",
         default="off",
     ),
+    Setting(
+        "otel.endpoint",
+        ADDRESS,
+        "The OpenTelemetry collector that traces go to, as http://127.0.0.1:4318; unset, as OTEL_ variables say.",
+    ),
+    Setting(
+        "debug.raw",
+        FLAG,
+        "Keep every request to a provider and its answer as they were, encrypted, for bridle debug raw.",
+        default=False,
+    ),
     Setting("log.levels", TEXT, "What the operational log takes: debug, or engine=debug,provider=off."),
     Setting(
         "ui.reader", FLAG, "Plain text that only grows, for screen readers.", default=False, awaits=SCREEN

@@ -15,12 +15,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from bridle.base.files import repository_root
-from bridle.config.folders import Folders
+from bridle.config.folders import PROJECT_FOLDER, Folders, project_folder
 from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, read_profile
@@ -47,14 +47,9 @@ from bridle.config.settings_file import (
     read,
 )
 from bridle.config.value_check import CheckedSettings, folded, validated
-from bridle.config.workspace import (
-    FOLDER,
-    WorkspaceFile,
-    ignored,
-    project_folder,
-    sifted,
-    wishes,
-)
+
+if TYPE_CHECKING:
+    from bridle.config.workspace import WorkspaceFile
 
 T = TypeVar("T")
 
@@ -290,6 +285,8 @@ def _workspace_sources(
     folder = project_folder(cwd)
     if folder is None:
         return []
+    from bridle.config.workspace import ignored, sifted
+
     sources: list[SettingsSource] = []
     tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
     for tier, file_names in tiers:
@@ -297,7 +294,7 @@ def _workspace_sources(
         if there.name is None:
             continue
         path = os.path.join(folder, there.name)
-        place = SettingsFile(path=path, source=f"{FOLDER}/{there.name}", foreign=True)
+        place = SettingsFile(path=path, source=f"{PROJECT_FOLDER}/{there.name}", foreign=True)
         problems += overlooked(place, there.others)
         parsed = read(place)
         names = folded(parsed.values, parsed.lines, place.report)
@@ -315,6 +312,8 @@ def _workspace_sources(
 
 
 def _workspace_file(place: SettingsFile, folder: str, data: bytes, values: Table) -> WorkspaceFile:
+    from bridle.config.workspace import WorkspaceFile, wishes
+
     project = os.path.dirname(folder)
     root = repository_root(project)
     return WorkspaceFile(

@@ -10,20 +10,17 @@ Three answers, and the default is the hardest:
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile
 
 ProjectMaySet: TypeAlias = Literal["always", "after ack", "never"]
 
-FOLDER = ".bridle"
 
 ALWAYS = ("ui", "disallowed_tools")
 AFTER_ACK = (
@@ -195,21 +192,6 @@ def _entries(value: object) -> list[Table]:
 def _command(value: object) -> str:
     words = cast("list[object]", value) if isinstance(value, list) else [value]
     return shown(" ".join(map(str, words)))
-
-
-def project_folder(cwd: str) -> str | None:
-    """The nearest `.bridle` from `cwd` up to the root of its repository, resolved; without a repository only `cwd`'s.
-
-    A folder above the repository belongs to somebody else's decisions, so nobody looks there.
-    """
-    folder = os.path.realpath(cwd)
-    root = repository_root(folder)
-    while True:
-        if os.path.lexists(os.path.join(folder, FOLDER)):
-            return os.path.join(folder, FOLDER)
-        if folder == root:
-            return None
-        folder = os.path.dirname(folder)
 
 
 class _Sieve:

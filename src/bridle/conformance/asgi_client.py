@@ -11,10 +11,13 @@ from bridle.conformance.exchanges import HttpAnswer
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
 
 _HOST = "localhost"
-_LISTENER = Listener(name="unix", hosts=frozenset({_HOST}))
+LOCAL = ConnectionOrigin(listener=Listener(name="unix", hosts=frozenset({_HOST})), peer="asgi")
 
 
-def _scope(kind: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def asgi_scope(
+    kind: str, target: str, headers: Mapping[str, str], origin: ConnectionOrigin = LOCAL
+) -> dict[str, Any]:
+    """What a server says of a request, or of a WebSocket, that came from there."""
     path, _, query = target.partition("?")
     return {
         "type": kind,
@@ -27,11 +30,12 @@ def _scope(kind: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]
         "root_path": "",
         "query_string": query.encode(),
         "headers": [
-            (name.lower().encode(), value.encode()) for name, value in {"Host": _HOST, **headers}.items()
+            (name.lower().encode(), value.encode("latin-1"))
+            for name, value in {"Host": _HOST, **headers}.items()
         ],
         "client": None,
         "server": None,
-        "state": {ORIGIN_STATE: ConnectionOrigin(listener=_LISTENER, peer="asgi")},
+        "state": {ORIGIN_STATE: origin},
         "extensions": {"websocket.http.response": {}},
         "subprotocols": [],
     }
@@ -40,8 +44,9 @@ def _scope(kind: str, target: str, headers: Mapping[str, str]) -> dict[str, Any]
 class AsgiExchange:
     """`Exchange` with an application of this process."""
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: AsgiApp, origin: ConnectionOrigin = LOCAL) -> None:
         self._app = app
+        self._origin = origin
 
     async def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
@@ -60,7 +65,7 @@ class AsgiExchange:
 
     async def _asked(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _AsgiAnswer:
         answer = _AsgiAnswer(body)
-        await answer.begin(self._app, {**_scope("http", target, headers), "method": method})
+        await answer.begin(self._app, {**asgi_scope("http", target, headers, self._origin), "method": method})
         return answer
 
 
@@ -158,7 +163,7 @@ class AsgiWebSocket:
     async def open(self, app: AsgiApp, headers: Mapping[str, str]) -> None:
         """Raises `UpgradeRefused`."""
         self._running = asyncio.ensure_future(
-            app(_scope("websocket", "/v1/ws", headers), self._receive, self._hear)
+            app(asgi_scope("websocket", "/v1/ws", headers), self._receive, self._hear)
         )
         await self._opened
 

@@ -21,6 +21,14 @@ IN_CI = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and 
 """What to do about a file nobody agreed to: where a person could, and where none ever sits."""
 
 
+def agreed_and_waiting(
+    files: Sequence[InstructionFile], is_approved: Callable[[InstructionFile], bool]
+) -> tuple[list[InstructionFile], list[InstructionFile]]:
+    """The instruction files that are used without a question, and those that wait for a person's word."""
+    used = [file for file in files if not file.outside and (file.scope == "global" or is_approved(file))]
+    return used, [file for file in files if file not in used]
+
+
 class Consent:
     """Decides which instruction files may be used in a session.
 

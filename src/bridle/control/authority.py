@@ -14,6 +14,7 @@ import msgspec
 from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol.events import Mode
+from bridle.protocol.messages import Effort
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import AnyQuery, DescribeLog, ListModels, PreviewSession
@@ -23,6 +24,7 @@ FROM_TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "safe", "strict", "default", "a
 _SANDBOX = ("read-only", "workspace-write", "auto", "off")
 _NETWORK = ("deny", "filtered", "inherit")
 """Both from tight to loose."""
+_EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high", "max")
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -40,17 +42,20 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     network: str = "deny"
     max_steps: int = 0
     max_cost: float | None = 0.0
+    effort: Effort | None = None
 
 
 class MeantSession(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate knows of the session that is meant: by itself, that nothing is open and nothing is given.
 
-    `slash` are the commands it carries out itself, `mode` is the one in force, `bounds` are for one to be opened.
+    `slash` are the commands it carries out itself, `mode` and `effort` are those in force, `bounds` are for one to be
+    opened.
     """
 
     is_open: bool = False
     attached: bool = False
     mode: Mode = "plan"
+    effort: Effort | None = None
     slash: frozenset[str] = frozenset()
     bounds: Bounds = Bounds()
 
@@ -114,9 +119,11 @@ def session_of(asked: Asked) -> str | None:
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
     """A client that is bound to sessions makes no other unless its claims say so, asks for nothing about one to be made
     elsewhere (`create`) and changes nothing that holds for others; who may not follow events gets none with a
-    description."""
+    description. An agent that may say nothing to a session has no model asked beside it either."""
     if getattr(asked, "events", 0) and not claims.covers_command("FollowEvents"):
         return False
+    if isinstance(asked, c.AskAside) and claims.identity_class == "agent":
+        return claims.covers_command("AskAside") and claims.covers_command("SendInput")
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
     about_one = getattr(asked, "create", None) is not None
     beyond = (
@@ -167,6 +174,13 @@ def _set_mode(client: Client, command: c.SetMode, live: MeantSession) -> Refusal
     return _SELF_APPROVAL if _is_agent(client) and is_looser(command.mode, live.mode) else None
 
 
+def _set_effort(client: Client, command: c.SetEffort, live: MeantSession) -> Refusal | None:
+    """What a model thinks is paid for."""
+    if _is_agent(client) and not _no_more_effort(command.effort, live.effort):
+        return _only_less(f"Effort {command.effort}")
+    return None
+
+
 def _exit_plan_mode(client: Client, command: c.ExitPlanMode, _live: MeantSession) -> Refusal | None:
     return _SELF_APPROVAL if _is_agent(client) and command.approve else None
 
@@ -203,8 +217,9 @@ def _for_people(client: Client, asked: Asked, _live: object) -> Refusal | None:
 
 
 def _models(client: Client, query: ListModels, _live: object) -> Refusal | None:
-    """Whoever has a provider asked spends the person's word there, and whoever names options reads other settings."""
-    if _is_agent(client) and (query.ask_provider or query.create is not None):
+    """Whoever has a provider asked spends the person's word there, whoever names options reads other settings, and what
+    can be used tells whose keys there are."""
+    if _is_agent(client) and (query.ask_provider or query.create is not None or query.usable):
         return _not_a_person("More than what is known of models")
     return None
 
@@ -269,15 +284,20 @@ def _no_looser(value: Any, than: str, order: tuple[str, ...]) -> bool:
     return value in order and than in order and order.index(value) <= order.index(than)
 
 
+def _no_more_effort(value: Any, than: Effort | None) -> bool:
+    """Where nobody chose one, what a vendor does by itself is not known to be more than none at all."""
+    return value == "off" or (than is not None and _no_looser(value, than, _EFFORTS))
+
+
 FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
     "deny": _anything,
     "dry_run": _anything,
-    "effort": _anything,
     "headless": _anything,
     "on_ask": _anything,
     "output_schema": _anything,
     "require_trust": _anything,
     "title": _anything,
+    "effort": lambda value, bounds: _no_more_effort(value, bounds.effort),
     "on_orphan": lambda value, _bounds: value != "mark-unknown",
     "persistent_grants": lambda value, _bounds: not value,
     "max_steps": lambda value, bounds: _at_most(value, bounds.max_steps),
@@ -304,7 +324,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "AnswerTrust": _answer_trust,
     "SetModel": None,
     "SetMode": _set_mode,
-    "SetEffort": None,
+    "SetEffort": _set_effort,
     "EnterPlanMode": None,
     "ExitPlanMode": _exit_plan_mode,
     "RevokeGrant": None,

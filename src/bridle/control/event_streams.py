@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bridle.base.clock import Clock
@@ -11,6 +12,7 @@ from bridle.engine.open_questions import Client
 from bridle.protocol.events import Envelope, StreamGap
 
 if TYPE_CHECKING:
+    from bridle.control.token_watch import TokenWatch
     from bridle.protocol.tokens import Claims
 
 
@@ -35,13 +37,28 @@ async def follow_events(
         live.end_stream(client)
 
 
-async def overhear_events(live: LiveSession, client: Client, since: int) -> AsyncIterator[Envelope]:
-    """The events above an id, for a request that waits for one of them: nobody is here by it."""
+async def overhear_events(
+    live: LiveSession,
+    client: Client,
+    claims: Claims | None,
+    since: int,
+    *,
+    clock: Clock,
+    check: Callable[[Claims], None],
+) -> AsyncGenerator[Envelope]:
+    """The events above an id, for a request that waits for one of them: nobody is here by it. It ends as a stream does
+    when its token holds no more."""
     attachment = live.attachments[client.id]
-    async for envelope in live.session.follow(
-        since, until=lambda: live.attachments.get(client.id) is not attachment
-    ):
-        yield envelope
+    with _watched(live, claims, clock, check) as watch:
+
+        def is_over() -> bool:
+            has_left = live.attachments.get(client.id) is not attachment
+            return has_left or (watch is not None and watch.over is not None)
+
+        async for envelope in live.session.follow(since, until=is_over):
+            yield envelope
+        if watch is not None and watch.over is not None:
+            raise watch.over
 
 
 async def _stream(
@@ -58,19 +75,14 @@ async def _stream(
         yield envelope
     if len(live.here) > 1:
         yield session.journal.for_one(live.presence)
-    watch = None
-    if claims is not None:
-        from bridle.control.token_watch import TokenWatch  # most clients have no token
-
-        watch = TokenWatch(claims, clock=clock, check=check, wake=session.wake_readers)
-
-    def is_over() -> bool:
-        has_news = watch is not None and watch.has_news
-        has_left = live.attachments.get(client.id) is not attachment
-        return has_news or has_left or live.has_private(client.id)
-
     last_id = since
-    try:
+    with _watched(live, claims, clock, check) as watch:
+
+        def is_over() -> bool:
+            has_news = watch is not None and watch.has_news
+            has_left = live.attachments.get(client.id) is not attachment
+            return has_news or has_left or live.has_private(client.id)
+
         while True:
             async for envelope in session.follow(last_id, until=is_over):
                 yield envelope
@@ -85,9 +97,23 @@ async def _stream(
                 return
             for envelope in told:
                 yield envelope
+
+
+@contextmanager
+def _watched(
+    live: LiveSession, claims: Claims | None, clock: Clock, check: Callable[[Claims], None]
+) -> Generator[TokenWatch | None]:
+    """Looks after the token of whoever reads; most clients have none."""
+    if claims is None:
+        yield None
+        return
+    from bridle.control.token_watch import TokenWatch
+
+    watch = TokenWatch(claims, clock=clock, check=check, wake=live.session.wake_readers)
+    try:
+        yield watch
     finally:
-        if watch is not None:
-            watch.close()
+        watch.close()
 
 
 def _read_up_to(envelope: Envelope, last_id: int) -> int:

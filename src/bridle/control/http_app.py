@@ -6,6 +6,7 @@ Nothing is decided here: a request becomes a command or a query of its token's c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -252,20 +253,22 @@ async def _turn_of(client: TokenClient, session: str, number: int, *, joins: boo
     """Waits for the end of the turn that heard this input: one it began, or one that ran where it `joins` that."""
     text: list[str] = []
     heard = joins
-    async for envelope in client.connection.overhear(session, since=number):
-        if envelope.invocation is not None:
-            continue
-        match envelope.event:
-            case TurnStarted(input=started):
-                heard = heard or started >= number
-            case StepStarted():
-                text.clear()
-            case TextDelta(text=more):
-                text.append(more)
-            case TurnEnded(stop=stop, reason=reason) if heard:
-                return TurnResult(session=session, event=number, stop=stop, reason=reason, text="".join(text))
-            case _:
-                pass
+    async with contextlib.aclosing(client.connection.overhear(session, since=number)) as events:
+        async for envelope in events:
+            if envelope.invocation is not None:
+                continue
+            match envelope.event:
+                case TurnStarted(input=started):
+                    heard = heard or started >= number
+                case StepStarted():
+                    text.clear()
+                case TextDelta(text=more):
+                    text.append(more)
+                case TurnEnded(stop=stop, reason=reason) if heard:
+                    said = "".join(text)
+                    return TurnResult(session=session, event=number, stop=stop, reason=reason, text=said)
+                case _:
+                    pass
     raise CommandRefused("SessionNotOpen", session=session)
 
 

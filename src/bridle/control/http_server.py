@@ -128,6 +128,12 @@ def _protocol_classes(
         limits.gone(transport)
         counters.open_connections = limits.count
 
+    return _http_class(listening, limits, counters, left, shed), _websocket_class(left, shed)
+
+
+def _websocket_class(
+    left: Callable[[Any], None], shed: Callable[[str, str], None]
+) -> type[WebSocketsSansIOProtocol]:
     class CountedWebSocketProtocol(WebSocketsSansIOProtocol):
         def connection_lost(self, exc: Exception | None) -> None:
             left(self.transport)
@@ -135,7 +141,8 @@ def _protocol_classes(
 
         def handle_parser_exception(self) -> None:
             """A frame that is too long, or none: it is closed before anybody looks at it."""
-            origin: ConnectionOrigin = self.scope["state"][ORIGIN_STATE]
+            state: dict[str, Any] = self.scope.get("state", {})
+            origin: ConnectionOrigin = state[ORIGIN_STATE]
             too_long = isinstance(self.conn.parser_exc, PayloadTooBig)
             shed("TooLarge" if too_long else "BadFrame", origin.peer)
             super().handle_parser_exception()
@@ -162,6 +169,16 @@ def _protocol_classes(
                 self.transport.resume_reading()
             self.close_timer = self.loop.call_later(END_S, self.transport.close)
 
+    return CountedWebSocketProtocol
+
+
+def _http_class(
+    listening: ListeningAt,
+    limits: ConnectionLimits,
+    counters: ServiceCounters,
+    left: Callable[[Any], None],
+    shed: Callable[[str, str], None],
+) -> type[HttpToolsProtocol]:
     class GuardedHttpProtocol(HttpToolsProtocol):
         """A connection that is known, counted and in time."""
 
@@ -217,4 +234,4 @@ def _protocol_classes(
             shed(reason, self._peer)
             self.transport.abort()
 
-    return GuardedHttpProtocol, CountedWebSocketProtocol
+    return GuardedHttpProtocol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -12,10 +12,9 @@ from bridle.control.multiplex import Multiplexer
 from bridle.engine.open_questions import Client
 from bridle.protocol.commands import Accepted, AnyCommand, BranchSession, CreateSession
 from bridle.protocol.events import Envelope, IdentityClass
-from bridle.protocol.handshake import Handshake
-from bridle.protocol.tokens import with_session
 
 if TYPE_CHECKING:
+    from bridle.protocol.handshake import Handshake
     from bridle.protocol.queries import A, AnyQuery, Query
     from bridle.protocol.tokens import Claims
 
@@ -50,6 +49,8 @@ class InProcessConnection:
             and self.claims.opens
             and isinstance(command, CreateSession | BranchSession)
         ):
+            from bridle.protocol.tokens import with_session  # most clients have no token
+
             self.claims = with_session(self.claims, accepted.session)
         return accepted
 
@@ -59,7 +60,7 @@ class InProcessConnection:
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
         return self._multiplexer.follow(self._client, self.claims, session, since)
 
-    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+    def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
         """The same for a request that waits for an event: nobody is here by it."""
         return self._multiplexer.overhear(self._client, self.claims, session, since)
 

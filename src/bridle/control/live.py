@@ -33,6 +33,7 @@ from bridle.protocol.events import (
 if TYPE_CHECKING:
     from bridle.engine.features import FeatureQuery
     from bridle.engine.slash_command import SlashCommand
+    from bridle.protocol.messages import Effort
     from bridle.protocol.queries import GrantEntry, OutputPart, SessionChanges, ToolEntry
     from bridle.protocol.tokens import Claims
 
@@ -46,7 +47,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
     without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
     is what it did to files, `output` a part of what a call printed.
-    `added_slash` and `queries` are what plugins add to it.
+    `added_slash` and `queries` are what plugins add to it. `effort` is that of its settings.
     """
 
     session: Session
@@ -57,6 +58,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     output: Callable[[str, int], Awaitable[OutputPart]]
     added_slash: tuple[SlashCommand, ...] = ()
     queries: Mapping[tuple[str, str], FeatureQuery] = {}
+    effort: Effort | None = None
     idle_s: float
     stays: Callable[[], Awaitable[bool]]
     release: Callable[[], Awaitable[None]]

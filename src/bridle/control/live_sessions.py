@@ -83,7 +83,8 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     prompt_of: Callable[[str, str], str | None]
 
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:

@@ -140,6 +140,21 @@ class Minting:
         self._hear("minted", described(waiting.claims, by=by.jti))
         return token
 
+    def may_revoke(self, by: Claims, jti: str) -> bool:
+        """Everybody the token they have; a person who mints also what came of it. One bound to no sessions is a person
+        at the engine's own terminal, who may revoke any."""
+        if jti == by.jti:
+            return True
+        if by.identity_class != "human" or not by.can_mint:
+            return False
+        if by.sessions is msgspec.UNSET:
+            return True
+        minters = {one.claims.jti: one.by for one in self._tokens.issued}
+        while jti := minters.pop(jti, ""):
+            if jti == by.jti:
+                return True
+        return False
+
     def refuse(self, mint_id: str) -> bool:
         """The person who was shown the code does not want it. False where nothing waits."""
         if self._forget(mint_id):

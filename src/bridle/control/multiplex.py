@@ -7,7 +7,7 @@ its place in the order. The engine sees a client's id and class, never how it is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import structs
@@ -207,10 +207,12 @@ class Multiplexer:
             return MeantSession(is_open=True, attached=True)
         if live is None:
             return NOT_OPEN
+        conversation = live.session.journal.conversation
         return MeantSession(
             is_open=live.state == "open" or isinstance(asked, FollowEvents),
             attached=client.id in live.attachments,
-            mode=live.session.journal.conversation.mode,
+            mode=conversation.mode,
+            effort=conversation.effort or live.run.effort,
             slash=live.session.slash_names,
         )
 
@@ -250,13 +252,14 @@ class Multiplexer:
         ):
             yield envelope
 
-    async def overhear(
+    def overhear(
         self, client: Client, claims: Claims | None, session: str, since: int
-    ) -> AsyncIterator[Envelope]:
+    ) -> AsyncGenerator[Envelope]:
         """The events above an id, for a request that waits for one of them: nobody is here by it."""
         self._admit(client, claims, FollowEvents(session))
-        async for envelope in overhear_events(self.live.at(session), client, since):
-            yield envelope
+        return overhear_events(
+            self.live.at(session), client, claims, since, clock=self._clock, check=self._check_claims
+        )
 
 
 def _refuse_for(refusal: Refusal | None) -> None:

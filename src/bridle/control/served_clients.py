@@ -7,7 +7,7 @@ and no longer, questions wait for this client.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
@@ -33,7 +33,7 @@ class ServedConnection(Connection, Protocol):
         """Those of its token, with the sessions it opened since where they are its own."""
         ...
 
-    def overhear(self, session: str, *, since: int) -> AsyncIterator[Envelope]:
+    def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
         """The events above an id, for a request that waits for one of them: nobody is here by it."""
         ...
 

@@ -54,8 +54,7 @@ def confirm_mint(service: Service, by: Claims, body: Mapping[str, Any]) -> NewTo
 
 
 def revoke_token(service: Service, by: Claims, jti: str) -> RevokedToken:
-    """Who may mint may revoke; and everybody the token they have."""
-    if jti != by.jti and (by.identity_class != "human" or not by.can_mint):
+    if not service.minting().may_revoke(by, jti):
         raise CommandRefused("NotGranted", what="RevokeToken")
     service.revoke(jti, by.jti)
     return RevokedToken(jti=jti)

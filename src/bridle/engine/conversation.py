@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.untrusted import wrap
 from bridle.protocol import inbox
 from bridle.protocol.events import (
     AnyEvent,
@@ -169,6 +168,8 @@ def _for_the_model(result: ToolResult) -> str:
     """What a tool brought back is data, whatever it says; the wrapper tells the model so."""
     if result.outcome in _OUR_WORDS or not result.content:
         return result.content
+    from bridle.base.untrusted import wrap  # an answer without calls needs none of it
+
     return wrap("tool-result", result.content)
 
 

@@ -569,6 +569,17 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
     "NotUsedYet": Sentence("Not used yet, so without effect: {settings}."),
+    "RawDump": Sentence(
+        "Every request to a provider and its answer is kept as it was (debug.raw). Look: bridle debug raw {session}"
+    ),
+    "NoDump": Sentence(
+        "Nothing was kept of what {session} sent. From the next session on: bridle config set debug.raw true",
+        1,
+    ),
+    "DumpDamaged": Sentence("{path} line {line} is not what was written.", 1),
+    "TracesNotSent": Sentence(
+        "No traces are sent: OpenTelemetry is set up for {protocol} here, and Bridle speaks http/protobuf."
+    ),
     # Trust
     "NonInteractiveAckRefused": Sentence(
         "Refusing to silently approve an unseen {kind} in non-interactive mode. "

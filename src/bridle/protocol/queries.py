@@ -72,7 +72,8 @@ class SessionList(QueryAnswer, frozen=True):
 
 
 class ListSessions(Query[SessionList], frozen=True):
-    """The sessions in which something was said, of one folder or of all, the one used last first."""
+    """The sessions in which something was said or that are open here, of one folder or of all, the one used last
+    first."""
 
     cwd: str | None = None
 
@@ -401,14 +402,24 @@ class SumCosts(Query[CostSum], frozen=True):
     by: Literal["model", "session", "day"] = "model"
 
 
+class PartHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one part of the engine is: it works, works with less, does not, or was not tried yet."""
+
+    part: str
+    status: Literal["ok", "warn", "fail", "skip"]
+    text: str = ""
+
+
 class Health(QueryAnswer, frozen=True):
-    """How the engine is. `sandbox` is what holds commands, empty until that was tried."""
+    """How the engine is, whole and part by part. `sandbox` is what holds commands, empty until that was tried."""
 
     version: str
     protocol_version: str
     open_sessions: int
     disk_has_room: bool
     sandbox: str = ""
+    ok: bool = True
+    parts: tuple[PartHealth, ...] = ()
 
 
 class CheckHealth(Query[Health], frozen=True):

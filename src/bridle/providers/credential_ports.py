@@ -74,7 +74,6 @@ class KeyForwarder(Connections, Protocol):
 class KeyForwarders(Protocol):
     """The processes that hold the keys of an engine."""
 
-    def are_wanted(self, use: HelperUse) -> bool: ...
     def of(
         self,
         endpoint: Endpoint,

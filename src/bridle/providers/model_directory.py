@@ -8,7 +8,7 @@ before a person chose a model, except servers on this machine.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bridle.providers.credential_ports import BackEnd, Credentials, GivenKey, HelperUse, KeyForwarders
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
-    from bridle.providers.remote import RemoteModel
+    from bridle.providers.raw_exchange import RawExchange
+    from bridle.providers.remote import Connections, RemoteModel
     from bridle.providers.scripted import ScriptedModel
 
 DEMO = "demo"
@@ -58,14 +59,16 @@ class _Shared:
     def __init__(self) -> None:
         self.connections: HttpConnections | None = None
         self.keys: set[str] = set()
+        self.forwarders: KeyForwarders | None = None
 
 
 class Models:
     """The models of a caller whose settings say nothing; `with_settings` gives those of a session.
 
     `given` stands in for a provider of its name, in tests and for embedders. `stored` are the credentials that
-    `bridle login` left; without it there are none. With `forwarders` requests can go by way of processes that hold the
-    keys: then what is stored is never opened here.
+    `bridle login` left; without it there are none. With `forwarders`, made when the first is wanted, requests can go by
+    way of processes that hold the keys: then what is stored is never opened here. `listening`: others can reach this
+    engine.
     """
 
     def __init__(
@@ -75,22 +78,26 @@ class Models:
         clock: Clock,
         given: Provider | None = None,
         stored: Credentials | None = None,
-        forwarders: KeyForwarders | None = None,
+        forwarders: Callable[[], KeyForwarders] | None = None,
+        listening: bool = False,
         settings: _Said = _NOTHING,
         shared: _Shared | None = None,
     ) -> None:
         self._env = env
         self._clock = clock
         self._given = given
-        self._forwarders = forwarders
+        self._new_forwarders = forwarders
+        self._listening = listening
         self._settings = settings
         self._shared = shared or _Shared()
         self.stored = stored.kept_in(settings.store) if stored and settings.store else stored
         self._sections = settings.sections
-        self._is_forwarding = forwarders is not None and forwarders.are_wanted(settings.helper)
+        is_wanted = settings.helper == "always" or (settings.helper == "serve" and listening)
+        self._is_forwarding = forwarders is not None and is_wanted
         self._names_stored: frozenset[str] = frozenset()
         self._chosen = ""
         self._chats: dict[tuple[str, bool], RemoteModel] = {}
+        self._keep: Callable[[RawExchange], None] | None = None
         self._scripts: dict[str, ScriptedModel] = {}
         self.project = settings.project
         self.project_keys = settings.project_keys
@@ -123,7 +130,8 @@ class Models:
             clock=self._clock,
             given=self._given,
             stored=self.stored,
-            forwarders=self._forwarders,
+            forwarders=self._new_forwarders,
+            listening=self._listening,
             settings=settings,
             shared=self._shared,
         )
@@ -185,17 +193,29 @@ class Models:
             from bridle.providers.remote import RemoteModel
 
             endpoint = self.endpoint(name)
-            if self._is_forwarding and self._forwarders is not None:
-                self._chats[place] = self._forwarded(endpoint, self._forwarders)
+            if self._is_forwarding:
+                self._chats[place] = self._forwarded(endpoint, self._forwarders())
                 return self._chats[place]
             self._chats[place] = RemoteModel(
                 endpoint,
                 lambda: self._key(endpoint),
-                self.connections,
+                self._recorded(self.connections),
                 make_ready=lambda: self._make_ready(endpoint),
                 key_source=lambda: self._source_used(endpoint),
             )
         return self._chats[place]
+
+    def keep_exchanges(self, keep: Callable[[RawExchange], None]) -> None:
+        """Hands whatever goes to providers and comes back from them to `keep`, from now on. For these models alone."""
+        self._keep = keep
+        self._chats.clear()
+
+    def _recorded(self, connections: Connections) -> Connections:
+        if self._keep is None:
+            return connections
+        from bridle.providers.raw_exchange import RecordedConnections
+
+        return RecordedConnections(connections, self._keep)
 
     def endpoint(self, name: str) -> Endpoint:
         from bridle.providers.presets import configured, preset
@@ -249,9 +269,9 @@ class Models:
 
     async def look_for_stored(self) -> None:
         """Finds out which credentials are stored, where this process does not open them. Raises `ProviderError`."""
-        if self._is_forwarding and self._forwarders is not None:
+        if self._is_forwarding:
             assert self.stored is not None, "who forwards has something stored, or could"
-            self._names_stored = await self._forwarders.names(self.stored)
+            self._names_stored = await self._forwarders().names(self.stored)
 
     def key_source(self, endpoint: Endpoint) -> str | None:
         """Where the key of a provider comes from; None when it has none. Never the key."""
@@ -312,8 +332,8 @@ class Models:
         return self._shared.keys | {secret for secret in stored if len(secret) >= SHORTEST_KEY}
 
     async def close(self) -> None:
-        if self._forwarders is not None:
-            await self._forwarders.close()
+        if self._shared.forwarders is not None:
+            await self._shared.forwarders.close()
         if self._shared.connections is not None:
             await self._shared.connections.close()
 
@@ -336,6 +356,12 @@ class Models:
             self._scripts[model] = ScriptedModel(script, clock=self._clock, name=DEMO)
         return self._scripts[model]
 
+    def _forwarders(self) -> KeyForwarders:
+        if self._shared.forwarders is None:
+            assert self._new_forwarders is not None, "who forwards has a way to"
+            self._shared.forwarders = self._new_forwarders()
+        return self._shared.forwarders
+
     def _forwarded(self, endpoint: Endpoint, forwarders: KeyForwarders) -> RemoteModel:
         """The provider of an endpoint whose key another process adds."""
         from bridle.providers.remote import RemoteModel
@@ -353,7 +379,7 @@ class Models:
         return RemoteModel(
             endpoint,
             lambda: None,
-            forwarder,
+            self._recorded(forwarder),
             make_ready=forwarder.find,
             key_source=lambda: forwarder.source,
             key_is_added=True,

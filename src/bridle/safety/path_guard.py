@@ -112,6 +112,22 @@ class Blocked(Exception):
         self.matched = matched
 
 
+def why_not_written(path: str, policy: PathPolicy) -> str | None:
+    """Why a file tool would not be let write this path, as the end of a sentence.
+
+    The path is meant as it stands, links and all: whoever writes it follows none of them.
+    """
+    try:
+        status = os.lstat(path)
+    except OSError:
+        status = None
+    try:
+        check_place(PathTarget(path, status), policy, "write", starts_command=False)
+    except Blocked as blocked:
+        return blocked.problem or "it is outside the workspace"
+    return None
+
+
 def check_place(target: PathTarget, policy: PathPolicy, access: FileAccess, *, starts_command: bool) -> None:
     """Whether a file tool may go there."""
     check_own(target, policy)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
 _ADD_OUTPUTS_KEY = "update logs set outputs_key = ? where key = ? and outputs_key is null"
-_OUTPUTS_KEY = "select outputs_key from logs where key = ?"
+OUTPUTS_KEY = "select outputs_key from logs where key = ?"
 
 
 class StoredLog:
@@ -151,7 +151,7 @@ class StoredLog:
 
         def found(connection: Connection) -> bytes:
             connection.execute(_ADD_OUTPUTS_KEY, (os.urandom(32), key))
-            row = connection.execute(_OUTPUTS_KEY, (key,)).fetchone()
+            row = connection.execute(OUTPUTS_KEY, (key,)).fetchone()
             assert row is not None, "a log that is open has its row"
             return row[0]
 

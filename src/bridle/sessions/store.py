@@ -17,7 +17,7 @@ from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database, keep_log
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log import OUTPUTS_KEY, StoredLog
 from bridle.sessions.log_key import KeyWrap
 from bridle.sessions.log_reader import LogName
 from bridle.sessions.tips import Tip, TipFile, tip_at
@@ -261,6 +261,12 @@ class SessionStore:
         """The last kept fold of a session, if the log still holds the event it ends with."""
         with self._database.errors():
             found = self._reader().execute(_FOLD, (self.row(session_id).log_key,)).fetchone()
+        return None if found is None else found[0]
+
+    def outputs_key(self, session_id: str) -> bytes | None:
+        """What long outputs of a session are encrypted with; None where nothing ever was. Needs no lock."""
+        with self._database.errors():
+            found = self._reader().execute(OUTPUTS_KEY, (self.row(session_id).log_key,)).fetchone()
         return None if found is None else found[0]
 
     def undo_of(self, session_id: str) -> UndoTables:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.base.paths import is_beneath_any
 from bridle.base.redact import redact
 from bridle.base.visible import visible
 from bridle.engine.tools import ToolCall
@@ -78,6 +79,10 @@ class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
             limits=self.limits,
             first=first,
         )
+
+    def is_of_repository(self, path: str) -> bool:
+        """Whether it belongs to a repository that lies elsewhere."""
+        return is_beneath_any(path, self.repositories)
 
     def objects(self) -> ObjectKeeper:
         """What is kept of the objects of repositories, seen for the first time."""

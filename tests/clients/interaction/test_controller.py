@@ -414,7 +414,7 @@ async def test_commands_of_the_client_and_of_the_engine_come_through_one_door() 
         await client.reads("Written: all.md")
         assert "First." in saved["all.md"]
         client.writes("/sessions")
-        assert [one.mark for one in (await client.gets(ShowSessions)).sessions] == ["this one"]
+        assert [one.mark for one in (await client.gets(ShowSessions)).sessions] == ["this one", "● open"]
         client.writes("/diff")
         await client.reads(
             "This session changed no files that undo knows of. The repository itself: /diff git"
@@ -428,7 +428,7 @@ async def test_commands_of_the_client_and_of_the_engine_come_through_one_door() 
 
 
 async def test_a_new_session_takes_the_place_of_the_old_one_and_one_goes_back_by_picking() -> None:
-    async with conversation(scripted(say("First."), say("Second."))) as (client, _):
+    async with conversation(scripted(say("First."), say("Second."))) as (client, session):
         client.writes("one")
         await client.shows(e.TurnEnded)
         first = client.driver.controller.session
@@ -442,8 +442,10 @@ async def test_a_new_session_takes_the_place_of_the_old_one_and_one_goes_back_by
         assert client.driver.view.title == "two", "what was written behind it is for the new one"
         client.writes("/resume")
         assert await client.gets(PickSession) == PickSession()
-        (listed,) = (await client.gets(PickSession)).sessions or ()
-        assert listed.id == first
+        listed = (await client.gets(PickSession)).sessions or ()
+        assert [one.id for one in listed] == [first, session.id], (
+            "the other one is open, with nothing said in it"
+        )
         client.wants(ChooseSession(first))
         await client.gets(SessionReady)
         assert client.driver.controller.session == first

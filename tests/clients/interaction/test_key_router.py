@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.card import Decided, Hint, Show
-from bridle.clients.interaction.composer import Composer, Send, shown
+from bridle.clients.interaction.composer import Composer, Send, Wish, shown
 from bridle.clients.interaction.key_router import GRACE_S, QUIET_S, KeyMeaning, KeyRouter
 from bridle.clients.interaction.keys import Paste, Press
 from bridle.clients.interaction.question_card import Question, Setting, permission_question
@@ -182,6 +182,18 @@ def test_escape_puts_a_question_aside_without_answering() -> None:
     bench.type("y\r")
     assert bench.decided == []
     assert bench.router.card is not None
+
+
+def test_ctrl_d_leaves_a_question_to_others_unless_an_answer_was_begun() -> None:
+    bench = Bench()
+    bench.ask(command("make"))
+    bench.wait(GRACE_S * 2)
+    assert bench.type("\x04") == [Wish("leave")]
+    assert bench.router.card is not None
+    assert bench.type("y\x04") == []
+    (decided,) = bench.type("\r")
+    assert isinstance(decided, Decided)
+    assert decided.answer == "once"
 
 
 def test_a_paste_joins_the_draft_and_never_answers() -> None:

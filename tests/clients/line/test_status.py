@@ -224,16 +224,16 @@ async def test_an_engine_that_is_lost_is_said_at_once_with_the_time_left() -> No
     async with at_terminal(scene, CREATE, link=link) as (person, task):
         await person.sees("Type what you want")
         scene.tell(*BEGUN)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("thinking")
         link.hear(30.0)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("! engine lost, reconnecting, gives up in 29 s")
         assert "thinking" not in person.glass.text, "nobody knows whether it still does"
-        await passes(person, 5)
+        await person.passes(5)
         await person.sees("! engine lost, reconnecting, gives up in 24 s")
         link.hear(None)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("thinking")
         assert "engine lost" not in person.glass.text
         link.hear(30.0)
@@ -247,7 +247,7 @@ async def test_at_rest_a_lost_engine_is_said_too() -> None:
     async with at_terminal(scene, CREATE, link=link) as (person, _):
         await person.sees("Type what you want")
         link.hear(30.0)
-        await passes(person, 0.3)
+        await person.passes(0.3)
         await person.sees("! engine lost, reconnecting, gives up in 29 s")
         assert person.glass.text.count("engine lost") == 1
 

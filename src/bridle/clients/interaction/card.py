@@ -156,10 +156,14 @@ def _body_rows(question: Question, columns: int) -> Iterable[Row]:
 
 
 def _chopped_rows(lines: Iterable[Row], indent: str, columns: int) -> Iterable[Row]:
+    room = max(columns - 4, 8) if columns > 0 else 0
     for line in lines:
-        first, *rest = chopped(line.text, max(columns - 4, 8) if columns > 0 else 0)
+        below = bool(line.about) and 0 < room < width_of(line.text + line.about)
+        first, *rest = chopped(line.text.rstrip() if below else line.text + line.about, room)
         yield Row(indent + first, line.style)
         yield from (Row("  ↳ " + row, line.style) for row in rest)
+        if below:
+            yield from (Row(f"{indent}    {row}", line.style) for row in wrapped(line.about, room - 4))
 
 
 def _foot_rows(card: Card, columns: int) -> list[Row]:

@@ -32,7 +32,9 @@ class EngineInfo(msgspec.Struct):
     providers: tuple[ProviderEntry, ...] = ()
 
     async def learn_commands(self, connection: Connection, session: str) -> None:
-        self.prompts = (await connection.ask(ListSlash(session=session))).commands
+        """What `/` offers; nothing where that is not for this client, which may be there to answer alone."""
+        with suppress(CommandRefused):
+            self.prompts = (await connection.ask(ListSlash(session=session))).commands
 
     async def learn_models(self, connection: Connection, session: str, names: Iterable[str]) -> None:
         """Asks anew: what a server says of its models may be known since the last request only."""

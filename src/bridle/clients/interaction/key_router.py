@@ -153,6 +153,8 @@ class KeyRouter:
                 return outcome
             case Press(name="ctrl-z" | "ctrl-l"):
                 return self._compose(key)
+            case Press(name="ctrl-d") if not card.line and self.composer.empty:
+                return self._compose(key)  # whoever leaves leaves the question to others
             case _:
                 pass
         return None

@@ -46,7 +46,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.title or f'"{self.words}"'
+        return self.title or (f'"{self.words}"' if self.words else "just begun")
 
 
 def listed(session: SessionInfo, *, now_ms: int, here: str, home: str) -> Listed:

@@ -34,10 +34,11 @@ _NO: Final = "no (Enter)          or type what to do instead"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line on the screen, unstyled but for its role."""
+    """One line on the screen, unstyled but for its role. `about` stands behind it, or below where there is no room."""
 
     text: str
     style: RowStyle = "plain"
+    about: str = ""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -115,7 +116,7 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
     if request.keys > 1:
         people = f"needs the yes of {request.keys} different people"
         question = msgspec.structs.replace(question, context=(*question.context, people))
-    note = lookalike_words("\n".join((question.title, *(row.text for row in question.body))))
+    note = lookalike_words("\n".join((question.title, *(row.text + row.about for row in question.body))))
     return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
 
 
@@ -155,7 +156,8 @@ def _tree(parts: Sequence[CommandPart]) -> Iterable[Row]:
     width = max(map(len, texts)) + 5
     for number, (text, part) in enumerate(zip(texts, parts, strict=True), 1):
         branch = "└" if number == len(parts) else "├"
-        yield Row(f"{branch} {text:<{width}}{_line(part.does)}".rstrip())
+        does = _line(part.does)
+        yield Row(f"{branch} {text:<{width if does else 0}}", about=does)
 
 
 def _shortened(text: str) -> str:

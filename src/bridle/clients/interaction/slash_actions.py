@@ -96,7 +96,7 @@ class SlashActions:
 
         found = (await self._connection.ask(ListModels(session=session, usable=True))).models
         if not found:
-            self._say(f"model    {visible(view.model)}    No other is known here. Connect one: /login")
+            self._say(f"{visible(view.model)} is the only model that is known here. Connect one: /login")
             return None
         return model_list(found, view.model)
 
@@ -234,11 +234,12 @@ class SlashActions:
         self._say("Go to one: /resume")
 
     async def _listed(self, current: str) -> tuple[Listed, ...]:
-        """Every session, as it is listed in the folder of the current one, which is marked."""
+        """Every session, as it is listed in the folder of the current one, which is marked once something was said."""
         now_ms, home = self._services.clock.now_ms(), self._services.home
         here = (await self.describe(current)).cwd
         found = (await self._connection.ask(ListSessions())).sessions
-        rows = (listed(one, now_ms=now_ms, here=here, home=home) for one in found)
+        worth = (one for one in found if one.id != current or one.title or one.turns)
+        rows = (listed(one, now_ms=now_ms, here=here, home=home) for one in worth)
         return tuple(_marked(one) if one.id == current else one for one in rows)
 
 

@@ -24,7 +24,7 @@ _LOG_BYTES = 4 * 1024 * 1024
 ABOUT: Mapping[Kind, tuple[str, str]] = {
     "sessions": ("Sessions", "The sessions that this client may see."),
     "profiles": ("Profiles", "The profiles a session can be begun with, by name."),
-    "providers": ("Providers", "The providers whose models can be used now."),
+    "providers": ("Providers", "The providers whose models the sessions here use."),
     "tools": ("Tools", "What the agent of the session used last can call."),
     "skills": ("Skills", "The named prompts that run_agent_with_shell_access takes as a skill."),
     "runtime": ("Runtime", "Version, health and abilities of the engine, and what these tools may do."),
@@ -150,14 +150,10 @@ def _joined(lines: list[bytes]) -> str:
 
 
 async def _providers(door: AgentDoor) -> list[dict[str, Any]]:
-    models = (await door.connection.ask(q.ListModels(usable=True))).models
-    names: dict[str, bool] = {}
-    for one in models:
-        names.setdefault(one.model.partition(":")[0], one.local)
-    return [
-        {"name": name, "local": local, "models": uri_of("provider/models", name)}
-        for name, local in names.items()
-    ]
+    """Those of the sessions this client sees: which keys a person has besides is theirs to know."""
+    sessions = (await door.connection.ask(q.ListSessions())).sessions
+    names = dict.fromkeys((one.model or "").partition(":")[0] for one in sessions)
+    return [{"name": name, "models": uri_of("provider/models", name)} for name in names if name]
 
 
 async def _tools(door: AgentDoor) -> Any:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import (
@@ -23,7 +23,9 @@ from bridle.base.files import (
     write_atomic,
 )
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock, decode, encode
+
+if TYPE_CHECKING:
+    from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock
 
 NAME: Final = "approved.lock"
 LOCKFILE_VARIABLE: Final = "BRIDLE_APPROVED_LOCK"
@@ -63,6 +65,8 @@ class Approvals:
 
     def read(self) -> TrustLock:
         """The stored approvals, and the lines among them that cannot be understood."""
+        from bridle.safety.trust.lockfile import TrustLock, decode  # most sessions meet nothing to agree to
+
         try:
             return decode(read_trusted(self.path, MAX_BYTES).data)
         except OSError:
@@ -118,6 +122,8 @@ class Approvals:
         Raises `TrustUnwritable` when it cannot be kept, `TrustFileUnsafe` where others could have written the file.
         """
         now_ms = self._clock.now_ms() // 1000 * 1000
+        from bridle.safety.trust.lockfile import Approval
+
         added = Approval(kind=kind, digest=digest, path=path, root=root, approved_ms=now_ms)
         try:
             with self._locked() as before:
@@ -163,6 +169,8 @@ class Approvals:
     def _write(self, entries: Iterable[Approval], before: TrustLock) -> None:
         if before.foreign:  # of another version, or damaged: not ours to throw away
             os.replace(self.path, self.path + ".unread")
+        from bridle.safety.trust.lockfile import encode
+
         data = encode(entries, unread=(line for _number, line in before.unread))
         write_atomic(self.path, data)
 
@@ -200,6 +208,8 @@ def read_lockfile(path: str) -> TrustLock:
         raise _unsafe(problem) from None
     except OSError as problem:
         raise BridleError("BadLockfile", path=path, problem=problem.strerror or str(problem)) from None
+    from bridle.safety.trust.lockfile import decode
+
     lock = decode(contents.data)
     if contents.truncated or lock.foreign or not contents.data:
         raise BridleError("BadLockfile", path=path, problem="it is not an approved.lock")

@@ -7,18 +7,20 @@ item.is_trusted(approvals), item.question(approvals, now_ms), item.approve(appro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.protocol.errors import CommandRefused
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.lockfile import TrustedKind
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
+    from bridle.safety.hooks.hook_sources import Project, WrittenHook
     from bridle.safety.trust.launches import ProgramLaunch
 
 State: TypeAlias = Literal["trusted", "changed", "new"]
@@ -107,6 +109,64 @@ def hook_item(path: str, root: str, command: str, when: str) -> Iterator[TrustIt
         data=contents.data,
         reviewed=ReviewedText(shown=shown, text=text, kind="hook", runs=command, when=when),
     )
+
+
+def hook_items(
+    written: Sequence[WrittenHook], *, project: Project, config_folder: str, cwd: str
+) -> Iterator[TrustItem]:
+    """The project's files that hooks would run, whoever wrote the hook; its settings file is an item of its own."""
+    from bridle.safety.hooks.hook_sources import find_hooks
+    from bridle.safety.hooks.trusted import unapproved
+
+    found = find_hooks(
+        written,
+        config_folder=config_folder,
+        project=project,
+        cwd=cwd,
+        is_trusted=lambda _path, _digest: True,
+        allow_project_hooks=True,
+    )
+    seen = {hook.path for hook in written}
+    for hook in found.hooks:
+        needed: list[str] = []
+
+        def note(path: str, _digest: str, needed: list[str] = needed) -> bool:
+            needed.append(path)
+            return True
+
+        unapproved(hook, cwd=cwd, workspaces=(project.root,), is_trusted=note)
+        for path in needed:
+            if path not in seen:
+                seen.add(path)
+                yield from hook_item(path, project.root, hook.shown, f"{hook.event} happens")
+
+
+def server_items(
+    servers: Mapping[str, Mapping[str, Any]], *, root: str, search_path: str
+) -> Iterator[TrustItem]:
+    """The programs that servers of the project's settings would be."""
+    for name, server in servers.items():
+        if server.get("command"):
+            launch = server_launch(server, root=root, search_path=search_path)
+            yield launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
+
+
+def secrets_item(root: str, path: str, data: bytes, names: Iterable[str], text: str) -> TrustItem:
+    """The secrets file of a project; a person is shown the names in it and no value."""
+    reviewed = ReviewedText(
+        shown=path, text=text, kind="config", wishes=tuple(f"give the key {name}" for name in names)
+    )
+    digest = content_digest(data)
+    return TrustItem(
+        kind="config", root=root, path=path, shown=path, digest=digest, reviewed=reviewed, private=True
+    )
+
+
+def refuse_unseen(approvals: Approvals, wanted: Iterable[tuple[str, TrustItem | None]]) -> None:
+    """For `--require-trust`: refuses to begin while anything waits for a person. None is what nobody can agree to."""
+    for name, item in wanted:
+        if item is None or not item.is_trusted(approvals):
+            raise CommandRefused("NonInteractiveAckRefused", kind=name)
 
 
 def _words(entry: Mapping[str, Any]) -> str | tuple[str, ...]:

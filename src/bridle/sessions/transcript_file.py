@@ -1,21 +1,19 @@
 """The transcript of a session, kept as a file where settings ask for one. Never the truth: it is written from the log.
 
 It lies in the state folder, for its owner alone, as text: the log is encrypted, and this is not. Secrets are looked
-for once more on the way. It goes when the session's content does (`app.session_retention`).
+for once more on the way. It goes when the session's content does (`beside_store`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from bridle.base import files
-from bridle.clients.as_chain import ChainForm
-from bridle.clients.as_events import EventsForm
 from bridle.engine.ports import Record
 from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import BridleError
@@ -34,17 +32,30 @@ ABOUT: Final = "session.json"
 """What stands beside the chain: the session it is of, and where it ends."""
 
 
-class KeptTranscript:
-    """The file of one open session. A run begins by writing it anew, then adds what is new."""
+class TranscriptForm(Protocol):
+    """What makes lines of the events of one session, one after the other, and says what stands beside them."""
 
-    def __init__(self, log: OpenLog, folder: str, form: Format) -> None:
+    def lines(self, envelope: Envelope) -> Iterator[bytes]: ...
+    def about(self, envelope: Envelope) -> bytes | None: ...
+
+
+class KeptTranscript:
+    """The file of one open session. A run begins by writing it anew, then adds what is new.
+
+    `new_form` begins a form of this format; None where events are written as they are stored.
+    """
+
+    def __init__(
+        self, log: OpenLog, folder: str, form: Format, new_form: Callable[[], TranscriptForm | None]
+    ) -> None:
         self._log = log
         self._folder = folder
         self._format: Format = form
+        self._new_form = new_form
         self._begun = False
         self._until = 0
         self._last: Envelope | None = None
-        self._form = self._new_form()
+        self._form = new_form()
 
     @property
     def path(self) -> str:
@@ -97,8 +108,9 @@ class KeptTranscript:
         fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
         with open(fd, "wb") as file:
             file.writelines(self._lines(self._log.records(self._until)))
-        if isinstance(self._form, ChainForm) and self._last is not None:
-            about = self._form.about(self._last)
+        if self._form is None or self._last is None:
+            return
+        if (about := self._form.about(self._last)) is not None:
             files.write_atomic(os.path.join(self._folder, ABOUT), about, durable=False)
 
     def _lines(self, records: Iterable[Record]) -> Iterator[bytes]:
@@ -110,13 +122,3 @@ class KeptTranscript:
                     yield from self._form.lines(envelope)
             self._until = record.envelope.id or self._until
             self._last = record.envelope
-
-    def _new_form(self) -> EventsForm | ChainForm | None:
-        """What makes lines of events; None where they are written as they are stored."""
-        match self._format:
-            case "events":
-                return EventsForm()
-            case "chain":
-                return ChainForm()
-            case "envelope":
-                return None
