@@ -18,12 +18,14 @@ from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
+from bridle.control.live import Run
 from bridle.control.live_sessions import SessionSource
 from bridle.control.multiplex import Multiplexer
 from bridle.engine.features import Feature, join
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
 from bridle.engine.tools import Tool
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
 from bridle.providers.known_models import KnownModels, shared_catalogue
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
+    from bridle.mcp.shared_server import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
-TRANSPORTS = ("rest", "ws")
+TRANSPORTS = ("mcp_server", "rest", "ws")
 """What an engine that listens has besides."""
 
 
@@ -85,6 +88,8 @@ class Engine:
         code_surfaces: CodeSurfaces | None = None,
     ) -> None:
         self._code_surfaces = code_surfaces
+        self._servers: ServerPool | None = None
+        self._notice = notice
         ids = Ids(clock.now_ms, os.urandom)
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         processes = Processes(
@@ -114,6 +119,7 @@ class Engine:
             where=where,
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
+            servers=self._server_pool,
             traces=self._trace_export,
             clock=clock,
             ids=ids,
@@ -137,11 +143,19 @@ class Engine:
         )
         self.multiplexer = self._multiplexer()
 
+    def _server_pool(self) -> ServerPool:
+        """The MCP servers that run in this process."""
+        if self._servers is None:
+            from bridle.mcp.shared_server import ServerPool  # only where settings name one
+
+            self._servers = ServerPool(self.services.where.state, self.services.clock)
+        return self._servers
+
     def _multiplexer(self) -> Multiplexer:
         """The clients and the live sessions, on what this engine knows of stored ones."""
         return Multiplexer(
             sessions=SessionSource(
-                open=self.opening.open,
+                open=self._opened,
                 find=self._found,
                 past=lambda session, since: self.sessions.events(session, after=since),
                 answers=functools.cache(self._answers),
@@ -217,6 +231,8 @@ class Engine:
         try:
             await self.live.close()
         finally:
+            if self._servers is not None:
+                await self._servers.close()
             await services.processes.close()
             if self._traces is not None:
                 await self._traces.close()
@@ -227,6 +243,14 @@ class Engine:
                 await self.sessions.aclose()
             finally:
                 services.notes.close()
+
+    async def _opened(self, command: CreateSession, client: Client) -> Run:
+        run = await self.opening.open(command, client)
+        if client.identity == "agent" and command.resume is None:
+            from bridle.app.outer_agents import tell_of_session  # most sessions are begun by people
+
+            tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
+        return run
 
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""

@@ -125,6 +125,10 @@ class SessionOpening:
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
             notices = (*keys_notice, *_no_limit(command, place.options, settings.mode))
+            if client.identity == "agent" and past is None:
+                from bridle.app.outer_agents import session_notice
+
+                notices = (session_notice(log.session, client), *notices)
             await _emit_first_events(ready, opened, command, chosen, notices)
             await log.committed()
         except BaseException:
@@ -248,6 +252,7 @@ class SessionOpening:
             where, env = self._services.where, self._services.env
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
 
+        added = (*opened.plugged, *ready.added)
         return Run(
             session=ready.session,
             tools=tools,
@@ -255,10 +260,8 @@ class SessionOpening:
             promote=promote,
             changes=ready.changes,
             output=ready.output,
-            added_slash=tuple(command for feature in opened.plugged for command in feature.slash),
-            queries={
-                (feature.name, query.verb): query for feature in opened.plugged for query in feature.queries
-            },
+            added_slash=tuple(command for feature in added for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
             effort=opened.settings.effort,
             idle_s=opened.settings.idle_timeout_s,
             stays=stays,

@@ -20,7 +20,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import Accepted, AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import EndCause, Envelope, ModelChanged
+from bridle.protocol.events import EndCause, Envelope, ModelChanged, Notice
 
 if TYPE_CHECKING:
     from bridle.protocol.commands import ConnectProvider, SaveModel
@@ -127,6 +127,13 @@ class LiveSessions:
         """How many sessions are open, and how many clients are attached to one."""
         live = self.all_open().values()
         return len(live), len({client for one in live for client in one.attachments})
+
+    def tell_people(self, notice: Notice) -> None:
+        """Tells everybody at this engine who follows a session, whichever it is; nothing of it is stored."""
+        for live in self.all_open().values():
+            for attachment in live.attachments.values():
+                if attachment.client.can_say_yes and not attachment.client.guest:
+                    live.tell_one(attachment.client.id, notice)
 
     def open_one(self, session: str | None) -> LiveSession | None:
         live = self.get(session)
@@ -279,14 +286,12 @@ class LiveSessions:
         Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
         """
         self._is_closing = True
-        everyone = {*self._live.values(), *self._opening}
-        faults = await asyncio.gather(*(_shut(live) for live in everyone), return_exceptions=True)
-        for failure in (self._failure, *faults):
-            if failure is not None:
-                raise failure
+        await asyncio.gather(*map(_shut_down, {*self._live.values(), *self._opening}))
+        if self._failure is not None:
+            raise self._failure
 
 
-async def _shut(live: LiveSession) -> None:
+async def _shut_down(live: LiveSession) -> None:
     if live.state == "opening":
         await live.settled()
     with contextlib.suppress(StoreError):

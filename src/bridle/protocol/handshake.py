@@ -17,14 +17,13 @@ PROTOCOL_VERSION = "0.2.0"
 TOKEN_CLAIM_VERSION = 1
 PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
-RESOURCE_URI_SCHEME = "harness-v1"
+RESOURCE_URI_SCHEME = "bridle-v1"
 
 AWAITED_COMMANDS: Mapping[str, str] = {
     "CustomCommand": "commands of plugins",
 }
 """Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
 AWAITED_EVENTS: Mapping[str, str] = {
-    "MCPServerDown": "the MCP client",
     "ClientRequest": "the editor client",
 }
 """Kinds of events that can be read and never come before a capability is there."""
