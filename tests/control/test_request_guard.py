@@ -4,6 +4,7 @@ import pytest
 
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.tokens import WATCH
 from bridle.providers.script import say
 from served_kit import LAN, PORT, Served, served, text
@@ -139,6 +140,23 @@ async def test_a_narrowed_token_does_what_it_names_and_nothing_else(tmp_path) ->
         none = {"x-bridle-token": kit.mint(sessions=())}
         await kit.shake_hands(headers=none)
         assert (await kit.ask("GET", place, headers=none)).reason == "UnknownSession"
+
+
+async def test_who_may_open_no_session_learns_nothing_by_trying(tmp_path) -> None:
+    """Whether there is such a folder, or a session of this name."""
+    async with served(scripted()) as kit:
+        other = await kit.session.connection.send(
+            CreateSession(cwd=str(tmp_path), model="demo", aliases=("of-others",))
+        )
+        headers = {"x-bridle-token": kit.mint(identity_class="agent", commands=("FollowEvents",))}
+        await kit.shake_hands(headers=headers)
+        answers = {
+            (await kit.ask("POST", "/v1/sessions", {"cwd": str(cwd), "resume": resume}, headers=headers)).body
+            for cwd in (tmp_path, tmp_path / "missing")
+            for resume in (None, kit.session.id, other.session, "of-others", "nobody-has-this")
+        }
+        (body,) = answers
+        assert b"NotGranted" in body
 
 
 @pytest.mark.requirement("G21.6", "G22.12")
