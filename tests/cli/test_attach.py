@@ -273,3 +273,19 @@ def test_a_terminal_says_that_its_engine_was_killed(tmp_path: Path, *, back: boo
             person.types("\x04l")
             assert person.ends() == 0
         assert 'Saved as "wait".  Come back: bridle -c' in person.text
+
+
+def test_who_comes_back_to_another_engine_is_who_they_were(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    script = place.script("say One.\n---\nsay Two.\n")
+    with serving(place) as served, sitting(place, "-m", script, "first") as person:
+        person.sees("1 step")
+        served.stop(signal.SIGKILL)
+        person.sees("! engine lost, reconnecting, gives up in", within_s=3)
+        person.types("second\r")
+        with serving(place):
+            person.sees("Two.")
+            person.waits(lambda: person.text.count("1 step") == 2, "the second end")
+            person.types("\x04")
+            assert person.ends() == 0, "nothing runs, so nothing is asked"
+        assert "cli_" not in person.text, "what they said is theirs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import os
 import shlex
 import signal
@@ -28,7 +27,7 @@ from bridle.control.token_files import read_token_file
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
-from bridle.protocol.tokens import read_claims
+from bridle.protocol.tokens import claims_said, only_session
 from bridle.sandbox.plain_spawn import allowed_environment
 
 
@@ -96,12 +95,7 @@ def _session_of_token(token_file: str | None) -> str | None:
     """The only session that a token is for; None where it names none, or several."""
     if token_file is None:
         return None
-    body = read_token_file(token_file).partition(".")[0]
-    try:
-        claims = read_claims(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (ValueError, CommandRefused):  # the engine says what is wrong with it
-        return None
-    return claims.sessions[0] if isinstance(claims.sessions, tuple) and len(claims.sessions) == 1 else None
+    return only_session(claims_said(read_token_file(token_file))) or None
 
 
 async def _session_meant(
