@@ -18,7 +18,7 @@ from bridle.protocol import commands as c
 from bridle.protocol import events as e
 from bridle.protocol.queries import DescribeSession
 from bridle.providers.script import call, say
-from mcp_kit import ERAS, HOST, McpServed, mcp_served
+from outer_agents_kit import ERAS, HOST, McpServed, mcp_served
 
 RUN = "run_agent_with_shell_access"
 eras = pytest.mark.parametrize("era", ERAS)

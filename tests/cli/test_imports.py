@@ -29,6 +29,8 @@ NEVER = {
     # extras and what they bring; wires are plain functions over JSON
     "pydantic", "mcp", "acp", "textual", "httpx2", "httpx", "uvicorn", "starlette", "websockets", "PIL",
     "keyring", "opentelemetry", "yaml", "httptools",
+    # servers, where settings name none
+    "bridle.mcp", "bridle.app.mcp_feature",
     # an engine that listens, and its clients elsewhere
     "bridle.app.serving", "bridle.control.token_files", "bridle.cli.engine_attach", "bridle.clients.remote",
     "bridle.app.mcp_mount", "bridle.app.outer_agents", "bridle.app.parent_register", "bridle.clients.mcp_server",

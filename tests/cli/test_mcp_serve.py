@@ -19,7 +19,7 @@ from bridle.base.escapees import MARK
 from bridle.base.parent_program import ParentProgram, parent_program
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting
-from mcp_kit import ERAS
+from outer_agents_kit import ERAS
 from serve_kit import serving
 
 RUN = "run_agent_with_shell_access"

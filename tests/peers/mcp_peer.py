@@ -20,7 +20,7 @@ from bridle.control.listening_socket import TcpAddress, open_tcp_socket
 from bridle.control.request_guard import ConnectionOrigin, Listener, claims_of
 from bridle.control.service_metrics import ServiceCounters
 from bridle.providers.script import call, say
-from mcp_kit import mcp_served, served_service
+from outer_agents_kit import mcp_served, served_service
 
 MODEL = (call("bash", command="echo hi > a.txt"), say("It is there."), say("Again."))
 

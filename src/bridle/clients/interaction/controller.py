@@ -167,7 +167,7 @@ class Controller:
                 return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
-            case e.InputAccepted(content=content) if envelope.originator != self.view.client:
+            case e.InputAccepted(content=content) if envelope.originator not in self.view.clients:
                 words = f"{envelope.originator}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
@@ -196,7 +196,7 @@ class Controller:
         """What somebody is told whose question is gone without their answer; `said` names who gave one."""
         if by is None:
             return "Nobody answered in time."
-        return "" if by == self.view.client else visible(said, newlines=False) or "Answered elsewhere."
+        return "" if by in self.view.clients else visible(said, newlines=False) or "Answered elsewhere."
 
     # Intents
 
@@ -317,7 +317,7 @@ class Controller:
         ):  # it ended by itself: nothing to say
             return ()
         message = refusal.message
-        if refusal.reason == "TurnInProgress" and refusal.data.get("originator") == self.view.client:
+        if refusal.reason == "TurnInProgress" and refusal.data.get("originator") in self.view.clients:
             what = f"/{command.name}" if isinstance(command, RunSlash) else "that"
             message = slash_table.busy_words(what, self.view)
         elif isinstance(command, RunSlash):

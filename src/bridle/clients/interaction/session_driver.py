@@ -196,6 +196,7 @@ class SessionDriver:
             async for envelope in self._connection.events(session):
                 if self.controller.session != session:
                     return
+                self.view.clients.add(self._connection.client)
                 await self._learn_models(envelope)
                 if effects := self.controller.take(envelope):
                     self._perform(effects)

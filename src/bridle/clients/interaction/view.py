@@ -19,7 +19,8 @@ _TITLE_CHARACTERS: Final = 60
 
 
 class SessionView:
-    """The fold. `client` is our own id; nothing here is shown by itself.
+    """The fold. `clients` are our own ids: an engine that took the place of another gives a new one. Nothing here is
+    shown by itself.
 
     `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to; `used_in_turn`,
     `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
@@ -29,7 +30,7 @@ class SessionView:
     """
 
     def __init__(self, client: str) -> None:
-        self.client = client
+        self.clients = {client}
         self.inputs: dict[int, PendingInput] = {}
         self._asleep = False
         self._queued: set[int] = set()
@@ -214,7 +215,7 @@ class SessionView:
     def _accepted(self, envelope: e.Envelope, accepted: e.InputAccepted) -> None:
         self.title = self.title or _title(input_words(accepted.content))
         waits = self._in_turn or next_input(self.inputs) is not None
-        if envelope.originator == self.client and self._sending:
+        if envelope.originator in self.clients and self._sending:
             waits = self._sending.pop(0)[1]
         self._asleep = False
         if envelope.id is not None:
