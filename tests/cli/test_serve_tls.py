@@ -6,7 +6,6 @@ import socket
 from pathlib import Path
 
 import pytest
-from bridle.app.token_files import read_token_file
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
