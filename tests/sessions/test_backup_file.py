@@ -8,6 +8,7 @@ import pytest
 
 from bridle.conformance.store_checks import _told as told
 from bridle.protocol.errors import UsageError
+from bridle.sessions.backup import is_backup
 from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.sqlite_store import SqliteStore
 from sessions.session_kit import opened
@@ -34,6 +35,17 @@ async def backed_up(folder: Path, *changes: str) -> str:
 
 
 UNSTRICT = "update sqlite_schema set sql = replace(replace(sql, ') strict,', ') '), ') strict', ')')"
+
+
+async def test_a_backup_is_known_whatever_its_first_byte_is(tmp_path: Path) -> None:
+    """It is random: one backup in 256 began as an export does."""
+    path = Path(await backed_up(tmp_path))
+    data = path.read_bytes()
+    assert is_backup(str(path))
+    path.write_bytes(b"{" + data[1:])
+    assert is_backup(str(path))
+    path.write_bytes(b'{"kind":"SessionCreated","id":1}\n')
+    assert not is_backup(str(path))
 
 
 async def test_the_title_of_a_session_from_elsewhere_is_one_line_without_secrets(tmp_path: Path) -> None:

@@ -126,7 +126,9 @@ class Multiplexer:
         command: AnyCommand,
         stamp: CommandStamp | None = None,
     ) -> Accepted:
-        _refuse_for(outside(claims, command))  # before anything is looked up for it: that would tell what there is
+        _refuse_for(
+            outside(claims, command)
+        )  # before anything is looked up for it: that would tell what there is
         if isinstance(command, SendInput | RunSlash | ShellRequest | Undo):
             live = self.live.open_one(command.session)
             if live is not None:

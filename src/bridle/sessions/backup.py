@@ -73,10 +73,13 @@ def _logs(connection: Connection) -> list[LogName]:
 
 
 def is_backup(path: str) -> bool:
-    """Whether a file is a database of ours rather than the lines of an export."""
+    """Whether a file is a database of ours rather than the lines of an export.
+
+    What stands before the bytes that tell it is random, and may be how such a line begins; none has a zero in it.
+    """
     with open(path, "rb") as file:
         first = file.read(_FIRST_AT + len(_FIRST_BYTES))
-    return first[_FIRST_AT:] == _FIRST_BYTES and first[:1] != b"{"
+    return first[_FIRST_AT:] == _FIRST_BYTES
 
 
 def restore(shelf: Shelf, path: str, *, cwd: str, notice: Callable[[str], None]) -> Restored:
