@@ -16,6 +16,7 @@ from bridle.base.processes import Processes
 from bridle.protocol.display_values import ShownSearch
 from bridle.tools.file_search import Search, SearchAnswer, find_ripgrep, search
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
+from secret_kit import private_key_lines
 
 
 @pytest.mark.requirement("T2.15")
@@ -326,3 +327,13 @@ async def test_a_search_that_would_take_for_ever_is_stopped(both) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await search(wanted, both._start, None)
+
+
+@pytest.mark.requirement("G7.8")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_lines_in_the_middle_of_a_secret_are_not_shown(bench, end: str) -> None:
+    key = private_key_lines()
+    (bench.workspace / "notes").write_text(end.join(["before", *key, "after", ""]), newline="")
+    output = await bench.run("grep", pattern="[A-Za-z0-9+/]{40,}|after", output_mode="content")
+    assert not [line for line in key[1:-1] if line in output.content]
+    assert "notes:24:after" in output.content

@@ -6,9 +6,10 @@ What does the work is imported when a call comes: most sessions begin without on
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -61,6 +62,10 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
         wanted = await asyncio.to_thread(_wanted, args, context)
         answer = await search(wanted, _starting(context), find_ripgrep(context.env, context.cwd))
         _look_again(wanted.folder)
+        if args.output_mode == "content":
+            answer = answer._replace(
+                matches=await asyncio.to_thread(_without_secrets, answer.matches, wanted)
+            )
     except Unsearchable as refused:
         return _failed(args.path, refused.problem)
     except OSError as problem:
@@ -69,6 +74,30 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
         content = sentence("CannotStart", {"problem": problem.reason})
         return ToolOutput(outcome="error", reason="CannotStart", content=content)
     return _shown(answer, args, wanted, context)
+
+
+def _without_secrets(matches: Iterable[Match], wanted: Search) -> tuple[Match, ...]:
+    """The matches without lines in the middle of a secret: nothing beside them would tell what they are."""
+    from bridle.base.redact import stored_marker
+    from bridle.tools.file_search import MAX_FILE_BYTES
+    from bridle.tools.text_files import secret_lines
+
+    @functools.cache
+    def hidden(path: str) -> frozenset[bytes]:
+        try:
+            fd = open_beneath(wanted.absolute(path), os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return frozenset()
+        try:
+            return secret_lines(read_limited(fd, MAX_FILE_BYTES).data)
+        finally:
+            os.close(fd)
+
+    mark = stored_marker("secret").encode()
+    return tuple(
+        match._replace(line=mark, start=0) if match.line.rstrip(b"\r\n") in hidden(match.path) else match
+        for match in matches
+    )
 
 
 def _wanted(args: GrepArgs, context: ToolContext) -> Search:

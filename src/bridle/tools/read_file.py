@@ -99,12 +99,12 @@ def _read(path: str, offset: int, limit: int) -> tuple[bytes, Page]:
 
 def _without_secrets(data: bytes, page: Page) -> Page:
     """A page without lines in the middle of a secret: what tells it may stand on the page before."""
-    from bridle.base.redact import lines_within_secrets, stored_marker
+    from bridle.base.redact import stored_marker
+    from bridle.tools.text_files import secret_lines
 
-    text = data.decode(errors="surrogateescape")
-    hidden = {line.encode(errors="surrogateescape") for line in lines_within_secrets(text.split("\n"))}
-    mark = stored_marker("secret").encode()
-    return msgspec.structs.replace(page, lines=tuple(mark if line in hidden else line for line in page.lines))
+    hidden, mark = secret_lines(data), stored_marker("secret").encode()
+    lines = tuple(mark if line.removesuffix(b"\r") in hidden else line for line in page.lines)
+    return msgspec.structs.replace(page, lines=lines)
 
 
 def _check_content(fd: int, size: int) -> None:

@@ -14,7 +14,7 @@ import stat
 import msgspec
 
 from bridle.base.files import open_beneath, read_limited
-from bridle.base.redact import redact
+from bridle.base.redact import lines_within_secrets, redact
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 
 MAX_BYTES = 1 << 20
@@ -67,6 +67,12 @@ def read_text(resolved_path: str) -> TextFile:
         raise NotEditable("it is not valid UTF-8; use bash to change it") from None
     bom = _BOM if text.startswith(_BOM) else ""
     return TextFile(text=text.removeprefix(bom), bom=bom, mode=stat.S_IMODE(status.st_mode))
+
+
+def secret_lines(data: bytes) -> frozenset[bytes]:
+    """The lines of a file, without their ends, that are in the middle of a secret."""
+    lines = data.decode(errors="surrogateescape").replace("\r\n", "\n").split("\n")
+    return frozenset(line.encode(errors="surrogateescape") for line in lines_within_secrets(lines))
 
 
 def newline_of(text: str) -> str:
