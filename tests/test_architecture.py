@@ -24,6 +24,7 @@ ALLOWED = {
     "mcp",
     "mcp_types",
     "msgspec",
+    "opentelemetry",
     "pygments",
     "starlette",
     "tomlkit",

@@ -33,6 +33,9 @@ SAME: tuple[tuple[str, str], ...] = (
     (r'"ts":"[^"]*"', '"ts":"TIME"'),
     (r'"log_digest": ?"[0-9a-f]{64}"', '"log_digest": "DIGEST"'),
     (r"bridle(\s+)\d+\.\d+\.\S+, Python \S+, .*", r"bridle\1VERSION, Python VERSION, SYSTEM"),
+    (r"^ok    git( +)\S+$", r"ok    git\1VERSION"),
+    (r"^(ok|warn|fail)( +)disk( +)\d+\.\d GB free", r"\1\2disk\3ROOM free"),
+    (r"^ok    extras( +).*$", r"ok    extras\1THOSE"),
     (r"^Bridle \d+\.\d+\.\S+", "Bridle VERSION"),
 )
 

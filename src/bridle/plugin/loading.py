@@ -32,8 +32,8 @@ _SHOWN_CHARACTERS = 200
 RESERVED = {
     "agents", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials", "enabled",
     "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models", "operations",
-    "permissions", "plugins", "programmatic", "run", "sandbox", "sessions", "settings", "skills", "tools", "transcript",
-    "trust", "undo", "web",
+    "permissions", "plugins", "programmatic", "raw_dumps", "run", "sandbox", "sessions", "settings", "skills", "tools",
+    "transcript", "trust", "undo", "web",
 }  # fmt: skip
 """Namespaces of our own."""
 
