@@ -98,6 +98,7 @@ class Sitting:
 @contextmanager
 def sitting(place: Place, *words: str, columns: int = COLUMNS, **env: str) -> Generator[Sitting]:
     """`bridle WORDS…` at a terminal of its own. Whatever happens, it is gone afterwards."""
+    place.prepare(words)
     environment = place.environment(**{"TERM": "xterm-256color", **env})
     with at_terminal(*BRIDLE, *words, cwd=place.work, env=environment, columns=columns) as person:
         yield person

@@ -28,12 +28,10 @@ class Reply(NamedTuple):
 
 
 class ServedPlace:
-    """A running engine and its place."""
+    """The place of a running engine."""
 
-    def __init__(self, place: Place, process: subprocess.Popen[bytes], lines: list[str]) -> None:
+    def __init__(self, place: Place) -> None:
         self.home = place
-        self.process = process
-        self.lines = lines
         self.place = EnginePlace(folders(place.environment()).runtime)
         self.token = self.place.token()
 
@@ -66,6 +64,15 @@ class ServedPlace:
             )
             return read_reply(opened)
 
+
+class ServingProcess(ServedPlace):
+    """One that is a program of its own, and what it said at its start."""
+
+    def __init__(self, place: Place, process: subprocess.Popen[bytes], lines: list[str]) -> None:
+        super().__init__(place)
+        self.process = process
+        self.lines = lines
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT_S)
@@ -80,7 +87,7 @@ def read_reply(opened: socket.socket) -> Reply:
 
 
 @contextmanager
-def serving(place: Place, *words: str, **env: str) -> Iterator[ServedPlace]:
+def serving(place: Place, *words: str, **env: str) -> Iterator[ServingProcess]:
     """`bridle serve`, from when it answers. Whatever happens, it is gone afterwards."""
     process = subprocess.Popen(
         [*BRIDLE, "serve", *words],
@@ -99,7 +106,7 @@ def serving(place: Place, *words: str, **env: str) -> Iterator[ServedPlace]:
                 break
         else:
             raise AssertionError("\n".join(lines))
-        served = ServedPlace(place, process, lines)
+        served = ServingProcess(place, process, lines)
         assert served.ask("GET", "/v1/handshake").status == 200
         yield served
     finally:
@@ -142,7 +149,8 @@ class PlaceWithEngine(Place):
         self._engine = 0
 
     def prepare(self, words: Sequence[str]) -> None:
-        if self._engine or words[:1] not in (("run",), ["run"]):
+        is_for_engines = not words or words[0] == "run" or words[0].startswith("-")
+        if self._engine or not is_for_engines:
             return
         os.mkfifo(self._said)
         self._engine = self._host.order(cwd=str(self.home), env=self.environment(), stderr=str(self._said))

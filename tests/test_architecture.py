@@ -14,11 +14,15 @@ from bridle.protocol.codec import COMMAND_KINDS
 
 ALLOWED = {
     "PIL",
+    "anyio",
     "apsw",
     "cryptography",
     "h11",
+    "httpx2",
     "jsonschema",
     "keyring",
+    "mcp",
+    "mcp_types",
     "msgspec",
     "pygments",
     "starlette",

@@ -25,7 +25,7 @@ export interface AnswerPermission {
 
 /** `answer` is about what the question was about; one about something else is refused. */
 export interface AnswerQuestion {
-  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | TokenAnswer;
+  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | TokenAnswer;
   id?: string;
   kind: "AnswerQuestion";
   question_id: string;
@@ -635,6 +635,13 @@ export interface InputAccepted {
   stamp?: CommandStamp | null;
 }
 
+/** `text` is what was written; empty takes the default. A `declined` question gives the server nothing. */
+export interface InputAnswer {
+  about: "input";
+  declined?: boolean;
+  text?: string;
+}
+
 /**
  * Somebody changed an input that waits: other words, held or let go again, before all others, or gone.
  *
@@ -645,6 +652,38 @@ export interface InputChanged {
   content?: Array<TextBlock | ImageBlock | FileMention>;
   input: number;
   stamp?: CommandStamp | null;
+}
+
+/**
+ * One thing a server wants to know. `choices` are all there are; of `many` any number may be named, with commas.
+ *
+ * `default` is what it is where nobody says anything else, as it would be written.
+ */
+export interface InputField {
+  about?: string;
+  choices?: Array<string>;
+  default?: string;
+  kind?: "number" | "text" | "whole number" | "yes or no";
+  many?: boolean;
+  name: string;
+  required?: boolean;
+  title?: string;
+}
+
+/**
+ * What a server asks a person for while it works: one field of a form, the n-th of so many, or a visit to `url`.
+ *
+ * `problem` says what was wrong with the answer before. Its words are the server's: nobody has checked them.
+ */
+export interface InputQuestion {
+  about: "input";
+  count?: number;
+  field?: InputField | null;
+  message: string;
+  number?: number;
+  problem?: string;
+  server: string;
+  url?: string;
 }
 
 /** A program as it would be started. `fetched` names what it brings from the network, as it is then. */
@@ -889,7 +928,7 @@ export interface PermissionDecided {
  * A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
  *
  * `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
- * says.
+ * says. `of_server` is set where a server carries it out.
  */
 export interface PermissionRequested {
   because?: string;
@@ -898,6 +937,7 @@ export interface PermissionRequested {
   digest?: string;
   input: Record<string, unknown>;
   keys?: number;
+  of_server?: ToolOfServer | null;
   offers?: Array<Offer>;
   parts?: Array<CommandPart>;
   risk: "dangerous" | "network" | "read" | "shell" | "write";
@@ -994,7 +1034,7 @@ export interface ProviderList {
 }
 
 export interface QuestionAnswered {
-  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | TokenAnswer;
+  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | TokenAnswer;
   answered_by: string;
   answered_name?: string;
   question_id: string;
@@ -1002,7 +1042,7 @@ export interface QuestionAnswered {
 }
 
 export interface QuestionAsked {
-  question: OpenQuestion | PlanQuestion | TrustQuestion | BudgetQuestion | StepLimitQuestion | UndoQuestion | ConflictQuestion | GitQuestion | OrphanQuestion | TokenQuestion;
+  question: OpenQuestion | PlanQuestion | TrustQuestion | BudgetQuestion | StepLimitQuestion | UndoQuestion | ConflictQuestion | GitQuestion | OrphanQuestion | InputQuestion | TokenQuestion;
   question_id: string;
 }
 
@@ -1263,6 +1303,18 @@ export interface ShownSearch {
   more?: boolean;
 }
 
+/**
+ * What a tool of a server gave back. `structured` is the value it gave beside its words, as JSON, if that is not
+ * long; nobody has checked it. `pictures` counts the images it gave.
+ */
+export interface ShownServerResult {
+  as: "server_result";
+  pictures?: number;
+  server: string;
+  structured?: string;
+  tool: string;
+}
+
 /** Nobody answered the question about the call in this time. */
 export interface ShownWait {
   as: "wait";
@@ -1444,6 +1496,21 @@ export interface ToolList {
 }
 
 /**
+ * A tool of a server as the server itself describes it. What it says of its doing is `believed` only where the
+ * person said so.
+ */
+export interface ToolOfServer {
+  believed?: boolean;
+  destructive?: boolean | null;
+  idempotent?: boolean | null;
+  open_world?: boolean | null;
+  read_only?: boolean | null;
+  server: string;
+  title?: string;
+  tool: string;
+}
+
+/**
  * Exactly one per requested call. `content` is for the model, `shown` for people; without it the call is plain.
  *
  * `metadata` is for programs: `seen` are digests of files the model knows by this call, `truncated` and `output_bytes`
@@ -1457,7 +1524,7 @@ export interface ToolResult {
   metadata?: Record<string, unknown>;
   outcome: "blocked" | "cancelled" | "denied" | "error" | "ok" | "timeout" | "unknown";
   reason?: string | null;
-  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownJudgement | ShownWait | null;
+  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownJudgement | ShownWait | null;
   tool: string;
 }
 

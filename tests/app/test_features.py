@@ -15,10 +15,10 @@ from bridle.providers.script import say
 async def test_the_features_of_an_engine_are_announced_and_those_to_come_are_not() -> None:
     async with harness(scripted(say("Hi."))) as session:
         hello = session.connection.hello
-    assert {"plan_mode", "branching", "undo", "compaction", "hooks", "background_commands"} <= set(
+    assert {"plan_mode", "branching", "undo", "compaction", "hooks", "background_commands", "mcp"} <= set(
         hello.features
     )
-    assert {"delegation", "plugins", "mcp"}.isdisjoint(hello.features)
+    assert {"delegation", "plugins"}.isdisjoint(hello.features)
     assert set(hello.features) <= set(FEATURES)
     assert list(hello.features) == sorted(hello.features)
 

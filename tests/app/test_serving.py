@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from bridle.app.serving import end_in_turn
 from bridle.base.engine_place import EnginePlace, connected_socket
 from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
 from bridle.conformance.fake_clock import FakeClock
 from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address
 from bridle.protocol.commands import CreateSession, EndSession
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from listening_kit import listening
 
 linux = pytest.mark.skipif(not can_tell_descent(), reason="this system does not tell who started a process")
@@ -316,3 +317,24 @@ def test_a_socket_tells_who_is_at_its_other_end() -> None:
     with ours, theirs:
         peer = peer_process(ours)
     assert (peer.uid, peer.pid) == (os.geteuid(), os.getpid())
+
+
+async def test_what_does_not_end_in_time_holds_up_nothing() -> None:
+    """A session that does not end, and a stream that waits for that."""
+    never, done = asyncio.Event(), list[str]()
+
+    async def fails() -> None:
+        done.append("failed")
+        raise StoreError("StoreFailed")
+
+    async def ends() -> None:
+        done.append("ended")
+
+    async def hangs() -> None:
+        await never.wait()
+
+    async with asyncio.timeout(20):
+        await end_in_turn(hangs, hangs, within_s=0.01)
+        with pytest.raises(StoreError):
+            await end_in_turn(fails, ends, within_s=60)
+    assert done == ["failed", "ended"]

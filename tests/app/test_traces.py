@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from bridle._version import __version__
 from bridle.app.trace_export import endpoint_wanted
 from bridle.app.turn_spans import traced
+from bridle.base.installation import install_command
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
@@ -304,5 +305,5 @@ def test_without_the_extra_it_is_one_sentence_and_the_run_goes_on(tmp_path: Path
         timeout=TIMEOUT_S,
         check=False,
     )
-    words = "Tracing with OpenTelemetry needs a package more. Install it: pip install 'bridle[otel]'"
+    words = f"Tracing with OpenTelemetry needs a package more. Install it: {install_command('otel')}"
     assert (ran.returncode, ran.stderr.decode().count(words)) == (0, 1)

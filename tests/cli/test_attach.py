@@ -1,5 +1,6 @@
 """`bridle run` and `bridle attach` as clients of an engine that runs already."""
 
+import os
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from bridle.base.engine_place import EnginePlace
 from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting
-from serve_kit import ServedPlace, serving
+from serve_kit import EngineHost, PlaceWithEngine, ServedPlace, serving
 
 SCRIPT = """\
 call write_file {"path": "made.txt", "content": "made"}
@@ -59,6 +60,39 @@ def test_a_run_through_the_engine_is_the_same_run(tmp_path: Path) -> None:
         again.out,
         [line.split()[0] for line in again.story],
     )
+
+
+def test_what_runs_a_second_time_runs_through_an_engine(tmp_path: Path, engine_host: EngineHost) -> None:
+    """What the tests with the mark `through_engine` stand on."""
+    place = PlaceWithEngine(tmp_path, engine_host)
+    try:
+        assert place.bridle("run", "-m", place.script("say Hi.\n"), "hi").out == "[scripted] Hi.\n"
+        assert asked(ServedPlace(place), "SendInput") == 1
+    finally:
+        place.close()
+
+
+def test_a_script_is_named_in_the_folder_of_who_names_it_and_read_each_time(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.work / "below").mkdir()
+    with serving(place) as served:
+        for words in ("One.", "Two."):
+            (place.work / "below/it.script").write_text(f"say {words}\n")
+            ran = place.bridle("run", "-m", "demo:it.script", "hi", cwd=place.work / "below")
+            assert ran.out == f"[scripted] {words}\n"
+        body = {"cwd": str(place.work / "below"), "model": "demo:it.script"}
+        assert served.ask("POST", "/v1/sessions", body).status == 201
+        assert asked(served, "SendInput") == 2
+
+
+def test_what_is_no_text_runs_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    folder = place.work / os.fsdecode(b"fo\xfflder")
+    folder.mkdir()
+    alone = place.bridle("run", "-m", "demo", "hi", cwd=folder)
+    with serving(place):
+        through = place.bridle("run", "-m", "demo", "hi", cwd=folder)
+    assert (alone.code, alone) == (2, through)
 
 
 def test_what_fails_in_the_engine_has_the_sentence_and_the_code_it_has_alone(tmp_path: Path) -> None:

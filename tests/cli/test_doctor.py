@@ -19,6 +19,7 @@ import pytest
 from bridle._version import __version__
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
+from bridle.base.installation import install_command
 from bridle.cli.doctor import TooLong, bounded
 from bridle.conformance.servers import JsonServer, ModelServer
 from bridle.control.token_files import TokenFile, open_tokens
@@ -410,7 +411,7 @@ def test_an_extra_that_the_settings_want_and_that_is_not_there_is_named(place: P
         check=False,
     )
     found = [row["text"] for row in json.loads(ran.stdout)["rows"] if row["part"] == "extras"]
-    assert found[1] == "tracing with OpenTelemetry needs pip install 'bridle[otel]'"
+    assert found[1] == f"tracing with OpenTelemetry needs a package more: {install_command('otel')}"
     assert "otel" in found[0].partition("; not ")[2]
 
 

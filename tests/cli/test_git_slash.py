@@ -14,6 +14,8 @@ from bridle.protocol.questions import GitAnswer
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
 
+pytestmark = pytest.mark.through_engine
+
 MESSAGE = "fix: count what is bought twice"
 
 

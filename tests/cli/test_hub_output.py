@@ -7,6 +7,8 @@ import pytest
 
 from cli_kit import Place
 
+pytestmark = pytest.mark.through_engine
+
 NAMES = {"BRIDLE_HUB_TASK": "t1", "BRIDLE_HUB_RUN": "r1", "BRIDLE_HUB_AGENT": "a1"}
 
 

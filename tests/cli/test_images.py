@@ -12,6 +12,8 @@ from bridle.conformance.servers import ModelServer, Received
 from bridle.providers.script import say
 from cli_kit import Place, Ran
 
+pytestmark = pytest.mark.through_engine
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"not decoded by anybody"
 ADDRESS = "https://example.invalid/cat.png"
 LIMIT = 8_388_608

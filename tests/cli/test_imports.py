@@ -29,6 +29,8 @@ NEVER = {
     # extras and what they bring; wires are plain functions over JSON
     "pydantic", "mcp", "acp", "textual", "httpx2", "httpx", "uvicorn", "starlette", "websockets", "PIL",
     "keyring", "opentelemetry", "yaml", "httptools",
+    # servers, where settings name none
+    "bridle.mcp", "bridle.app.mcp_feature",
     # an engine that listens, and its clients elsewhere
     "bridle.app.serving", "bridle.control.token_files", "bridle.cli.engine_attach", "bridle.clients.remote",
     "bridle.control.http_app", "bridle.control.http_server", "bridle.control.minting", "bridle.base.websocket_client",

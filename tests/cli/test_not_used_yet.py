@@ -5,7 +5,7 @@ import pytest
 from bridle.protocol.events import Notice, SessionCreated
 from cli_kit import Place
 
-UNUSED = '[ui]\ntheme = "dark"\nquiet_cost = true\n[mcp_servers.files]\ncommand = "files"\n'
+UNUSED = '[ui]\ntheme = "dark"\nquiet_cost = true\n'
 
 
 def write_own(place: Place, text: str) -> None:
@@ -21,8 +21,7 @@ def test_validate_names_settings_that_are_not_used_yet(place: Place) -> None:
     assert ran.out.splitlines() == [
         "warn   config.toml line 2: ui.theme is not used yet (it comes with the full-screen client).",
         "warn   config.toml line 3: ui.quiet_cost is not used yet (it comes with the full-screen client).",
-        "warn   config.toml line 4: mcp_servers is not used yet (it comes with the MCP client).",
-        "0 errors, 3 warnings.",
+        "0 errors, 2 warnings.",
     ]
 
 
@@ -30,7 +29,7 @@ def test_a_run_says_once_and_in_one_sentence_which_settings_are_not_used_yet(pla
     write_own(place, UNUSED)
     ran = place.bridle("run", "-m", place.script("say Hi.\n"), "--sandbox", "off", "go")
     told = [line for line in ran.story if "used yet" in line]
-    assert told == ["Not used yet, so without effect: ui.theme, ui.quiet_cost, mcp_servers."]
+    assert told == ["Not used yet, so without effect: ui.theme, ui.quiet_cost."]
     notices = [e.event for e in place.events(place.only_session()) if isinstance(e.event, Notice)]
     assert [notice.reason for notice in notices].count("NotUsedYet") == 1
 

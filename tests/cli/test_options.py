@@ -14,6 +14,8 @@ from bridle.protocol.messages import ImageBlock, TextBlock
 from bridle.providers.script import say
 from cli_kit import BRIDLE, Place
 
+pytestmark = pytest.mark.through_engine
+
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
     "1f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"

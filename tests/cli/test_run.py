@@ -10,6 +10,8 @@ import pytest
 from bridle.protocol.events import InputAccepted, TurnEnded, text_of
 from cli_kit import BRIDLE, Place, kinds
 
+pytestmark = pytest.mark.through_engine
+
 WORK = """\
 say Looking first.
 call read_file {"path": "notes.txt"}
@@ -137,6 +139,7 @@ def test_stream_json_is_one_object_a_line_and_ends_with_the_result(place: Place)
     assert streamed == stored[: len(streamed)]
 
 
+@pytest.mark.in_process("an engine leaves files of its own in the home that is looked at")
 @pytest.mark.requirement("T18.2", "C22")
 def test_json_and_stream_json_together_are_a_mistake(place: Place) -> None:
     ran = place.bridle("run", "--json", "--stream-json", "-m", "demo", "x")
@@ -190,6 +193,7 @@ def test_a_script_that_cannot_be_read_is_named_with_its_line(place: Place) -> No
     assert place.sessions() == []
 
 
+@pytest.mark.in_process("an engine leaves files of its own in the home that is looked at")
 @pytest.mark.requirement("C22")
 def test_without_a_model_a_run_says_where_it_looked_and_never_plays_the_demo(place: Place) -> None:
     ran = place.bridle("run", "x", env={"BRIDLE_MODEL": ""})
@@ -241,6 +245,7 @@ def test_bytes_that_are_no_text_are_replaced_wherever_they_are_typed(place: Plac
         assert "nowhere \ufffd" in refused.story[0]
 
 
+@pytest.mark.in_process("an engine leaves files of its own in the home that is looked at")
 @pytest.mark.requirement("D13.4", "C22")
 @pytest.mark.parametrize(
     ("words", "stdin"), [((), ""), (("-",), " \n\t"), (("",), ""), (("  ",), ""), (("-",), "x" * 2_100_000)]
@@ -321,7 +326,9 @@ def many_events() -> str:
         f'say some words\ncall read_file {{"path": "it.script", "first_line": {n}}}\n---\n'
         for n in range(1, 21)
     )
-    return "".join(steps) + "wait 600\nsay done\n"
+    return (
+        "".join(steps) + "say more\nwait 1\n" * 60
+    )  # a reader that was slow to go is noticed by the next words
 
 
 @pytest.mark.requirement("C22", "T18.2")

@@ -10,6 +10,8 @@ from bridle.cli.arguments import parser
 from bridle.protocol.events import ContextAdded, InputAccepted, text_of
 from cli_kit import Place
 
+pytestmark = pytest.mark.through_engine
+
 ANSWER = "say Hi.\n"
 
 

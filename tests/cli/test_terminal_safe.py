@@ -19,6 +19,8 @@ from cli_kit import Place
 from cli_terminal import sitting
 from hostile_text import A_NAME, HOSTILE, ONE_LINE, check_none_obeyed, check_safe
 
+pytestmark = pytest.mark.through_engine
+
 
 def quoted(text: str) -> str:
     """A string of JSON and of TOML at once."""

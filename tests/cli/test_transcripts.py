@@ -7,6 +7,8 @@ import pytest
 
 from cli_kit import Place
 
+pytestmark = pytest.mark.through_engine
+
 SCRIPT = 'call bash {"command": "echo hi"}\n---\nsay done\n---\nsay again\n'
 
 

@@ -14,6 +14,8 @@ from cli_terminal import Sitting, sitting
 from git_kit import Repository
 from secret_kit import tokens
 
+pytestmark = pytest.mark.through_engine
+
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 SCRIPT = (

@@ -11,6 +11,8 @@ from bridle.safety.wide_folders import why_wide
 from cli_kit import BRIDLE, Place
 from cli_terminal import Sitting, at_terminal
 
+pytestmark = pytest.mark.through_engine
+
 
 def model(place: Place) -> str:
     place.script("say hello\n")

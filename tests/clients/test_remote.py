@@ -354,3 +354,28 @@ async def test_an_engine_that_is_lost_and_found_again_is_told_to_whoever_follows
         await connection.send(said(session, "hi", id="once"))
         await until_ended(events, [])
         assert told == [20.0, None]
+
+
+async def test_many_sessions_end_together_however_long_each_takes(tmp_path: Path) -> None:
+    """Each waits a second for a hook at its end: one after the other would take longer than there is."""
+    config = tmp_path / "home/config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[[hooks]]\nevent = "SessionEnd"\ncommand = ["sleep", "1"]\n')
+
+    async def last_kind(connection: RemoteConnection, session: str, begun: asyncio.Event) -> str:
+        kind = ""
+        async for envelope in connection.events(session):
+            kind = envelope.kind
+            begun.set()
+        return kind
+
+    async with contextlib.AsyncExitStack() as stack:
+        async with listening(tmp_path) as here:
+            connection = await stack.enter_async_context(connected(here))
+            begun = [asyncio.Event() for _ in range(5)]
+            following = [
+                asyncio.ensure_future(last_kind(connection, await new_session(connection, here), started))
+                for started in begun
+            ]
+            await asyncio.gather(*(started.wait() for started in begun))
+        assert await asyncio.gather(*following) == ["SessionEnded"] * 5

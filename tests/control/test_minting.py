@@ -261,7 +261,7 @@ async def test_a_person_who_is_here_is_shown_the_code_alone_and_may_refuse(tmp_p
         ({"exp": 600}, {"life_s": 600}),
         ({"commands": ("SendInput", "FollowEvents")}, {"commands": ("SendInput",)}),
         ({"commands": ("SendInput",)}, {}),
-        ({"name": "Ana"}, {"name": "ana"}),
+        ({"name": "Ana"}, {"name": "ANA"}),
         ({}, {"name": "x" * 64}),
     ],
 )

@@ -16,7 +16,7 @@ from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.engine.dispatch import Dispatcher
-from bridle.engine.features import Joined, join, watch_with
+from bridle.engine.features import Feature, Joined, join, watch_with
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.steps import Model, with_layers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins.
-    `next_prefix` is what a request would begin with."""
+    `next_prefix` is what a request would begin with. `added` are features of ours that not every session has."""
 
     session: Session
     registry: Registry
@@ -46,6 +46,7 @@ class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     policy: SpawnPolicy
     notices: tuple[Notice, ...]
     next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
+    added: tuple[Feature, ...] = ()
 
 
 def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
@@ -73,6 +74,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         hooks=parts.watching,
         policy=parts.policy,
         next_prefix=functools.partial(next_prefix, parts),
+        added=tuple(feature for feature in ours if feature.queries),
         notices=(
             *joined.notices(),
             *_idle_rules(parts, joined),
@@ -107,7 +109,13 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
     services, settings = parts.services, parts.settings
     limits = Limits(max_steps=settings.max_steps, stop_unanswered=settings.options.on_ask == "fail")
     return Session(
-        TurnRunner(_main(parts, joined), ids=services.ids, limits=limits, watcher=parts.watching),
+        TurnRunner(
+            _main(parts, joined),
+            ids=services.ids,
+            limits=limits,
+            watcher=parts.watching,
+            read_mention=next((one.read_mention for one in joined.features if one.read_mention), None),
+        ),
         ports=SessionPorts(log=parts.opened.log, clock=services.clock, room=services.room),
         bus=parts.bus,
         lifecycle=Lifecycle(

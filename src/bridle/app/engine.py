@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
+    from bridle.mcp.shared_server import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
@@ -85,6 +86,7 @@ class Engine:
         code_surfaces: CodeSurfaces | None = None,
     ) -> None:
         self._code_surfaces = code_surfaces
+        self._servers: ServerPool | None = None
         ids = Ids(clock.now_ms, os.urandom)
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         processes = Processes(
@@ -114,6 +116,7 @@ class Engine:
             where=where,
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
+            servers=self._server_pool,
             traces=self._trace_export,
             clock=clock,
             ids=ids,
@@ -136,6 +139,14 @@ class Engine:
             begun=lambda cwd, services: self._housekeeping.begin(cwd, services.notes),
         )
         self.multiplexer = self._multiplexer()
+
+    def _server_pool(self) -> ServerPool:
+        """The MCP servers that run in this process."""
+        if self._servers is None:
+            from bridle.mcp.shared_server import ServerPool  # only where settings name one
+
+            self._servers = ServerPool(self.services.where.state, self.services.clock)
+        return self._servers
 
     def _multiplexer(self) -> Multiplexer:
         """The clients and the live sessions, on what this engine knows of stored ones."""
@@ -217,6 +228,8 @@ class Engine:
         try:
             await self.live.close()
         finally:
+            if self._servers is not None:
+                await self._servers.close()
             await services.processes.close()
             if self._traces is not None:
                 await self._traces.close()

@@ -116,7 +116,7 @@ def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
 
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
     from bridle.app.hook_feature import written_hook
-    from bridle.config.workspace import project_folder
+    from bridle.config.folders import project_folder
     from bridle.safety.hooks.hook_sources import Project
 
     written = list(map(written_hook, tiers.written("hooks")))

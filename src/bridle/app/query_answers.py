@@ -327,7 +327,11 @@ def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
     from bridle.commands.prompts import DOES
     from bridle.context.compaction_layer import COMPACT_DOES
 
-    others = {command.name: command.does for command in added}
+    others: dict[str, str] = {}
+    for command in added:
+        others[command.name] = command.does
+        if command.others is not None:
+            others |= {f"{command.name}:{name}": does for name, does in command.others().items()}
     known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
     return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
 

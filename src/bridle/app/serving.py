@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -152,18 +152,27 @@ async def listening_engine(
         )
     finally:
         stopping.set()
-        try:
-            async with asyncio.timeout(END_S):
-                try:
-                    await engine.live.close()
-                finally:
-                    await service.streams.over()  # a socket that is closed now would swallow how they ended
-        except TimeoutError:
-            pass
+        try:  # a socket that is closed before its stream is over would swallow how its session ended
+            await end_in_turn(engine.live.close, service.streams.over, within_s=END_S)
         finally:
             await asyncio.gather(*(server.stop() for server in servers))
             place.close()
             tokens.close()
+
+
+async def end_in_turn(*steps: Callable[[], Awaitable[None]], within_s: float) -> None:
+    """Takes each step, together `within_s`: what is not done by then is left. One that fails holds up no other; its
+    failure is raised behind them."""
+    until = asyncio.get_running_loop().time() + within_s
+    async with AsyncExitStack() as behind:
+        for step in reversed(steps):
+            behind.push_async_callback(_until, until, step)
+
+
+async def _until(moment: float, step: Callable[[], Awaitable[None]]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(moment):
+            await step()
 
 
 async def _idle(service: Service, seconds: float) -> None:

@@ -56,6 +56,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         trust(edits),
         tools(parts),
         brought(parts.services),
+        *servers(parts),
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
         git(parts),
@@ -160,6 +161,14 @@ def brought(services: ProcessServices) -> Feature:
     """The sources of tools that an embedder brings. Single tools of theirs may collide, and are told of."""
     sources = tuple(one for one in services.tools if not isinstance(one, Tool))
     return Feature(name=BROUGHT.scope, origin=BROUGHT, sources=sources)
+
+
+def servers(parts: SessionParts) -> Iterator[Feature]:
+    """The MCP servers of the settings. Where there are none there is no feature."""
+    if parts.settings.servers.definitions:
+        from bridle.app.mcp_feature import mcp
+
+        yield mcp(parts)
 
 
 def calls(parts: SessionParts) -> Feature:

@@ -248,6 +248,7 @@ class SessionOpening:
             where, env = self._services.where, self._services.env
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
 
+        added = (*opened.plugged, *ready.added)
         return Run(
             session=ready.session,
             tools=tools,
@@ -255,10 +256,8 @@ class SessionOpening:
             promote=promote,
             changes=ready.changes,
             output=ready.output,
-            added_slash=tuple(command for feature in opened.plugged for command in feature.slash),
-            queries={
-                (feature.name, query.verb): query for feature in opened.plugged for query in feature.queries
-            },
+            added_slash=tuple(command for feature in added for command in feature.slash),
+            queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
             effort=opened.settings.effort,
             idle_s=opened.settings.idle_timeout_s,
             stays=stays,

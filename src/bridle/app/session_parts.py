@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
+    from bridle.mcp.shared_server import ServerPool
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
+    `servers` are the MCP servers that run, made with the first one.
     `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
     from outside, for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
@@ -64,6 +66,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     spawn: SandboxSpawn
     fetch: Callable[[], JudgedFetch]
     notes: Notes
+    servers: Callable[[], ServerPool]
     traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     features: tuple[Feature, ...] = ()

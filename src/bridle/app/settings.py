@@ -1,6 +1,6 @@
 """What holds for one session: the client's options on top of the settings files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
     from bridle.config.workspace import WorkspaceFile
+    from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
@@ -81,6 +82,14 @@ class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow_project_hooks: bool = False
 
 
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The MCP servers of a session. `tables` are their settings as they are written, for whoever judges trust."""
+
+    definitions: "tuple[ServerDefinition, ...]" = ()
+    tables: Mapping[str, Mapping[str, Any]] = {}
+    start_s: float = 5.0
+
+
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a session is composed from. `secret_files`: None where the built-in list holds.
 
@@ -119,6 +128,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
+    servers: ServerSettings = ServerSettings()
     otel_endpoint: str | None = None
     raw_dumps: bool = False
     transcript: Literal["events", "envelope", "chain"] | None = None
@@ -205,10 +215,59 @@ def session_settings(
         compaction=_compaction(tiers),
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
+        servers=server_settings(tiers),
         otel_endpoint=tiers.get("otel.endpoint"),
         raw_dumps=bool(tiers.get("debug.raw")),
         transcript=_transcript(tiers),
     )
+
+
+def server_settings(tiers: Tiers) -> ServerSettings:
+    """What settings say of MCP servers. Raises `BadConfig` for one that means nothing."""
+    tables: Mapping[str, Mapping[str, Any]] = tiers.get("mcp_servers") or {}
+    if not tables:
+        return ServerSettings()
+    definitions: list[ServerDefinition] = []
+    for found in decoded_servers(tiers, tables):
+        if isinstance(found, BadSetting):
+            problem = f"{found.key}: {found.clause}"
+            raise BridleError("BadConfig", where=found.origin.shown, problem=problem)
+        definitions.append(found)
+    return ServerSettings(
+        definitions=tuple(definitions), tables=tables, start_s=float(tiers.get("mcp.start_s"))
+    )
+
+
+class BadSetting(msgspec.Struct, frozen=True):
+    """A setting that means nothing, where it stands and why, as a clause."""
+
+    key: str
+    origin: ValueOrigin
+    clause: str
+
+
+def decoded_servers(
+    tiers: Tiers, tables: Mapping[str, Mapping[str, Any]]
+) -> "Iterator[ServerDefinition | BadSetting]":
+    """Every server of the settings, or what is wrong with it."""
+    from bridle.base.tool_names import unique_server_parts
+    from bridle.mcp.server_definitions import BadServer, decode_server
+
+    parts, project = unique_server_parts(tables), _of_project(tiers)
+    for name, table in tables.items():
+        try:
+            yield decode_server(name, table, part=parts[name], of_project=name in project)
+        except BadServer as bad:
+            place = ("mcp_servers", name)
+            origin = (bad.key and tiers.origin((*place, bad.key))) or tiers.origin(place)
+            assert origin is not None, "somebody wrote it"
+            yield BadSetting(f"mcp_servers.{shown(name)}{f'.{bad.key}' if bad.key else ''}", origin, str(bad))
+
+
+def _of_project(tiers: Tiers) -> frozenset[str]:
+    """The servers that a file of the workspace has a say in."""
+    sources = [source.values for source in tiers.sources if source.tier in ("project", "local")]
+    return frozenset(name for values in sources for name in values.get("mcp_servers", ()))
 
 
 def is_acked(approvals: Approvals) -> "Callable[[WorkspaceFile], bool]":

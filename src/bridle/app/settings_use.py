@@ -41,7 +41,8 @@ def all_problems(tiers: Tiers) -> list[Problem]:
     if not any(problem.severity == "error" for problem in found):
         plugins = _plugins(tiers)
         found += plugins.problems
-        found += (*_hooks(tiers), *_rules(tiers, plugins.tools), *_levels(tiers), *_not_used_yet(tiers))
+        found += (*_hooks(tiers), *_servers(tiers), *_rules(tiers, plugins.tools), *_levels(tiers))
+        found += _not_used_yet(tiers)
     return sorted(found, key=lambda problem: problem.severity != "error")
 
 
@@ -55,6 +56,17 @@ def _hooks(tiers: Tiers) -> Iterator[Problem]:
             hook_from(entry.value, scope=scope)
         except BadHook as bad:
             yield _problem(entry.origin, "hooks", bad.problem, "error" if scope == "user" else "warning")
+
+
+def _servers(tiers: Tiers) -> Iterator[Problem]:
+    tables = tiers.get("mcp_servers")
+    if not tables:
+        return
+    from bridle.app.settings import BadSetting, decoded_servers
+
+    for found in decoded_servers(tiers, tables):
+        if isinstance(found, BadSetting):
+            yield _problem(found.origin, found.key, found.clause, "error")
 
 
 class _Plugins(NamedTuple):

@@ -66,7 +66,10 @@ class TraceExport:
             if endpoint not in self._providers:
                 self._providers[endpoint] = self._opened(endpoint)
         except ImportError:
-            return _told("ExtraMissing", what="Tracing with OpenTelemetry", extra="otel")
+            from bridle.base.installation import install_command
+
+            install = install_command("otel")
+            return _told("ExtraMissing", what="Tracing with OpenTelemetry", install=install)
         return traced(self._providers[endpoint].get_tracer("bridle"), name=FEATURE)
 
     def _first(self, *names: str) -> str:

@@ -38,10 +38,14 @@ class BadSchema(ValueError):
 
 
 class JsonSchema:
-    """A JSON Schema of an object. `check` it before it is used; both `check` and `problem` load what knows schemas."""
+    """A JSON Schema of an object. `check` it before it is used; both `check` and `problem` load what knows schemas.
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    `checked`: somebody has, and it need not be done again.
+    """
+
+    def __init__(self, document: Mapping[str, Any], *, checked: bool = False) -> None:
         self.document = dict(document)
+        self._checked = checked
         self._left = 0
         self._effort = Effort()
         self._patterns: dict[str, LinearPattern | None] = {}
@@ -49,6 +53,8 @@ class JsonSchema:
 
     def check(self) -> None:
         """Raises `BadSchema` where it is none, leads out of itself, or is too large to be obeyed."""
+        if self._checked:
+            return
         try:
             if _encoded_bytes(self.document) > MOST_BYTES:
                 raise BadSchema(f"it has more than {MOST_BYTES // 1024} KB")

@@ -4,13 +4,40 @@ Rules and hooks match these names, so a server cannot choose one that means anot
 """
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from hashlib import sha256
 
 MAX_CHARACTERS = 64
 _HASH_CHARACTERS = 8
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_-]")
 _UNDERSCORES = re.compile(r"__+")
+
+
+def unique_server_parts(servers: Iterable[str]) -> dict[str, str]:
+    """What each of these servers is called inside the names of its tools: no two alike, whatever they are called.
+
+    Two underscores separate the parts of a name, so a server's part has none inside and none at its end: then no
+    tool of one server can get a name of another's. One of which nothing readable is left is told apart by a hash.
+    """
+    parts: dict[str, str] = {}
+    for server in servers:
+        plain = _part(_UNDERSCORES.sub("_", _OUTSIDE.sub("_", server)).rstrip("_"), server)
+        part, number = plain, 2
+        while part in parts.values():
+            part, number = f"{plain}_{number}", number + 1
+        parts[server] = part
+    return parts
+
+
+def mcp_tool_names(part: str, tools: Iterable[str]) -> dict[str, str]:
+    """The names of a server's tools, by the server's own. `part` is that of `unique_server_parts`.
+
+    The one that needs no change keeps its name, whatever else the server lists.
+    """
+    names: dict[str, str] = {}
+    for tool in sorted(tools, key=lambda name: (_OUTSIDE.sub("_", name) != name, name)):
+        names[tool] = mcp_tool_name(part, tool, names.values())
+    return names
 
 
 def mcp_tool_name(server: str, tool: str, taken: Container[str] = ()) -> str:

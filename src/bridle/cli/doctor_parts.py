@@ -177,9 +177,11 @@ def extra_rows(machine: Machine) -> Iterable[DoctorRow]:
     listed = ", ".join(there) or "none"
     absent = ", ".join(name for name in EXTRAS if name not in there)
     yield DoctorRow("ok", "extras", f"{listed} installed" + (f"; not {absent}" if absent else ""))
+    from bridle.base.installation import install_command
+
     for extra, why in _wanted_extras(machine):
         if extra not in there:
-            yield DoctorRow("warn", "extras", f"{why} needs pip install 'bridle[{extra}]'")
+            yield DoctorRow("warn", "extras", f"{why} needs a package more: {install_command(extra)}")
 
 
 def _wanted_extras(machine: Machine) -> Iterator[tuple[str, str]]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from bridle._version import __version__
 from bridle.base.engine_place import EnginePlace
 from bridle.clients.engine_link import LOST
-from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
+from bridle.clients.remote import MOST_BYTES, RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import InputBlock
 from bridle.providers.model_directory import DEMO
 
-MOST_INPUT_CHARACTERS = 700_000
-"""What is longer, a picture mostly, does not fit into a frame."""
+ROOM_BESIDE = 4096
+"""What a frame needs beside the input it carries."""
 _SAID_ELSEWHERE = frozenset(
     {
         "BRIDLE_HOME",
@@ -55,7 +57,11 @@ def why_in_process(
         return f"{own[0]} is set here and not in the engine"
     if parsed.env_file or parsed.log_level or parsed.log_to_stderr:
         return "its environment and its log are of this process"
-    if any(len(getattr(block, "data", "")) > MOST_INPUT_CHARACTERS for block in content):
+    try:
+        length = len(msgspec.json.encode((create, content)))
+    except UnicodeEncodeError:
+        return "the name of a folder or a file is no text"
+    if length > MOST_BYTES - ROOM_BESIDE:
         return "the input is too long for a frame"
     provider = (create.model or "").partition(":")[0]
     if provider != DEMO and _keys_here(env, create.cwd, provider):

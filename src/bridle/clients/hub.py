@@ -279,6 +279,8 @@ def careful_answer(question: q.AnyQuestion) -> q.AnyAnswer:
             return q.ConflictAnswer(choice="stop")
         case q.GitQuestion():
             return q.GitAnswer(choice="keep")
+        case q.InputQuestion():
+            return q.InputAnswer(declined=True)
         case q.OrphanQuestion():
             return q.OrphanAnswer(judgement="unknown")
         case q.TokenQuestion():

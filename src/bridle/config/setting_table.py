@@ -202,12 +202,14 @@ CONTEXT_PRESET = one_of("a preset of the context", ("late", "messages", "fixed")
 TRANSCRIPT = one_of("a form of transcripts", ("off", "events", "envelope", "chain"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
+SERVER_TRANSPORT = one_of("a transport", ("stdio", "http", "sse"))
+SERVER_SANDBOX = one_of("a sandbox mode of a server", ("workspace-write", "read-only", "off"))
 
 CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
 CREDENTIAL_HELPER = one_of("a use of the credential helper", ("always", "serve", "never"))
 
 SCREEN = "the full-screen client"
-SERVERS = "the MCP client"
+SERVERS = "pins of MCP servers"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("model", TEXT, "The model to use, as provider:model."),
@@ -422,16 +424,48 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("plugins.enabled", TEXTS, "The installed plugins to load. Each runs as a part of Bridle."),
     Setting("plugins.*.*", PLAIN, "A setting of a plugin, which says itself what it takes."),
-    Setting("mcp_servers.*.command", COMMAND, "What starts the server.", awaits=SERVERS),
-    Setting("mcp_servers.*.args", TEXTS, "More words for the command.", awaits=SERVERS),
-    Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True, awaits=SERVERS),
-    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens.", awaits=SERVERS),
+    Setting("mcp_servers.*.command", COMMAND, "What starts the server."),
+    Setting("mcp_servers.*.args", TEXTS, "More words for the command."),
+    Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True),
+    Setting("mcp_servers.*.cwd", TEXT, "Where it starts, seen from the folder of the session."),
+    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens."),
+    Setting("mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting(
-        "mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True, awaits=SERVERS
+        "mcp_servers.*.transport",
+        SERVER_TRANSPORT,
+        "How it is talked with: a command stdio, a url http or sse.",
     ),
     Setting("mcp_servers.*.sha256", TEXT, "The digest the program must have.", awaits=SERVERS),
-    Setting("mcp_servers.*.discovery", DISCOVERY, "When its tools are listed.", awaits=SERVERS),
-    Setting("mcp_servers.*.disabled", FLAG, "Leave this server out.", awaits=SERVERS),
+    Setting(
+        "mcp_servers.*.discovery",
+        DISCOVERY,
+        "Whether the model is told of its tools (eager) or searches for them (lazy); auto goes by their number.",
+    ),
+    Setting("mcp_servers.*.lazy_above", WHOLE, "From how many tools on auto is lazy; 20."),
+    Setting("mcp_servers.*.connect_s", NUMBER, "How long it may take until it is ready; 30."),
+    Setting("mcp_servers.*.call_s", NUMBER, "How long a call may take; 120. Progress gives it more."),
+    Setting(
+        "mcp_servers.*.idle_s", NUMBER, "After so long without a call it is stopped until the next; 1800."
+    ),
+    Setting("mcp_servers.*.enabled_tools", TEXTS, "The only tools of it that are used."),
+    Setting("mcp_servers.*.disabled_tools", TEXTS, "Tools of it that are not used."),
+    Setting(
+        "mcp_servers.*.sandbox",
+        SERVER_SANDBOX,
+        "What it may write: workspace-write unless said otherwise, read-only, or off.",
+    ),
+    Setting(
+        "mcp_servers.*.network",
+        NETWORK,
+        "Whether it reaches the network; as commands do unless said otherwise.",
+    ),
+    Setting(
+        "mcp_servers.*.read_only_trusted",
+        FLAG,
+        "Whether you believe it when it says that a tool changes nothing: such tools run without a question.",
+    ),
+    Setting("mcp_servers.*.disabled", FLAG, "Leave this server out."),
+    Setting("mcp.start_s", NUMBER, "How long a run waits for servers before its first request.", default=5),
 )
 
 OTHER_NAMES: Mapping[str, str] = {

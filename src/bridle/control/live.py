@@ -47,7 +47,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
     without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
     is what it did to files, `output` a part of what a call printed.
-    `added_slash` and `queries` are what plugins add to it. `effort` is that of its settings.
+    `added_slash` and `queries` are what plugins and features that not every session has add to it. `effort` is that of
+    its settings.
     """
 
     session: Session

@@ -5,6 +5,7 @@ How one of them begins and ends is `live`; what may be done to it is `authority`
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -260,17 +261,20 @@ class LiveSessions:
             del self._saw_end[left]
 
     async def close(self) -> None:
-        """Ends every session: turns are cancelled, readers reach their end.
+        """Ends every session, all at once: turns are cancelled, readers reach their end.
 
         Raises the first failure to keep a session there was, afterwards: who ended it may not have been told.
         """
-        for live in list(self._live.values()):
-            if live.state == "opening":
-                await live.settled()
-            with contextlib.suppress(StoreError):
-                await live.end("binary-shutdown")
+        await asyncio.gather(*map(_shut_down, list(self._live.values())))
         if self._failure is not None:
             raise self._failure
+
+
+async def _shut_down(live: LiveSession) -> None:
+    if live.state == "opening":
+        await live.settled()
+    with contextlib.suppress(StoreError):
+        await live.end("binary-shutdown")
 
 
 def _refuse_other_options(live: LiveSession, command: CreateSession) -> None:

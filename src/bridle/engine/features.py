@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from bridle.engine.services import Service, ToolSource
     from bridle.engine.slash_command import SlashCommand
     from bridle.engine.tools import Tool
+    from bridle.engine.turn_runner import ReadMention
     from bridle.protocol.queries import CustomQuery
 
 REQUEST_SLOTS = (
     "budget",  # a request that could cost too much: a person is asked
     "fallback",  # an overloaded model gives way to another for the turn (ModelChanged)
+    "wait_for_servers",  # a run that nobody watches waits a little for the tools of its servers
     "instructions",  # system text, tools and model in force (PrefixSet)
     "context",  # open: what others add to the conversation (ContextAdded)
     "compaction",  # what is too long gives way to a summary (Compacted)
@@ -43,6 +45,7 @@ REQUEST_SLOTS = (
 """The request layers, outermost first."""
 GATE_SLOTS = (
     "before_checks",  # open: sees a call as it came and its result; may change the input, and nothing else
+    "wait_for_tool",  # a tool of a server that is still connecting: a call waits for that server
     "known_and_visible",  # an unknown or hidden tool fails closed
     "validated",  # schema; is this call mutating?
     "guarded",  # subjects resolved, commands read; hard deny
@@ -122,6 +125,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
     `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
+    `read_mention` knows how to read what people point at that is no file.
     `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
 
@@ -137,6 +141,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[Service, ...] = ()
     listeners: tuple[EventListener, ...] = ()
     notices: Callable[[], Iterable[Notice]] = tuple
+    read_mention: ReadMention | None = None
     at_end: Callable[[], Awaitable[None]] | None = None
 
 

@@ -34,7 +34,7 @@ def known_and_visible(registry: Registry) -> ToolLayer:
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         tool = registry.visible(call.name)
         if tool is None:
-            known = ", ".join(tool.name for tool in registry.list()) or "none"
+            known = ", ".join(tool.name for tool in registry.schemas()) or "none"
             return _failed("UnknownTool", tool=call.name, known=known)
         return await proceed(msgspec.structs.replace(call, tool=tool))
 

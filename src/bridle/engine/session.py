@@ -114,7 +114,8 @@ class Session:
     @property
     def slash_names(self) -> frozenset[str]:
         """The commands it carries out itself."""
-        return frozenset(self._slash)
+        more = (f"{one.name}:{other}" for one in self._slash.values() if one.others for other in one.others())
+        return frozenset((*self._slash, *more))
 
     def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
@@ -193,9 +194,11 @@ class Session:
 
     def run_slash(self, client: Client, name: str, arguments: str) -> bool:
         """Carries out a command of the engine's own; False where it has none of this name."""
-        command = self._slash.get(name)
-        if command is None:
+        command = self._slash.get(name) or self._slash.get(name.partition(":")[0])
+        before = None if command is None else command.called(name)
+        if command is None or before is None:
             return False
+        arguments = f"{before} {arguments}".strip() if before else arguments
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()

@@ -22,6 +22,7 @@ from bridle.protocol.events import (
     Notice,
     Outcome,
     Risk,
+    ToolOfServer,
 )
 from bridle.protocol.messages import ToolSchema
 
@@ -103,7 +104,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     call runs, never while a person thinks. `changes(args, call, cwd, known)` works out what a call would make of files
     before anybody is asked, `known` being what the model knows of them; it may read and wait, gives nothing where it
     cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
-    `input`; made from it when not given.
+    `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the same.
+    `of_server` is what people are shown of the server it belongs to.
     """
 
     name: str
@@ -119,6 +121,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     safety_notes: tuple[str, ...] = ()
     input_schema: dict[str, Any] | None = None
     changes: Callable[[Any, ToolCall, str, KnownFiles], tuple[FileChange, ...] | ToolOutput] | None = None
+    is_told: Callable[[], bool] | None = None
+    of_server: ToolOfServer | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(
@@ -327,10 +331,11 @@ class Registry:
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         """What the model reads of the visible tools. The same tuple for as long as the same tools are visible."""
-        hidden = self._out_of_sight()
-        if hidden not in self._schemas:
-            self._schemas[hidden] = tuple(tool.schema() for tool in self.list())
-        return self._schemas[hidden]
+        told = [tool for tool in self.list() if tool.is_told is None or tool.is_told()]
+        names = frozenset(tool.name for tool in told)
+        if names not in self._schemas:
+            self._schemas[names] = tuple(tool.schema() for tool in told)
+        return self._schemas[names]
 
     def list(self) -> tuple[Tool, ...]:
         """The visible tools, source by source, which is the order the model reads."""

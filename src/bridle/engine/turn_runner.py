@@ -6,7 +6,8 @@ What a turn consists of is in `engine/turn.py`; when one runs, and who may stop 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -33,6 +34,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     stop_unanswered: bool = False
 
 
+ReadMention: TypeAlias = Callable[[str], tuple[str, dict[str, Any]] | None]
+"""The tool and its input that read what a person points at, where that is no file; None where it is one."""
+
+
 class InvocationParts(msgspec.Struct, frozen=True, kw_only=True):
     """What one invocation works with, the main one or a child: its part of the log with its conversation, its questions
     to the people of the session, its way to the model, its calls, and where its time goes."""
@@ -48,7 +53,13 @@ class TurnRunner:
     """Runs turns, and single calls that no model asked for. It starts no task and knows nothing of who waits."""
 
     def __init__(
-        self, main: InvocationParts, *, ids: Ids, limits: Limits, watcher: Watcher | None = None
+        self,
+        main: InvocationParts,
+        *,
+        ids: Ids,
+        limits: Limits,
+        watcher: Watcher | None = None,
+        read_mention: ReadMention | None = None,
     ) -> None:
         self.journal = main.journal
         self.questions = main.questions
@@ -58,6 +69,7 @@ class TurnRunner:
         self._ids = ids
         self._limits = limits
         self.watcher = watcher
+        self._read_mention = read_mention
 
     async def run(self, pending: PendingInput) -> Ending:
         """The turn of an input, inside its crash boundary. Raises `StoreError` and nothing else."""
@@ -129,7 +141,9 @@ class TurnRunner:
         """The files somebody pointed at join the conversation behind their words."""
         for mention in content:
             if isinstance(mention, FileMention):
-                result = await self.call("read_file", {"path": mention.path}, identity)
+                other = self._read_mention(mention.path) if self._read_mention is not None else None
+                tool, given = other or ("read_file", {"path": mention.path})
+                result = await self.call(tool, given, identity)
                 text = f"{mention.path}:\n{result.content}"
                 self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 

@@ -73,6 +73,16 @@ class ShownSearch(_Shown, frozen=True, tag="search"):
     more: bool = False
 
 
+class ShownServerResult(_Shown, frozen=True, tag="server_result"):
+    """What a tool of a server gave back. `structured` is the value it gave beside its words, as JSON, if that is not
+    long; nobody has checked it. `pictures` counts the images it gave."""
+
+    server: str
+    tool: str
+    structured: str = ""
+    pictures: int = 0
+
+
 class ShownJudgement(_Shown, frozen=True, tag="judgement"):
     """What became of a call that nobody saw end, by the word of the client `by`; of nobody, where it is empty."""
 
@@ -86,4 +96,6 @@ class ShownWait(_Shown, frozen=True, tag="wait"):
     waited_s: float
 
 
-AnyShown: TypeAlias = ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownJudgement | ShownWait
+AnyShown: TypeAlias = (
+    ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownJudgement | ShownWait
+)

@@ -299,6 +299,24 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ServiceFailed": Sentence("{service} could not be started ({problem})."),
     "ServiceBack": Sentence("{service} is running again."),
+    "MCPServerUnavailable": Sentence(
+        "MCP server '{name}' is down after {attempts} attempts ({problem}). Its tools are in degraded state. "
+        "/mcp:restart {name} to retry; its log is in the state folder, under log/."
+    ),
+    "MCPServerLost": Sentence("MCP server '{name}' is not there ({problem}). It is started again."),
+    "MCPServerUntrusted": Sentence(
+        "MCP server '{name}' was left out: {problem}. bridle trust shows what waits for your word."
+    ),
+    "MCPToolsLeftOut": Sentence("MCP server '{name}': {count} left out ({problem})."),
+    "MCPToolFailed": Sentence("The tool {tool} of MCP server '{name}' failed."),
+    "MCPCallLost": Sentence(
+        "The connection to MCP server '{name}' broke during {tool} ({problem}). Whether it did anything is not known: "
+        "look before you call it again."
+    ),
+    "MCPNoServer": Sentence("There is no MCP server '{name}' here. Servers: {known}.", 2),
+    "MCPNoPrompt": Sentence("MCP server '{name}' has no prompt '{prompt}'. Prompts: {known}.", 2),
+    "MCPWaiting": Sentence("Waiting up to {seconds} s for the tools of: {names}."),
+    "MCPServers": Sentence("{text}"),
     "BadPlugin": Sentence('{where}: the plugin "{plugin}" cannot be used: {problem}.', 2),
     "FeatureConflict": Sentence(
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2

@@ -326,11 +326,25 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
 
 
+class ToolOfServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool of a server as the server itself describes it. What it says of its doing is `believed` only where the
+    person said so."""
+
+    server: str
+    tool: str
+    title: str = ""
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    believed: bool = False
+
+
 class PermissionRequested(Event, frozen=True):
     """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
 
     `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
-    says.
+    says. `of_server` is set where a server carries it out.
     """
 
     call_id: str
@@ -345,6 +359,7 @@ class PermissionRequested(Event, frozen=True):
     offers: tuple[Offer, ...] = ()
     changes: tuple[FileChange, ...] = ()
     keys: int = 1
+    of_server: ToolOfServer | None = None
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

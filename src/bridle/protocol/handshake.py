@@ -24,7 +24,6 @@ AWAITED_COMMANDS: Mapping[str, str] = {
 }
 """Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
 AWAITED_EVENTS: Mapping[str, str] = {
-    "MCPServerDown": "the MCP client",
     "ClientRequest": "the editor client",
 }
 """Kinds of events that can be read and never come before a capability is there."""

@@ -309,6 +309,47 @@ class OrphanAnswer(Answer, frozen=True, tag="orphan"):
     note: str = ""
 
 
+# Servers
+
+
+class InputField(_Data, frozen=True):
+    """One thing a server wants to know. `choices` are all there are; of `many` any number may be named, with commas.
+
+    `default` is what it is where nobody says anything else, as it would be written.
+    """
+
+    name: str
+    title: str = ""
+    about: str = ""
+    kind: Literal["text", "number", "whole number", "yes or no"] = "text"
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    required: bool = False
+    default: str = ""
+
+
+class InputQuestion(Question, frozen=True, tag="input"):
+    """What a server asks a person for while it works: one field of a form, the n-th of so many, or a visit to `url`.
+
+    `problem` says what was wrong with the answer before. Its words are the server's: nobody has checked them.
+    """
+
+    server: str
+    message: str
+    url: str = ""
+    field: InputField | None = None
+    number: int = 1
+    count: int = 1
+    problem: str = ""
+
+
+class InputAnswer(Answer, frozen=True, tag="input"):
+    """`text` is what was written; empty takes the default. A `declined` question gives the server nothing."""
+
+    declined: bool = False
+    text: str = ""
+
+
 # Tokens
 
 
@@ -343,6 +384,7 @@ AnyQuestion: TypeAlias = (
     | ConflictQuestion
     | GitQuestion
     | OrphanQuestion
+    | InputQuestion
     | TokenQuestion
 )
 AnyAnswer: TypeAlias = (
@@ -355,6 +397,7 @@ AnyAnswer: TypeAlias = (
     | ConflictAnswer
     | GitAnswer
     | OrphanAnswer
+    | InputAnswer
     | TokenAnswer
 )
 

@@ -156,6 +156,7 @@ def question(
         parts=call.parts or shown_parts(query.script),
         offers=() if decision.keys > 1 else offers(query, persists=permissions.persists),
         keys=decision.keys,
+        of_server=call.definition.of_server,
     )
 
 

@@ -15,8 +15,10 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
-_SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)*)(?:\s+(.*))?", re.DOTALL)
+_SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[A-Za-z0-9_.-]+)*)(?:\s+(.*))?", re.DOTALL)
 _MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_RESOURCE: Final = re.compile(r"[A-Za-z0-9_.-]+:[a-z][a-z0-9+.-]*:\S+")
+"""What a server has to read: its name, and the address."""
 _HABITS: Final = {"exit": "quit", "quit": "quit", "help": "help", "?": "help"}
 """Words that alone mean a command wherever one types."""
 _TRAILING: Final = ".,;:!?)]}'\""
@@ -119,6 +121,8 @@ def _mentioned(found: re.Match[str], exists: Exists) -> str | None:
     if found[1]:
         return found[1] if exists(found[1]) else None
     path = found[2]
+    if _RESOURCE.fullmatch(path) and not exists(path):
+        return path.rstrip(_TRAILING)
     while path and not exists(path):
         if path[-1] not in _TRAILING:
             return None

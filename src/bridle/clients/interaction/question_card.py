@@ -19,6 +19,7 @@ from bridle.protocol.events import (
     Offer,
     PermissionRequested,
     SessionCreated,
+    ToolOfServer,
 )
 from bridle.protocol.questions import AnyQuestion
 
@@ -233,9 +234,10 @@ def _call(request: PermissionRequested) -> Question:
     return Question(
         id=request.call_id,
         digest=request.digest,
-        title=f"Allow {tool}: {named}?" if named else f"Allow {tool}?",
+        title=_call_title(request, tool, named),
         why=_line(request.because),
         body=tuple(_arguments(request.input)),
+        context=() if request.of_server is None else tuple(_server_words(request.of_server)),
         choices=(
             Choice("y", "once", "yes, once"),
             *_lasting(request.offers, "p", "pattern", ""),
@@ -248,6 +250,33 @@ def _call(request: PermissionRequested) -> Question:
             Choice("n", "deny", _NO),
         ),
     )
+
+
+def _call_title(request: PermissionRequested, tool: str, named: str) -> str:
+    if (of := request.of_server) is not None:
+        return f"Allow {_line(of.tool)} of the server {_line(of.server)}?"
+    return f"Allow {tool}: {named}?" if named else f"Allow {tool}?"
+
+
+def _server_words(of: ToolOfServer) -> Iterable[str]:
+    """What a server says of its tool, and whether anybody believes it."""
+    said = [
+        words
+        for value, words in (
+            (of.read_only is True, "it changes nothing"),
+            (of.read_only is False, "it changes things"),
+            (of.destructive is True, "it may destroy things"),
+            (of.destructive is False, "it only adds"),
+            (of.idempotent is True, "twice is as once"),
+            (of.open_world is True, "it reaches outside"),
+            (of.open_world is False, "it stays inside"),
+        )
+        if value
+    ]
+    if of.title:
+        yield f"the server calls it: {_line(of.title)}"
+    if said:
+        yield f"the server says: {', '.join(said)}{'' if of.believed else ' (not checked)'}"
 
 
 def _line(text: str) -> str:

@@ -10,6 +10,7 @@ from bridle.base.visible import visible
 from bridle.clients.interaction.budget_form import budget_answer, budget_question
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.git_form import git_answer, git_question
+from bridle.clients.interaction.input_form import input_answer, input_question
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
 from bridle.clients.interaction.token_form import token_question
@@ -27,6 +28,7 @@ from bridle.protocol.questions import (
     BudgetQuestion,
     ConflictQuestion,
     GitQuestion,
+    InputQuestion,
     OpenQuestion,
     OrphanQuestion,
     PlanAnswer,
@@ -67,6 +69,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return git_question(name, question)
         case OrphanQuestion():
             return orphan_question(name, question)
+        case InputQuestion():
+            return input_question(name, question)
         case TokenQuestion():
             return token_question(name, question)
         case _:
@@ -95,6 +99,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return git_answer(about, decided)
         case OrphanQuestion():
             return orphan_answer(decided)
+        case InputQuestion():
+            return input_answer(about, decided)
         case TokenQuestion():
             return TokenAnswer(allow=False)
         case _:

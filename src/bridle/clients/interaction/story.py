@@ -161,8 +161,9 @@ class Story:
                 return [visible(sentence("HookTimeout", data))]
             case e.HookError():
                 return [visible(f"Hook {event.command} failed at {event.event}: {event.message}")]
-            case e.MCPServerDown():
-                return [visible(str(event))]
+            case e.MCPServerDown(name=name, reason=reason, attempts=attempts):
+                data = {"name": name, "problem": reason, "attempts": attempts}
+                return [visible(sentence("MCPServerUnavailable", data))]
             case e.BackgroundStarted():
                 what = self._background[event.call_id] = f"{_short(event.command)} (in the background)"
                 return [f"started  {what:<30} {self._allowed.pop(event.call_id, '')}".rstrip()]
@@ -428,6 +429,8 @@ def _shown_facts(shown: AnyShown) -> list[str]:
             return [f"+{sum(file.added for file in files)}{less}"]
         case d.ShownRead():
             return [counted(shown.last_line - shown.first_line + 1, "line")]
+        case d.ShownServerResult(pictures=pictures):
+            return [counted(pictures, "picture")] if pictures else []
         case d.ShownSearch() | d.ShownJudgement() | d.ShownWait():
             return []
         case _:

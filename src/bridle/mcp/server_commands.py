@@ -1,0 +1,165 @@
+"""`/mcp` and what stands behind it: how servers are, starting one anew, and their prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bridle.base.phrases import counted
+from bridle.base.untrusted import neutralise
+from bridle.base.visible import visible
+from bridle.engine.ports import AskPerson
+from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.mcp.server_state import ServerState
+from bridle.mcp.session_servers import NAME, SessionServers
+from bridle.mcp.shared_server import ServerUnavailable, SharedServer
+from bridle.mcp.tool_lists import ListedPrompt
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import InputAccepted, Notice
+from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
+
+DOES: Final = "the MCP servers of this session; /mcp:restart NAME, /mcp:NAME status, /mcp:NAME:PROMPT"
+_SEND: Final = "send it"
+_PHASES: Final = {
+    "untrusted": "not trusted",
+    "waiting": "starts when it is needed",
+    "connecting": "connecting",
+    "up": "up",
+    "down": "down, is started again",
+    "given up": "given up",
+    "stopped": "stopped",
+}
+
+
+def mcp_command(servers: SessionServers, ask: AskPerson) -> SlashCommand:
+    """The slash command of the servers of a session."""
+
+    async def run(arguments: str) -> SlashEvent:
+        first, _, rest = arguments.partition(" ")
+        if not first:
+            return _told(servers.states())
+        if first in ("restart", "status"):
+            return await _carried_out(servers, rest.strip(), first)
+        name, _, prompt = first.partition(":")
+        if prompt:
+            return await _prompt(servers, name, prompt, rest, ask)
+        return await _carried_out(servers, name, rest.strip() or "status")
+
+    return SlashCommand(name=NAME, does=DOES, run=run, others=lambda: _others(servers))
+
+
+def _others(servers: SessionServers) -> Mapping[str, str]:
+    """What can be said behind `/mcp:` now."""
+    found = {"restart": "start an MCP server anew: /mcp:restart NAME"}
+    for name in servers.names:
+        found[name] = "how this MCP server is: status, or restart"
+        for prompt in _prompts(_server(servers, name)):
+            words = " ".join(f"{one.name}=…" for one in prompt.arguments)
+            about = visible(prompt.description, newlines=False)[:80]
+            found[f"{name}:{prompt.name}"] = f"{about} {words}".strip() or "a prompt of this MCP server"
+    return found
+
+
+async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
+    server = _server(servers, name)
+    if verb == "restart":
+        try:
+            await server.restart()
+        except ServerUnavailable as problem:
+            data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
+            raise BridleError("MCPServerUnavailable", **data) from None
+    elif verb != "status":
+        raise BridleError("UnknownSlash", name=f"{NAME}:{name} {verb}")
+    return _told((server.state(),))
+
+
+async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
+    """The prompt as words of the person: they see them first, for they are the server's."""
+    server = _server(servers, name)
+    known = {one.name: one for one in _prompts(server)}
+    try:
+        connection = await server.connected()
+        known = {one.name: one for one in _prompts(server)}
+        if prompt not in known:
+            data = {"name": name, "prompt": prompt, "known": ", ".join(known) or "none"}
+            raise BridleError("MCPNoPrompt", **data)
+        result = await connection.prompt(prompt, prompt_arguments(known[prompt], words))
+    except ServerUnavailable as problem:
+        data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
+        raise BridleError("MCPServerUnavailable", **data) from None
+    except BridleError:
+        raise
+    except Exception as problem:
+        raise BridleError("MCPToolFailed", name=name, tool=prompt, problem=str(problem)) from problem
+    text = neutralise(result.text())
+    question = OpenQuestion(text=f"Send these words of the server {name}?\n{text}", choices=(_SEND, "no"))
+    answer = await ask(f"mcp-prompt-{name}-{prompt}", question)
+    if not isinstance(answer, WordsAnswer) or answer.text != _SEND:
+        return Notice(reason="MCPServers", message=sentence("MCPServers", {"text": "Not sent."}))
+    return InputAccepted(content=(TextBlock(text=text), *result.images()), mode="queue", identity="human")
+
+
+def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
+    """What was written behind a prompt, by the names of its arguments: `name=value`, up to the next name.
+
+    What stands before the first name belongs to the others in their order, a word each; the last takes the rest. Pure.
+    """
+    names = [one.name for one in prompt.arguments]
+    if not names:
+        return {}
+    named = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    plain, *pairs = re.split(rf"(?:^|(?<=\s))({named})=", words.strip())
+    given = {name: value.strip() for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+    left = [name for name in names if name not in given]
+    rest = plain.strip()
+    while rest and left:
+        word, _, after = rest.partition(" ") if len(left) > 1 else (rest, "", "")
+        given[left.pop(0)], rest = word, after.strip()
+    return {name: given[name] for name in names if name in given}
+
+
+def state_data(states: tuple[ServerState, ...]) -> dict[str, Any]:
+    """The servers for programs."""
+    return {"servers": [msgspec.to_builtins(state) for state in states]}
+
+
+def _told(states: tuple[ServerState, ...]) -> Notice:
+    text = "\n".join(line for state in states for line in _lines(state)) or "No MCP servers here."
+    return Notice(
+        reason="MCPServers", message=sentence("MCPServers", {"text": text}), data=state_data(states)
+    )
+
+
+def _lines(state: ServerState) -> Iterator[str]:
+    problem = f" ({visible(state.problem, newlines=False)})" if state.problem else ""
+    offers = ", ".join(
+        (
+            counted(state.tools, "tool"),
+            *((counted(state.prompts, "prompt"),) if state.prompts else ()),
+            *(("resources",) if state.resources else ()),
+        )
+    )
+    how = " (searched)" if state.lazy else " (as kept)" if state.kept else ""
+    yield f"{visible(state.name, newlines=False)}  {_PHASES[state.phase]}{problem}  {offers}{how}"
+    facts = [
+        *((f"ended {counted(state.ended, 'time')}",) if state.ended else ()),
+        *((f"{counted(state.garbage, 'line')} that were no message",) if state.garbage else ()),
+        *((f"{counted(state.too_long, 'answer')} too long to read",) if state.too_long else ()),
+    ]
+    if facts:
+        yield f"    {', '.join(facts)}  log: {visible(state.log, newlines=False)}"
+
+
+def _prompts(server: SharedServer) -> tuple[ListedPrompt, ...]:
+    return server.offer.prompts if server.offer is not None else ()
+
+
+def _server(servers: SessionServers, name: str) -> SharedServer:
+    server = servers.named(name)
+    if server is None:
+        raise BridleError("MCPNoServer", name=name, known=", ".join(servers.names))
+    return server

@@ -1,0 +1,163 @@
+"""An MCP server as settings describe it: what is started or where it listens, and what of it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from bridle.base.regex import compiled_later
+from bridle.engine.ports import SandboxMode
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+Discovery: TypeAlias = Literal["eager", "lazy", "auto"]
+Network: TypeAlias = Literal["inherit", "filtered", "deny"]
+
+VERBS: Final = frozenset(
+    {
+        "add",
+        "approve",
+        "import",
+        "list",
+        "login",
+        "logs",
+        "remove",
+        "restart",
+        "serve",
+        "show",
+        "status",
+        "test",
+    }
+)
+"""What stands behind `/mcp:` and `bridle mcp` by itself: no server is called so."""
+LAZY_ABOVE: Final = 20
+"""A server with more tools than this is searched, unless settings say otherwise."""
+_NAME = compiled_later(r"[^\s:/\\@\x00-\x1f\x7f]{1,64}")
+
+
+class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One server.
+
+    `part` is its name inside the names of its tools, unlike that of every other server. `folder` is where it starts,
+    seen from the session's own. `env` are variables beside those every command has. `connect_s`: how long it may take
+    until it is ready; `call_s`: how long a call may; `idle_s`: after so long without a call it is stopped until the
+    next. `enabled_tools` are all that are used where they are named. `read_only_trusted`: the person believes it when
+    it says that a tool changes nothing. `of_project`: a file of the workspace has a say in it.
+    """
+
+    name: str
+    part: str
+    transport: Transport
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    folder: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    discovery: Discovery = "auto"
+    lazy_above: int = LAZY_ABOVE
+    connect_s: float = 30.0
+    call_s: float = 120.0
+    idle_s: float = 1800.0
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    sandbox: SandboxMode = "workspace-write"
+    network: Network | None = None
+    read_only_trusted: bool = False
+    of_project: bool = False
+
+    def uses(self, tool: str) -> bool:
+        """Whether this tool of the server is used."""
+        listed = self.enabled_tools is None or tool in self.enabled_tools
+        return listed and tool not in self.disabled_tools
+
+    def is_lazy(self, tools: int) -> bool:
+        """Whether so many tools are searched for instead of being told to the model."""
+        return self.discovery == "lazy" or (self.discovery == "auto" and tools > self.lazy_above)
+
+
+class BadServer(ValueError):
+    """Settings of a server that mean nothing. The text is a clause; `key` is the setting it is about."""
+
+    def __init__(self, problem: str, key: str = "") -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+def decode_server(
+    name: str, table: Mapping[str, Any], *, part: str, of_project: bool = False
+) -> ServerDefinition:
+    """A server of `mcp_servers`, whose values have the types of the settings table. Raises `BadServer`.
+
+    `part` is that of `unique_server_parts`. `of_project`: a file of the workspace has a say in it.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise BadServer("its name has blanks, one of :/\\@, or more than 64 characters")
+    if name in VERBS:
+        raise BadServer(f'"{name}" is a command of /mcp, so no server can be called that')
+    argv, url = _words(table), str(table.get("url") or "")
+    if bool(argv) == bool(url):
+        raise BadServer("it needs either command or url" if not argv else "it has both command and url")
+    transport: Transport = table.get("transport") or ("stdio" if argv else "http")
+    if (transport == "stdio") != bool(argv):
+        fits = "a server with a command speaks stdio" if argv else "a server with a url speaks http or sse"
+        raise BadServer(fits, "transport")
+    for key in ("headers",) if argv else ("args", "env", "cwd", "sandbox", "network", "idle_s"):
+        if table.get(key) is not None:
+            raise BadServer(f"it goes with a {'url' if argv else 'command'}", key)
+    if of_project:
+        _refuse_looser(table)
+    enabled = table.get("enabled_tools")
+    given = {
+        key: table[key]
+        for key in (
+            "discovery", "lazy_above", "connect_s", "call_s", "idle_s", "sandbox", "network", "read_only_trusted",
+        )
+        if table.get(key) is not None
+    }  # fmt: skip
+    return ServerDefinition(
+        name=name,
+        part=part,
+        transport=transport,
+        argv=argv,
+        env=dict(table.get("env") or {}),
+        folder=str(table.get("cwd") or ""),
+        url=url,
+        headers=dict(table.get("headers") or {}),
+        enabled_tools=None if enabled is None else tuple(enabled),
+        disabled_tools=tuple(table.get("disabled_tools") or ()),
+        of_project=of_project,
+        **given,
+    )
+
+
+def launch_hash(definition: ServerDefinition, folder: str) -> str:
+    """What is started, or where it listens, as one digest: the same for the same thing in the same folder."""
+    launch = (
+        definition.transport,
+        definition.argv,
+        sorted(definition.env.items()),
+        definition.folder,
+        folder,
+        definition.url,
+        sorted(definition.headers.items()),
+    )
+    return sha256(msgspec.json.encode(launch)).hexdigest()
+
+
+def _words(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The program and its arguments. Text is one word: nothing of it goes through a shell."""
+    command: Any = table.get("command")
+    if not command:
+        return ()
+    words = (command,) if isinstance(command, str) else tuple(command)
+    return (*words, *(table.get("args") or ()))
+
+
+def _refuse_looser(table: Mapping[str, Any]) -> None:
+    """What only the person's own settings may say, of a server that they alone describe."""
+    loose = {"sandbox": "off", "read_only_trusted": True}
+    for key, value in loose.items():
+        if table.get(key) == value:
+            raise BadServer("only a server that your own settings alone describe may have it", key)

@@ -1,0 +1,81 @@
+"""The log file of one server: what it wrote on its standard error, and what was wrong with what it sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from bridle.base.files import private_folder
+from bridle.base.redact import StreamRedactor
+from bridle.base.tool_names import unique_server_parts
+from bridle.base.visible import visible
+
+MOST_BYTES: Final = 1 << 20
+"""So much is in the file; what was in it before stays beside it, as `.1`."""
+MOST_OF_A_RUN: Final = 8 << 20
+"""A server that writes more than this is not written down any further until it is started again."""
+_LAST_CHARACTERS: Final = 200
+_LAST_BYTES: Final = 4096
+
+
+def log_path(state_folder: str, server: str) -> str:
+    """Where the words of a server of this name are kept."""
+    return os.path.join(state_folder, "log", f"mcp-{unique_server_parts([server])[server]}.log")
+
+
+class ServerLog:
+    """Appends to the file of a server, without the `secrets` it was given. What cannot be written is let go."""
+
+    def __init__(self, path: str, secrets: Iterable[str] = ()) -> None:
+        self.path = path
+        self._secrets = tuple(value for value in secrets if value)
+        self._redactor = StreamRedactor(known=self._secrets)
+        self._left = MOST_OF_A_RUN
+        self._last = bytearray()
+
+    def begin(self, words: str) -> None:
+        """A run of the server begins."""
+        self._left = MOST_OF_A_RUN
+        self._last.clear()
+        self.note(words)
+
+    def hear(self, chunk: bytes) -> None:
+        """A piece of what it wrote on its standard error."""
+        self._last += chunk
+        del self._last[:-_LAST_BYTES]
+        self._write(self._redactor.feed(chunk.decode(errors="replace")))
+
+    def note(self, words: str) -> None:
+        """A line of our own."""
+        before = self._redactor.flush()
+        self._write(f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}[bridle] {words}\n")
+
+    def last_line(self) -> str:
+        """The last line it wrote, to stand behind why it ended; empty where it wrote none."""
+        lines = bytes(self._last).decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        hidden = StreamRedactor(known=self._secrets).whole(last)
+        return visible(hidden[:_LAST_CHARACTERS], newlines=False)
+
+    def _write(self, text: str) -> None:
+        if not text or self._left <= 0:
+            return
+        data = visible(text).encode(errors="replace")
+        self._left -= len(data)
+        if self._left <= 0:
+            data = b"[bridle] it writes too much: the rest is left out\n"
+        try:
+            private_folder(os.path.dirname(self.path))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(self.path, flags, 0o600)
+            try:
+                if os.fstat(file).st_size + len(data) > MOST_BYTES:
+                    os.replace(self.path, f"{self.path}.1")
+                    os.close(file)
+                    file = os.open(self.path, flags, 0o600)
+                os.write(file, data[-MOST_BYTES:])
+            finally:
+                os.close(file)
+        except OSError:
+            return

@@ -1,0 +1,380 @@
+"""The servers of one session: what of them the model is told, calls, and what people see. A source of tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from bridle.base.phrases import counted
+from bridle.engine.deadline import Deadline
+from bridle.engine.services import Health, SessionDoor
+from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput
+from bridle.mcp.presented_tools import (
+    LIST_RESOURCES,
+    READ_RESOURCE,
+    is_of_resources,
+    presented,
+    resource_tool_name,
+    used_tools,
+)
+from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_results import CallResult, ResourceText, tool_output
+from bridle.mcp.server_state import ServerState
+from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, SharedServer
+from bridle.mcp.tool_lists import ListedTool
+from bridle.mcp.tool_search import SearchArgs, SearchedServer, best_matches, search_tool
+from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.events import ContextAdded, Degraded, DurableEvent, MCPServerDown, Notice
+
+if TYPE_CHECKING:
+    from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.server_connection import ServerConnection
+
+NAME: Final = "mcp"
+UNAVAILABLE: Final = "«mcp-server-unavailable»"
+MOST_S: Final = 10.0
+"""A call that tells of its progress may take so many times as long as one that does not."""
+_MOST_RESOURCES: Final = 500
+
+
+class ShowsProgress(Protocol):
+    """Shows people what a call is at, until it is told to stop."""
+
+    def write(self, text: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class SessionUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the servers use of their session. `told` are tools the model was told of before this run of it;
+    `progress_of` is for one call, by its id."""
+
+    place: LaunchPlace
+    emit: Callable[[DurableEvent], object]
+    progress_of: Callable[[str], ShowsProgress]
+    told: frozenset[str] = frozenset()
+
+
+class SessionServers:
+    """The servers of a session, in the order of its settings."""
+
+    name = "MCP servers"
+    origin = ToolOrigin(scope="user")
+
+    def __init__(
+        self, definitions: Sequence[ServerDefinition], pool: ServerPool, use: SessionUse, start_s: float
+    ) -> None:
+        self._pool = pool
+        self._use = use
+        self._start_s = start_s
+        self._servers = {one.name: pool.server(one, use.place) for one in definitions}
+        self._told = set(use.told)
+        self._tools: dict[tuple[str, str], tuple[ListedTool, Tool]] = {}
+        self._left_out: dict[str, tuple[str, ...]] = {}
+        self._search: tuple[tuple[SearchedServer, ...], Tool] | None = None
+        self._said: dict[str, str] = {}
+        self._door: SessionDoor | None = None
+        self._waited = self._requested = False
+
+    # A source of tools
+
+    def service(self, door: SessionDoor) -> SessionServers:
+        """Offers at once what is known from before."""
+        self._door = door
+        self._offer()
+        return self
+
+    async def start(self) -> None:
+        """Starts those of which nothing is known; the others once a request is out."""
+        self._pool.use(tuple(self._servers.values()), self)
+        for server in self._servers.values():
+            if server.offer is None:
+                server.begin()
+            self.server_changed(server)
+
+    def first_request_is_out(self) -> None:
+        """From here on nobody waits for what servers take of this machine. Later ones start nothing by themselves."""
+        if not self._requested:
+            self._requested = True
+            for server in self._servers.values():
+                server.begin_beside()
+
+    async def stop(self) -> None:
+        self._door = None
+        self._pool.leave(tuple(self._servers.values()), self)
+
+    def health(self) -> Health:
+        """That of the one that is worst."""
+        states = self.states()
+        down = [one for one in states if one.phase in ("given up", "down")]
+        if down:
+            worst = next((one for one in down if one.phase == "given up"), down[0])
+            state = "given up" if worst.phase == "given up" else "down"
+            return Health(state=state, problem=f"{worst.name}: {worst.problem}")
+        return Health(state="starting" if any(one.phase == "connecting" for one in states) else "up")
+
+    def states(self) -> tuple[ServerState, ...]:
+        return tuple(server.state() for server in self._servers.values())
+
+    def server_changed(self, server: SharedServer) -> None:
+        """Tells people once of each trouble, and the model what is there now."""
+        if self._door is None:
+            return
+        with suppress(StoreError):  # whoever follows the session is told of that; others use the server too
+            self._say(server.state())
+            self._say_left_out(server)
+            self._offer()
+
+    def _say(self, state: ServerState) -> None:
+        name, said = state.name, self._said.get(state.name, "")
+        data = {"name": name, "problem": state.problem, "attempts": str(state.failures)}
+        if state.phase == "given up" and said != "given up":
+            self._said[name] = "given up"
+            self._use.emit(MCPServerDown(name=name, reason=state.problem, attempts=state.failures))
+        elif state.phase == "down" and not said:
+            self._said[name] = "down"
+            lost = Degraded(
+                what=f"MCP server {name}", reason="MCPServerLost", message=sentence("MCPServerLost", data)
+            )
+            self._use.emit(lost)
+        elif state.phase == "up" and said:
+            del self._said[name]
+            back = {"service": f"MCP server {name}"}
+            self._use.emit(Notice(reason="ServiceBack", message=sentence("ServiceBack", back), data=back))
+
+    def _say_left_out(self, server: SharedServer) -> None:
+        """Names the tools that cannot be used, once for the same ones."""
+        bad = server.offer.left_out if server.offer is not None else ()
+        name = server.definition.name
+        if bad and self._left_out.get(name) != bad:
+            self._left_out[name] = bad
+            data = {"name": name, "count": counted(len(bad), "tool"), "problem": "; ".join(bad[:3])}
+            message = sentence("MCPToolsLeftOut", data)
+            self._use.emit(Notice(reason="MCPToolsLeftOut", message=message, data=data))
+
+    def _offer(self) -> None:
+        if self._door is None:
+            return
+        tools = [tool for server in self._servers.values() for tool in self._presented(server).values()]
+        searched = tuple(
+            SearchedServer(
+                name=server.definition.name,
+                about=server.offer.about if server.offer is not None else "",
+                tools=len(used_tools(server.definition, server.offer)) if server.offer is not None else None,
+            )
+            for server in self._servers.values()
+            if server.is_lazy or (server.offer is None and not server.is_settled)
+        )
+        if searched:
+            if self._search is None or self._search[0] != searched:
+                self._search = (searched, search_tool(searched, self._find))
+            tools.append(self._search[1])
+        self._door.offer(tools)
+
+    def _presented(self, server: SharedServer) -> dict[str, Tool]:
+        """Its tools by name. One that did not change stays the very same: a yes to it holds."""
+        if server.offer is None:
+            return {}
+        found: dict[str, Tool] = {}
+        for name, listed in used_tools(server.definition, server.offer).items():
+            kept = self._tools.get((server.definition.name, name))
+            if kept is None or kept[0] != listed:
+                tool = presented(
+                    name, listed, server.definition, self._runner(server), self._is_told(server, name)
+                )
+                kept = self._tools[server.definition.name, name] = (listed, tool)
+            found[name] = kept[1]
+        return found
+
+    def _is_told(self, server: SharedServer, name: str) -> Callable[[], bool]:
+        return lambda: name in self._told or not server.is_lazy
+
+    # Finding tools
+
+    async def _find(self, args: SearchArgs) -> Mapping[str, Tool]:
+        """What fits, and from the next request on the model is told of it."""
+        wanted = [one for one in self._servers.values() if args.server in ("", one.definition.name)]
+        await asyncio.gather(*(_settled(server) for server in wanted if server.offer is None))
+        tools = {name: tool for server in wanted for name, tool in self._presented(server).items()}
+        found = best_matches(args.query, tools)
+        self._told |= found.keys()
+        return found
+
+    def connecting(self, tool: str) -> SharedServer | None:
+        """The server whose tool this could be, while nobody knows what that one offers."""
+        for server in self._servers.values():
+            if tool.startswith(f"mcp__{server.definition.part}__") and server.offer is None:
+                return server
+        return None
+
+    async def wait_for(self, tool: str) -> None:
+        """Returns when what the server of this tool offers is known, or it took too long."""
+        if (server := self.connecting(tool)) is not None:
+            await _settled(server)
+
+    async def wait_before_first_request(self) -> None:
+        """Lets a run that nobody watches have its tools: once, and not for long."""
+        if self._waited:
+            return
+        self._waited = True
+        missing = [
+            one for one in self._servers.values() if one.offer is None and one.definition.discovery != "lazy"
+        ]
+        if not missing:
+            return
+        names = ", ".join(one.definition.name for one in missing)
+        data = {"seconds": f"{self._start_s:g}", "names": names}
+        self._use.emit(Notice(reason="MCPWaiting", message=sentence("MCPWaiting", data), data=data))
+        await asyncio.gather(*(_settled(server, self._start_s) for server in missing))
+
+    # Calls
+
+    def _runner(self, server: SharedServer):
+        async def run(listed: ListedTool, args: dict[str, Any], context: ToolContext) -> ToolOutput:
+            self._told.add(context.call.name)
+            return await self._call(server, listed, args, context)
+
+        return run
+
+    async def _call(
+        self, server: SharedServer, listed: ListedTool, args: dict[str, Any], context: ToolContext
+    ) -> ToolOutput:
+        definition = server.definition
+        try:
+            connection = await server.connected()
+        except ServerUnavailable as problem:
+            return _unavailable(server.state(), str(problem))
+        deadline = Deadline(context.clock, definition.call_s, most_s=definition.call_s * MOST_S)
+        call = SessionCall(self, context, definition, deadline, self._use.progress_of(context.call.id))
+        server.started_call(call)
+        try:
+            async with deadline:
+                result = await _asked(connection, listed, args, call)
+        except TimeoutError:
+            data = {"tool": context.call.name, "timeout_s": f"{deadline.ran_out_s:g}"}
+            return ToolOutput(outcome="timeout", reason="ToolTimeout", content=sentence("ToolTimeout", data))
+        except Exception as problem:  # noqa: BLE001  sorted out below, where the package is loaded
+            return self._failed(server, listed, problem, mutating=context.call.mutating)
+        finally:
+            server.ended_call(call)
+            call.shows.stop()
+        for image in result.images():
+            context.emit(ContextAdded(source="mcp", content=(image,)))
+        return tool_output(result, server=definition.name, tool=listed.name)
+
+    def _failed(
+        self, server: SharedServer, listed: ListedTool, problem: Exception, *, mutating: bool
+    ) -> ToolOutput:
+        from bridle.mcp.server_connection import ConnectionLost, NotConnected, ServerRefused
+
+        name = server.definition.name
+        if isinstance(problem, ServerRefused):
+            return tool_output(CallResult(texts=(str(problem),), failed=True), server=name, tool=listed.name)
+        if not isinstance(problem, ConnectionLost):
+            raise problem
+        server.lost()
+        if isinstance(problem, NotConnected):
+            return _unavailable(server.state(), str(problem))
+        data = {"name": name, "tool": listed.name, "problem": str(problem)}
+        return ToolOutput(
+            outcome="unknown" if mutating else "error",
+            reason="MCPCallLost",
+            content=sentence("MCPCallLost", data),
+        )
+
+    # For people
+
+    def named(self, name: str) -> SharedServer | None:
+        return self._servers.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._servers)
+
+    def mention(self, words: str) -> tuple[str, dict[str, Any]] | None:
+        """The call that reads `SERVER:URI`, as a person points at it; None where it names no server of this session."""
+        name, _, uri = words.partition(":")
+        server = self._servers.get(name)
+        if server is None or not uri:
+            return None
+        return resource_tool_name(server.definition, READ_RESOURCE), {"uri": uri}
+
+
+class SessionCall:
+    """A call under way, for which a person can be asked. While they think no time passes for it."""
+
+    def __init__(
+        self,
+        user: SessionServers,
+        context: ToolContext,
+        definition: ServerDefinition,
+        deadline: Deadline,
+        shows: ShowsProgress,
+    ) -> None:
+        self.user = user
+        self.shows = shows
+        self._context = context
+        self._definition = definition
+        self._deadline = deadline
+        self._questions = 0
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        self._deadline.touch()
+        share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
+        self.shows.write(f"{share} {message}".rstrip() + "\n")
+
+    async def answer_input(self, request: InputRequest) -> InputReply:
+        from bridle.mcp.input_requests import ask_person
+
+        self._questions += 1
+        self._deadline.allow(float("inf"))
+        try:
+            return await ask_person(
+                request,
+                self._context.ask,
+                question_id=f"{self._context.call.id}-input{self._questions}",
+                server=self._definition.name,
+            )
+        finally:
+            self._deadline.allow(self._definition.call_s)
+
+
+async def _asked(
+    connection: ServerConnection, listed: ListedTool, args: dict[str, Any], call: SessionCall
+) -> CallResult:
+    if not is_of_resources(listed):
+        return await connection.call(listed.name, args, call.progress)
+    if listed.name == LIST_RESOURCES:
+        found = await connection.resources()
+        return CallResult(texts=(_resource_lines(found),))
+    return await connection.read(args["uri"])
+
+
+def _resource_lines(found: Sequence[ResourceText]) -> str:
+    lines = [
+        " ".join(filter(None, (one.uri, one.kind and f"({one.kind})", one.name, one.about)))
+        for one in found[:_MOST_RESOURCES]
+    ]
+    if len(found) > _MOST_RESOURCES:
+        lines.append(f"… and {counted(len(found) - _MOST_RESOURCES, 'more')}")
+    return "\n".join(lines) or "It has nothing to read."
+
+
+async def _settled(server: SharedServer, within_s: float | None = None) -> None:
+    """Returns when it is up, or is not going to be in time."""
+    try:
+        await server.connected(within_s)
+    except ServerUnavailable:
+        return
+
+
+def _unavailable(state: ServerState, problem: str) -> ToolOutput:
+    data = {"name": state.name, "problem": problem, "attempts": str(state.failures)}
+    return ToolOutput(
+        outcome="error",
+        reason="MCPServerUnavailable",
+        content=f"{UNAVAILABLE} {sentence('MCPServerUnavailable', data)}",
+    )

@@ -1,0 +1,44 @@
+"""Servers that a project brings: nothing of it starts before a person agreed to that."""
+
+import json
+import os
+
+from bridle.app.project_trust import project_items
+from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
+from bridle.conformance.harness import harness, of_kind
+from bridle.protocol.events import Notice
+from bridle.safety.trust import Approvals
+from mcp_kit import server, until_phase, write_settings
+
+
+def agree(home, folder, wanted) -> None:
+    """What a person agrees to with `bridle trust`."""
+    env = {"BRIDLE_HOME": str(home), "HOME": str(home), "PATH": os.defpath}
+    where = folders(env)
+    approvals = Approvals(where.config)
+    for item in project_items(approvals, where=where, cwd=str(folder), env=env):
+        if item.kind in wanted:
+            item.approve(approvals)
+
+
+async def test_a_server_of_a_project_waits_for_two_words_of_a_person(tmp_path):
+    home, folder, started = tmp_path / "home", tmp_path / "work", tmp_path / "work" / "started"
+    (folder / ".bridle").mkdir(parents=True)
+    table = server({"started": str(started)}, sandbox="workspace-write")
+    text = json.dumps({"mcp_servers": {"theirs": table}})
+    (folder / ".bridle" / "settings.json").write_text(text)
+    write_settings(str(home), {})
+
+    async def notices() -> list[str]:
+        async with harness(scripted(), home=str(home), folder=str(folder), sandbox="off") as session:
+            stored = [envelope.event for envelope in await session.stored()]
+        return [one.reason for one in of_kind(stored, Notice) if "MCP" in one.reason]
+
+    assert await notices() == [], "the file itself is not agreed to: nobody reads it"
+    agree(home, folder, {"config"})
+    assert await notices() == ["MCPServerUntrusted"]
+    assert not started.exists()
+    agree(home, folder, {"mcp_server"})
+    async with harness(scripted(), home=str(home), folder=str(folder), sandbox="off") as session:
+        await until_phase(session, "theirs", "up")
