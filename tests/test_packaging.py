@@ -161,6 +161,8 @@ def test_a_setup_that_fails_leaves_a_program_that_works(repository: Path, tmp_pa
     python.write_text("#!/bin/sh\nexit 1\n")  # a pip that reaches nobody
     python.chmod(0o755)
     setup = [str(tmp_path / "scripts/setup"), "dev"]
-    failed = subprocess.run(setup, capture_output=True, timeout=30, env={**os.environ, "PYTHON": sys.executable})
+    failed = subprocess.run(
+        setup, capture_output=True, timeout=30, env={**os.environ, "PYTHON": sys.executable}
+    )
     assert failed.returncode == 1
     assert source.exists(), "it is how what make demo installed finds itself"

@@ -34,7 +34,9 @@ say Two is made.
 def approve_only(place: Place, session: str, does: str = "--approve") -> str:
     """The file with a token with which Ana answers what one session asks, and does nothing else."""
     file = str(place.home / "ana.token")
-    with sitting(place, "token", "mint", "--session", session, does, "--name", "Ana", "--out", file) as person:
+    with sitting(
+        place, "token", "mint", "--session", session, does, "--name", "Ana", "--out", file
+    ) as person:
         assert person.ends() == 0, person.text
     return file
 
@@ -145,7 +147,9 @@ def test_a_terminal_offers_what_its_token_lets_it_do(tmp_path: Path, does: str) 
     with serving(place, "--listen", "127.0.0.1:0") as served:
         body = {"cwd": str(place.work), "model": place.script("say Here.\n")}
         session = served.ask("POST", "/v1/sessions", body).json["session"]
-        served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", {"content": [{"type": "text", "text": "go"}]})
+        served.ask(
+            "POST", f"/v1/sessions/{session}/input?wait=turn", {"content": [{"type": "text", "text": "go"}]}
+        )
         url, file = f"http://127.0.0.1:{served.port}", approve_only(place, session, does)
         with sitting(place, "attach", url, "--token-file", file) as person:
             if does == "--watch":
@@ -154,11 +158,15 @@ def test_a_terminal_offers_what_its_token_lets_it_do(tmp_path: Path, does: str) 
                 served.stop()
                 person.sees("the session has ended")
             else:
-                person.sees("this token answers questions, and does nothing else here", "Here.", "Type what you want")
+                person.sees(
+                    "this token answers questions, and does nothing else here", "Here.", "Type what you want"
+                )
                 person.types(CTRL_D)
             assert person.ends() == 0
         if does == "--approve":
-            assert f"Come back: bridle attach {url} --token-file {file} --session 0" in " ".join(person.text.split())
+            assert f"Come back: bridle attach {url} --token-file {file} --session 0" in " ".join(
+                person.text.split()
+            )
             wrong = place.bridle("attach", "--watch", url.replace("http", "https"), "--token-file", file)
             assert "(it does not answer with TLS: " in wrong.err
 

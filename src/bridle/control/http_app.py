@@ -15,9 +15,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
-from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
@@ -99,9 +98,7 @@ def _no_such_place(request: Request, failure: Exception) -> Response:
     path = request.url.path[:200]
     if failure.status_code == 405:
         allowed = _methods(request)
-        refusal = CommandRefused(
-            "MethodNotAllowed", method=request.method[:20], path=path, allowed=allowed
-        )
+        refusal = CommandRefused("MethodNotAllowed", method=request.method[:20], path=path, allowed=allowed)
         return _json(problem_of(refusal), status_of(refusal.reason), headers={"Allow": allowed})
     refusal = CommandRefused("UnknownPath", path=path)
     return _json(problem_of(refusal), status_of(refusal.reason), headers=failure.headers)
