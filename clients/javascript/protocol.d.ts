@@ -180,6 +180,7 @@ export interface ChildStarted {
 /**
  * `exp` and `nbf` are seconds since 1970. `name` says which person bears the token; without one it is the person
  * at the engine's own terminal. `commands` are kinds of commands and queries, and `FollowEvents` for reading events.
+ * Beside the `sessions` named, those it `opens` itself are its own.
  */
 export interface Claims {
   can_mint?: boolean;
@@ -190,6 +191,7 @@ export interface Claims {
   jti: string;
   name?: string;
   nbf?: number;
+  opens?: boolean;
   sessions?: Array<string>;
   ver: number;
 }
@@ -378,11 +380,21 @@ export interface DescribeLog {
   session: string;
 }
 
-/** A session, with so many of its last stored events, each as it is on the wire. Nothing is opened by this. */
+export interface DescribeProfile {
+  kind: "DescribeProfile";
+  name: string;
+}
+
+/**
+ * A session, with so many of its last stored events, each as it is on the wire. Nothing is opened by this.
+ *
+ * With `since`, the first so many with an id above it instead.
+ */
 export interface DescribeSession {
   events?: number;
   kind: "DescribeSession";
   session: string;
+  since?: number | null;
 }
 
 export interface DetachSession {
@@ -993,6 +1005,14 @@ export interface PreviewSession {
   kind: "PreviewSession";
 }
 
+/** `settings` are those that say how a session works; where its models and keys are is not told. */
+export interface ProfileDescription {
+  about: string;
+  kind: "ProfileDescription";
+  name: string;
+  settings: Record<string, unknown>;
+}
+
 export interface ProfileList {
   kind: "ProfileList";
   profiles: Array<string>;
@@ -1321,10 +1341,11 @@ export interface ShownWait {
   waited_s: number;
 }
 
-/** A command the engine knows, for `RunSlash`. */
+/** A command the engine knows, for `RunSlash`. `words` are what it says to the model, where it is a named prompt. */
 export interface SlashEntry {
   does: string;
   name: string;
+  words?: string;
 }
 
 export interface SlashList {
@@ -1731,6 +1752,7 @@ export type Query =
   | CheckHealth
   | CustomQuery
   | DescribeLog
+  | DescribeProfile
   | DescribeSession
   | FindSession
   | ListChanges
@@ -1750,6 +1772,7 @@ export interface Answers {
   CheckHealth: Health;
   CustomQuery: CustomAnswer;
   DescribeLog: LogDescription;
+  DescribeProfile: ProfileDescription;
   DescribeSession: SessionDetails;
   FindSession: SessionDetails;
   ListChanges: SessionChanges;

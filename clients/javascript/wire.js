@@ -18,6 +18,7 @@ export const ROUTES = {
   CustomQuery: { method: "GET", path: "/v1/features/{namespace}/{verb}" },
   DeleteSession: { method: "POST", path: "/v1/sessions/{session}/delete" },
   DescribeLog: { method: "GET", path: "/v1/sessions/{session}/log" },
+  DescribeProfile: { method: "GET", path: "/v1/profile" },
   DescribeSession: { method: "GET", path: "/v1/sessions/{session}" },
   DetachSession: { method: "POST", path: "/v1/sessions/{session}/detach" },
   EndSession: { method: "DELETE", path: "/v1/sessions/{session}" },

@@ -33,6 +33,7 @@ NEVER = {
     "bridle.mcp", "bridle.app.mcp_feature",
     # an engine that listens, and its clients elsewhere
     "bridle.app.serving", "bridle.control.token_files", "bridle.cli.engine_attach", "bridle.clients.remote",
+    "bridle.app.mcp_mount", "bridle.app.outer_agents", "bridle.app.parent_register", "bridle.clients.mcp_server",
     "bridle.control.http_app", "bridle.control.http_server", "bridle.control.minting", "bridle.base.websocket_client",
     "anthropic", "openai", "sqlite3",
     # of the standard library, slow and not needed for a local turn

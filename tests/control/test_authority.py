@@ -135,6 +135,7 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.ListSlash(), None, None, None, None),
     (q.ListSlash(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListProfiles(), None, None, None, None),
+    (q.DescribeProfile(name="careful"), None, None, None, None),
     (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListChanges(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ReadOutput(session=S, call_id="call_1"), None, "NotAttached", None, "NotAttached"),

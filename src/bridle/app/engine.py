@@ -18,12 +18,14 @@ from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
+from bridle.control.live import Run
 from bridle.control.live_sessions import SessionSource
 from bridle.control.multiplex import Multiplexer
 from bridle.engine.features import Feature, join
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Provider
 from bridle.engine.tools import Tool
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
 from bridle.providers.known_models import KnownModels, shared_catalogue
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
-TRANSPORTS = ("rest", "ws")
+TRANSPORTS = ("mcp_server", "rest", "ws")
 """What an engine that listens has besides."""
 
 
@@ -87,6 +89,7 @@ class Engine:
     ) -> None:
         self._code_surfaces = code_surfaces
         self._servers: ServerPool | None = None
+        self._notice = notice
         ids = Ids(clock.now_ms, os.urandom)
         stored = StoredKeys(where=where, env=env, clock=clock, notice=notice)
         processes = Processes(
@@ -152,7 +155,7 @@ class Engine:
         """The clients and the live sessions, on what this engine knows of stored ones."""
         return Multiplexer(
             sessions=SessionSource(
-                open=self.opening.open,
+                open=self._opened,
                 find=self._found,
                 past=lambda session, since: self.sessions.events(session, after=since),
                 answers=functools.cache(self._answers),
@@ -240,6 +243,14 @@ class Engine:
                 await self.sessions.aclose()
             finally:
                 services.notes.close()
+
+    async def _opened(self, command: CreateSession, client: Client) -> Run:
+        run = await self.opening.open(command, client)
+        if client.identity == "agent" and command.resume is None:
+            from bridle.app.outer_agents import tell_of_session  # most sessions are begun by people
+
+            tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
+        return run
 
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""

@@ -11,6 +11,7 @@ from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
+from bridle.base.visible import visible
 from bridle.config.folders import Folders, home_of
 from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.engine.ports import StoredSession
@@ -56,8 +57,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             rows = [row for row in await sources.store.list(cwd=cwd) if sight.shows(row.id)]
             worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
             return q.SessionList(sessions=await _infos(sources, worth))
-        case q.DescribeSession(session=session, events=count):
-            return await _details(sources, session, sight, events=count)
+        case q.DescribeSession(session=session, events=count, since=since):
+            return await _details(sources, session, sight, events=count, since=since)
         case q.FindSession(cwd=cwd, alias=alias):
             store = sources.store
             row = await (store.newest(cwd) if alias is None else store.find(alias, exact=True))
@@ -94,6 +95,8 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             from bridle.config.profiles import profile_names
 
             return q.ProfileList(profiles=tuple(profile_names(sources.where.config)))
+        case q.DescribeProfile(name=name):
+            return _profile(sources, name)
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
             store = sources.store
             rows = await store.list() if session is None else [await store.find(session)]
@@ -168,13 +171,18 @@ async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.Ses
     )
 
 
-async def _details(sources: Sources, name: str, sight: ClientSight, *, events: int) -> q.SessionDetails:
+async def _details(
+    sources: Sources, name: str, sight: ClientSight, *, events: int, since: int | None = None
+) -> q.SessionDetails:
     (info,) = await _infos(sources, [await sources.store.find(name)])
     last: list[msgspec.Raw] = []
     if events:
-        behind = max(0, (await sources.store.describe(info.id)).last_id - events)
-        stored = sources.store.events(info.id, after=behind)
-        last = [msgspec.Raw(encode_envelope(envelope)) async for envelope in stored]
+        if since is None:
+            since = max(0, (await sources.store.describe(info.id)).last_id - events)
+        async for envelope in sources.store.events(info.id, after=since):
+            last.append(msgspec.Raw(encode_envelope(envelope)))
+            if len(last) == events:
+                break
     live = sight.live.get(info.id)
     clients = () if live is None else live.here
     return q.SessionDetails(
@@ -321,10 +329,19 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
     )
 
 
+def _profile(sources: Sources, name: str) -> q.ProfileDescription:
+    from bridle.config.profiles import described_profile
+
+    found = described_profile(name, config_folder=sources.where.config)
+    if found is None:
+        raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])
+    return q.ProfileDescription(name=name, about=found.about, settings=found.settings)
+
+
 def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
     from bridle.app.session_undo import UNDO_DOES
     from bridle.commands.git_commands import GIT_DOES
-    from bridle.commands.prompts import DOES
+    from bridle.commands.prompts import DOES, PROMPTS
     from bridle.context.compaction_layer import COMPACT_DOES
 
     others: dict[str, str] = {}
@@ -333,7 +350,11 @@ def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
         if command.others is not None:
             others |= {f"{command.name}:{name}": does for name, does in command.others().items()}
     known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
-    return tuple(q.SlashEntry(name=name, does=does) for some in known for name, does in some.items())
+    return tuple(
+        q.SlashEntry(name=name, does=does, words=PROMPTS.get(name, ""))
+        for some in known
+        for name, does in some.items()
+    )
 
 
 # Money

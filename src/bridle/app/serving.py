@@ -10,13 +10,14 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.mcp_mount import MCP_PATH, McpMount
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -29,6 +30,7 @@ from bridle.base.peer_process import (
     tcp_peer_comes_from_a_call,
 )
 from bridle.base.surviving_processes import recording_processes
+from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.config.folders import Folders, home_of
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
@@ -39,7 +41,7 @@ from bridle.control.listening_socket import (
     open_engine_socket,
     open_tcp_socket,
 )
-from bridle.control.request_guard import ConnectionOrigin, Listener
+from bridle.control.request_guard import AsgiApp, ConnectionOrigin, Listener
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
@@ -62,13 +64,15 @@ UNIX_HOST = "localhost"
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen beside the Unix socket, and with what. `origins` are pages that may ask."""
+    """Where to listen beside the Unix socket, and with what. `origins` are pages that may ask, `tool_names` how the
+    tools at `/mcp` are spelt."""
 
     address: TcpAddress | None = None
     token_file: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
     origins: tuple[str, ...] = ()
+    tool_names: ToolNames = "underscore"
 
 
 class ListeningEngine(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,11 +125,13 @@ async def listening_engine(
     where: Folders,
     clock: Clock,
     limits: ConnectionLimits | None = None,
+    stays: bool = True,
     hear: Callable[[str, str], None] = lambda _reason, _peer: None,
 ) -> AsyncGenerator[ListeningEngine]:
     """Listens for clients of this engine for as long as it is used. Raises `EngineRunning` where another one does.
 
-    `hear` is told of every refusal. On the way out its sessions end, every stream says so, and the socket is gone.
+    `stays` is false for one that ends with somebody else's program. `hear` is told of every refusal.
+    On the way out its sessions end, every stream says so, and the socket is gone.
     """
     check_listen_options(options)
     stopping = asyncio.Event()
@@ -134,11 +140,18 @@ async def listening_engine(
     if options.token_file is not None:
         tokens.start_with(read_token_file(options.token_file))
     service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
-    place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__)
+    place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__, stays=stays)
     servers: list[HttpServer] = []
+    mount = McpMount(engine, names=options.tool_names)
     try:
         url = await _start_servers(
-            servers, service, place, options, limits=limits or ConnectionLimits(), records=records_of(where)
+            servers,
+            service,
+            {MCP_PATH: mount},
+            place,
+            options,
+            limits=limits or ConnectionLimits(),
+            records=records_of(where),
         )
         place.announce(tokens.issue_bootstrap(), url=url)
         yield ListeningEngine(
@@ -155,6 +168,7 @@ async def listening_engine(
         try:  # a socket that is closed before its stream is over would swallow how its session ended
             await end_in_turn(engine.live.close, service.streams.over, within_s=END_S)
         finally:
+            await mount.close()
             await asyncio.gather(*(server.stop() for server in servers))
             place.close()
             tokens.close()
@@ -173,6 +187,32 @@ async def _until(moment: float, step: Callable[[], Awaitable[None]]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout_at(moment):
             await step()
+
+
+@asynccontextmanager
+async def shared_engine(
+    engine: Engine, *, where: Folders, clock: Clock, notice: Callable[[str], None], stays: bool = True
+) -> AsyncGenerator[None]:
+    """Others may attach to what an engine runs for its own program, unless another engine listens here."""
+    async with AsyncExitStack() as stack:
+        try:
+            listening = await stack.enter_async_context(
+                listening_engine(
+                    engine,
+                    ListenOptions(),
+                    where=where,
+                    clock=clock,
+                    stays=stays,
+                    hear=engine.access.note_refusal,
+                )
+            )
+        except CommandRefused as refusal:
+            if refusal.reason != "EngineRunning":
+                raise
+        else:
+            for text in listening.notices:
+                notice(text)
+        yield
 
 
 async def _idle(service: Service, seconds: float) -> None:
@@ -221,6 +261,7 @@ def _openapi() -> bytes:
 async def _start_servers(
     servers: list[HttpServer],
     service: Service,
+    mounts: Mapping[str, AsgiApp],
     place: EngineSocket,
     options: ListenOptions,
     *,
@@ -229,7 +270,7 @@ async def _start_servers(
 ) -> str:
     """Starts one for each socket; the address of the one that is not on the Unix socket, if there is one."""
     http_server, service_app = _web_packages()
-    app = service_app(service)
+    app = service_app(service, mounts)
 
     async def serve(at: ListeningAt) -> None:
         server = http_server.HttpServer(app, at, limits, service.counters, service.note_refusal)

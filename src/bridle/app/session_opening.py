@@ -125,6 +125,10 @@ class SessionOpening:
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
             notices = (*keys_notice, *_no_limit(command, place.options, settings.mode))
+            if client.identity == "agent" and past is None:
+                from bridle.app.outer_agents import session_notice
+
+                notices = (session_notice(log.session, client), *notices)
             await _emit_first_events(ready, opened, command, chosen, notices)
             await log.committed()
         except BaseException:

@@ -25,12 +25,14 @@ _LIMIT = 64 * 1024
 
 
 class EngineNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine says of itself beside its socket. `data` is the folder of its sessions."""
+    """What an engine says of itself beside its socket. `data` is the folder of its sessions. One that does not `stay`
+    ends with a program that somebody else started: who wants to be there after that goes elsewhere."""
 
     pid: int
     version: str
     data: str
     url: str = ""
+    stays: bool = True
 
 
 class EnginePlace(msgspec.Struct, frozen=True):

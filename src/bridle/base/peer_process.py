@@ -68,7 +68,7 @@ def comes_from_a_call(pid: int | None, engines: Collection[int]) -> bool:
             return False
         if _is_marked(pid):
             return True
-        parent = _parent_of(pid)
+        parent = parent_of(pid)
         if parent is None:
             return True  # it is gone, and who it was cannot be told any more
         pid = parent
@@ -150,7 +150,8 @@ def _open_files(folder: str) -> Iterator[str]:
                 yield os.readlink(f"{folder}/{number}")
 
 
-def _parent_of(pid: int) -> int | None:
+def parent_of(pid: int) -> int | None:
+    """The process that a process belongs to now; None where it is gone or the system does not tell."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])

@@ -12,7 +12,7 @@ from bridle.protocol.events import Mode
 
 VERBS = (
     "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "serve", "attach", "token", "doctor", "redact", "debug", "conformance",
+    "sandbox", "hooks", "mcp", "serve", "attach", "token", "doctor", "redact", "debug", "conformance",
     "completion", "help",
 )  # fmt: skip
 TALK = "talk"
@@ -24,6 +24,7 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
+    "mcp": "parents",
     "token": "list",
     "debug": "request",
 }
@@ -261,6 +262,21 @@ def _serve_words(serve: Parser) -> None:
     serve.add_argument(
         "--print-unit", nargs="?", choices=("systemd", "launchd"), const=_unit_of_this_system()
     )
+
+
+def _mcp_words(mcp: Parser) -> None:
+    action = mcp.add_below("action")
+    _mcp_server_words(action)
+
+
+def _mcp_server_words(action: Callable[[str], Parser]) -> None:
+    """Bridle as a tool of other programs, and which of those a person lets in."""
+    action("serve").add_argument("-C", "--cwd", default=".", metavar="DIR")
+    action("parents").add_argument("--json", action="store_true")
+    allow = action("allow")
+    allow.add_argument("id", metavar="ID")
+    allow.add_argument("--auto-attach", action="store_true")
+    action("forget").add_argument("id", metavar="ID")
 
 
 def _attach_words(attach: Parser) -> None:
@@ -591,6 +607,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "trust": _trust_words,
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
+    "mcp": _mcp_words,
     "serve": _serve_words,
     "attach": _attach_words,
     "token": _token_words,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import os
 import shlex
 import signal
@@ -28,19 +27,21 @@ from bridle.control.token_files import read_token_file
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
-from bridle.protocol.tokens import Claims, read_claims
+from bridle.protocol.tokens import Claims, claims_said, only_session
 from bridle.sandbox.plain_spawn import allowed_environment
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     claims = _claims(_token_file(parsed, env))
-    parsed.watch = parsed.watch or (claims is not None and not claims.covers_command("AnswerPermission"))
+    says = claims is None or claims.covers_command("SendInput")
+    answers = claims is None or claims.covers_command("AnswerPermission")
+    parsed.watch = parsed.watch or not (says or answers)
     if not parsed.watch and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("bridle attach is for a terminal. Only to look on: bridle attach --watch")
     tolerate_characters()
     if parsed.watch:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    elif claims is not None and not claims.covers_command("SendInput"):
+    elif not says:
         tell("this token answers questions, and does nothing else here")
     return asyncio.run(_attach(parsed, env))
 
@@ -101,21 +102,8 @@ def _token_file(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | Non
 
 
 def _claims(token_file: str | None) -> Claims | None:
-    """What a token says of itself. The engine says what is wrong with one that cannot be read."""
-    if token_file is None:
-        return None
-    body = read_token_file(token_file).partition(".")[0]
-    try:
-        return read_claims(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (ValueError, CommandRefused):
-        return None
-
-
-def _session_of_token(token_file: str | None) -> str | None:
-    """The only session that a token is for; None where it names none, or several."""
-    claims = _claims(token_file)
-    named = claims.sessions if claims else None
-    return named[0] if isinstance(named, tuple) and len(named) == 1 else None
+    """What a token says of itself, where there is one."""
+    return None if token_file is None else claims_said(read_token_file(token_file))
 
 
 async def _session_meant(
@@ -124,7 +112,7 @@ async def _session_meant(
     """The one that was named, or that the token is for; else the newest open one, of this folder if there is one."""
     named = parsed.session or (None if "://" in (parsed.target or "") else parsed.target)
     if named is None:
-        named = _session_of_token(_token_file(parsed, env))
+        named = only_session(_claims(_token_file(parsed, env))) or None
     if named is not None:
         return (await connection.ask(DescribeSession(session=named))).session
     listed = (await connection.ask(ListSessions())).sessions

@@ -51,6 +51,8 @@ def why_in_process(
         return f"the engine is Bridle {note.version}"
     if note.data != folders(env).data:
         return "the engine has another home"
+    if not note.stays:
+        return "the engine ends with the program that started it"
     elsewhere = _SAID_ELSEWHERE | ({"BRIDLE_LOG"} if parsed.verbose else set[str]())
     own = sorted(name for name in env if name.startswith("BRIDLE_") and env[name] and name not in elsewhere)
     if own:

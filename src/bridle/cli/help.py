@@ -11,7 +11,7 @@ bridle — a coding agent that asks first, remembers everything and can undo it
 Look back   sessions  undo  cost
 Set up      login  logout  models  config  tools  doctor  completion
 Safety      permissions  trust  sandbox  hooks
-Share       serve  attach  token
+Share       serve  attach  token  mcp
 
 Common options
   -y, --yes            answer yes to questions in this run      -C, --cwd DIR     work there
@@ -244,6 +244,24 @@ Strongest first: bubblewrap, Landlock, unshare; sandbox-exec on macOS. Where non
 which is said; with sandbox.required = true they do not run.
 """
 
+MCP = """\
+bridle mcp — Bridle as a tool of other agents: they run sessions here, and you watch, answer and stop them.
+
+  bridle mcp serve [-C DIR]                 what another program starts: MCP over stdin and stdout, until stdin ends
+  bridle mcp parents [--json]               the programs that asked to use Bridle, and what you said
+  bridle mcp allow ID [--auto-attach]       let one in, at a terminal it did not open; and see its sessions at once
+  bridle mcp forget ID                      it has to ask again
+
+  claude mcp add bridle -- bridle mcp serve         codex mcp add bridle -- bridle mcp serve
+  others: command "bridle", arguments "mcp", "serve"
+
+Another agent can begin sessions, run tasks, refuse calls and cancel. It never says yes, sees only sessions it began or
+its token names, and gets no more than your own settings give. A program that is new here waits at its first call until
+you allow it; one whose file changed is new. BRIDLE_TOKEN in its environment binds it to the sessions of a token.
+With bridle serve running, sessions live there; over HTTP the same tools are at /mcp, with the token as bearer.
+mcp_server.attach_command is what shows you a session, such as ["tmux", "new-window", "bridle attach {session}"].
+"""
+
 HOOKS = """\
 bridle hooks — your own programs at fixed moments: they may pass, warn, block, ask for a person or change a call.
 
@@ -437,6 +455,7 @@ PAGES = {
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "mcp": MCP,
     "serve": SERVE,
     "attach": ATTACH,
     "token": SHARING,

@@ -49,6 +49,7 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
         tls_cert=parsed.tls_cert,
         tls_key=parsed.tls_key,
         origins=tuple(tiers.get("engine.origins") or ()),
+        tool_names=tiers.get("mcp_server.tool_names") or "underscore",
     )
 
 

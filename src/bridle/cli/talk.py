@@ -97,28 +97,14 @@ async def _talk_and_close(
 
 @asynccontextmanager
 async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> AsyncGenerator[None]:
-    """Others may attach meanwhile, where the person's settings say so and no other engine listens."""
+    """Others may attach meanwhile, where the person's settings say so."""
     if not shares:
         yield
         return
-    from bridle.app.serving import ListenOptions, listening_engine
+    from bridle.app.serving import shared_engine
 
-    listening = listening_engine(
-        engine, ListenOptions(), where=folders(env), clock=SystemClock(), hear=engine.access.note_refusal
-    )
-    try:
-        at = await listening.__aenter__()
-    except CommandRefused as refusal:
-        if refusal.reason != "EngineRunning":
-            raise
+    async with shared_engine(engine, where=folders(env), clock=SystemClock(), notice=tell):
         yield
-        return
-    for notice in at.notices:
-        tell(notice)
-    try:
-        yield
-    finally:
-        await listening.__aexit__(None, None, None)
 
 
 async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> RemoteConnection | None:

@@ -104,6 +104,8 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.hooks import hooks
 
             return hooks(parsed, os.environ)
+        case "mcp":
+            return _mcp(parsed)
         case "serve":
             from bridle.cli.serve import serve
 
@@ -142,6 +144,16 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             return sessions(parsed, os.environ)
 
 
+def _mcp(parsed: argparse.Namespace) -> int:
+    if parsed.action == "serve":
+        from bridle.cli.mcp_serve import mcp_serve
+
+        return mcp_serve(parsed, os.environ)
+    from bridle.cli.mcp_allow import mcp_allow
+
+    return mcp_allow(parsed, os.environ)
+
+
 def _without_habits(arguments: list[str]) -> list[str]:
     """Our name for a verb, its default action spelled out; refuses a word that is no verb."""
     if not arguments or arguments[0].startswith("-") or " " in arguments[0]:
@@ -152,6 +164,8 @@ def _without_habits(arguments: list[str]) -> list[str]:
         first, *rest = older_words(rest)
     if first == "token" and rest and rest[0].startswith("-"):
         return [first, "mint", *rest]
+    if first == "mcp" and (not rest or rest[0] == "-C") and _is_piped():
+        return [first, "serve", *rest]
     if first in DEFAULT_ACTIONS and (not rest or rest[0].startswith("-")):
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
@@ -161,6 +175,17 @@ def _without_habits(arguments: list[str]) -> list[str]:
     near = "--version" if first == "version" else nearest(first, VERBS)
     hint = f" Did you mean {near}?" if near else ""
     raise UsageError(f'No command "{first}".{hint} As a prompt: bridle -- {_quoted(arguments)}')
+
+
+def _is_piped() -> bool:
+    """Whether another program is at the other end of stdin."""
+    import stat
+
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _without_print(words: list[str]) -> list[str]:

@@ -133,12 +133,17 @@ class RemoteConnection:
     """A client of an engine in another process. Made by `connect_remote`."""
 
     def __init__(
-        self, open_socket: Open, *, address: str, name: str, answers: bool, give_up_s: float
+        self, open_socket: Open, *, address: str, name: str, answers: bool, as_agent: bool, give_up_s: float
     ) -> None:
         self._open_socket = open_socket
         self.link = EngineLink()
         self._address = address
-        self._greeting = {"protocol_version": PROTOCOL_VERSION, "name": name, "answers": answers}
+        self._greeting: dict[str, Any] = {
+            "protocol_version": PROTOCOL_VERSION,
+            "name": name,
+            "answers": answers,
+            **({"as_agent": True} if as_agent else {}),
+        }
         self._give_up_s = give_up_s
         self._numbers = itertools.count(1)
         self._socket: TextSocket | None = None
@@ -391,14 +396,20 @@ def _follow_frame(number: int, follow: _Follow) -> bytes:
 
 
 async def connect_remote(
-    open_socket: Open, *, address: str, name: str, answers: bool, give_up_s: float = GIVE_UP_S
+    open_socket: Open,
+    *,
+    address: str,
+    name: str,
+    answers: bool,
+    as_agent: bool = False,
+    give_up_s: float = GIVE_UP_S,
 ) -> RemoteConnection:
-    """A client of the engine at `address`. `answers`: questions can be put to it.
+    """A client of the engine at `address`. `answers`: questions can be put to it. `as_agent`: it acts for a model.
 
     Raises `CommandRefused`: `NoEngine` where nobody answers, or what the engine said.
     """
     connection = RemoteConnection(
-        open_socket, address=address, name=name, answers=answers, give_up_s=give_up_s
+        open_socket, address=address, name=name, answers=answers, as_agent=as_agent, give_up_s=give_up_s
     )
     await connection.open()
     return connection

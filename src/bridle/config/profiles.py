@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,8 @@ DEFAULT = "default"
 SCHEMA_VERSION = 1
 HEADER = ("schema_version", "name", "about")
 """Keys of a profile that are about the profile and not settings."""
+TOLD = ("mode", "permissions", "sandbox", "budget", "context", "trust", "tools")
+"""What of a profile anybody may know who may begin a session."""
 
 
 class Preset(msgspec.Struct, frozen=True):
@@ -49,6 +52,20 @@ def read_profile(chosen: str, *, config_folder: str, relative_to: str) -> Preset
     place = SettingsFile(path=path, source=f"profile {shown(chosen)}")
     parsed = read(place)
     return Preset(place, _without_header(place, parsed))
+
+
+class DescribedProfile(msgspec.Struct, frozen=True):
+    about: str
+    settings: dict[str, Any]
+
+
+def described_profile(name: str, *, config_folder: str) -> DescribedProfile | None:
+    """What others may know of a profile of this name: of its settings, those that say how a session works."""
+    if name not in profile_names(config_folder):
+        return None
+    path = _path_of(name, config_folder, "")
+    values = {} if path is None else read(SettingsFile(path=path, source=f"profile {shown(name)}")).values
+    return DescribedProfile(str(values.get("about", "")), {key: values[key] for key in TOLD if key in values})
 
 
 def is_path(chosen: str) -> bool:

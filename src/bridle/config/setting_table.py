@@ -201,6 +201,7 @@ SUMMARY = one_of("a way to summarise", ("auto", "model", "deterministic"))
 CONTEXT_PRESET = one_of("a preset of the context", ("late", "messages", "fixed"))
 TRANSCRIPT = one_of("a form of transcripts", ("off", "events", "envelope", "chain"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
+TOOL_NAMES = one_of("a way to spell names", ("underscore", "dotted"))
 DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 SERVER_TRANSPORT = one_of("a transport", ("stdio", "http", "sse"))
 SERVER_SANDBOX = one_of("a sandbox mode of a server", ("workspace-write", "read-only", "off"))
@@ -382,6 +383,17 @@ SETTINGS: tuple[Setting, ...] = (
         TEXTS,
         "Pages of other servers that may use the engine, as https://host.",
         default=[],
+    ),
+    Setting(
+        "mcp_server.attach_command",
+        TEXTS,
+        "What shows you a session that an outer agent began, with {session} in it, where you always want to see them.",
+    ),
+    Setting(
+        "mcp_server.tool_names",
+        TOOL_NAMES,
+        "How tools are spelt for other agents: create_session, or bridle.create_session.",
+        default="underscore",
     ),
     Setting(
         "transcript.format",

@@ -117,16 +117,20 @@ def session_of(asked: Asked) -> str | None:
 
 
 def _grants(claims: Claims, asked: Asked, session: str | None) -> bool:
-    """A client that is bound to sessions makes no other, asks for nothing about one to be made elsewhere (`create`) and
-    changes nothing that holds for others; who may not follow events gets none with a description. An agent that may say
-    nothing to a session has no model asked beside it either."""
+    """A client that is bound to sessions makes no other unless its claims say so, asks for nothing about one to be made
+    elsewhere (`create`) and changes nothing that holds for others; who may not follow events gets none with a
+    description. An agent that may say nothing to a session has no model asked beside it either."""
     if getattr(asked, "events", 0) and not claims.covers_command("FollowEvents"):
         return False
     if isinstance(asked, c.AskAside) and claims.identity_class == "agent":
         return claims.covers_command("AskAside") and claims.covers_command("SendInput")
     makes_one = isinstance(asked, c.BranchSession) or (isinstance(asked, c.CreateSession) and session is None)
     about_one = getattr(asked, "create", None) is not None
-    beyond = makes_one or about_one or isinstance(asked, c.PromoteGrant | c.SaveModel | c.ConnectProvider)
+    beyond = (
+        (makes_one and not claims.opens)
+        or about_one
+        or isinstance(asked, c.PromoteGrant | c.SaveModel | c.ConnectProvider)
+    )
     bound = claims.sessions is not msgspec.UNSET
     return claims.covers_command(type(asked).__name__) and not (beyond and bound)
 
@@ -355,6 +359,7 @@ FOR_ALL: Mapping[str, Check | None] = {
     "DescribeLog": _of_a_session_elsewhere,
     "SearchSessions": None,
     "ListProfiles": None,
+    "DescribeProfile": None,
     "SumCosts": None,
     "CheckHealth": None,
 }

@@ -41,7 +41,7 @@ def machine_surfaces(env: Mapping[str, str], *, notify: bool = False) -> CodeSur
     """The controlling terminal of this process, if it has one, and the desktop's notices where they are wanted."""
     return CodeSurfaces(
         terminal=show_on_terminal,
-        desktop=(lambda text: _notify(text, env)) if notify else lambda _text: False,
+        desktop=(lambda text: show_on_desktop(text, env)) if notify else lambda _text: False,
     )
 
 
@@ -92,7 +92,8 @@ def show_on_terminal(text: str) -> bool:
         os.close(fd)
 
 
-def _notify(text: str, env: Mapping[str, str]) -> bool:
+def show_on_desktop(text: str, env: Mapping[str, str]) -> bool:
+    """As a notice of the desktop; programs of the same account can read it in the list of processes."""
     path = env.get("PATH", os.defpath)
     if program := shutil.which("notify-send", path=path):
         argv = [program, "--urgency=critical", "--expire-time=60000", "Bridle", text]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -55,9 +55,10 @@ OPENS_A_SESSION = frozenset(
 Answering: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def service_app(service: Service) -> AsgiApp:
-    """The whole application, behind its guard."""
-    http = _Http(service)
+def service_app(service: Service, mounts: Mapping[str, AsgiApp] | None = None) -> AsgiApp:
+    """The whole application, behind its guard. `mounts` are others behind the same guard, by their paths: of protocols
+    whose clients bring their token in `Authorization`."""
+    http, elsewhere = _Http(service), mounts or {}
 
     async def websocket(opened: WebSocket) -> None:
         await serve_websocket(opened, service)
@@ -77,8 +78,17 @@ def service_app(service: Service) -> AsgiApp:
         routes=table, exception_handlers={HTTPException: _no_such_place, BridleError: http.problem}
     )
     app.router.redirect_slashes = False
+
+    async def reached(scope: Scope, receive: Receive, send: Send) -> None:
+        mounted = elsewhere.get(scope["path"]) if scope["type"] == "http" else None
+        await (mounted or app)(scope, receive, send)
+
     return RequestGuard(
-        app, service.tokens, note_refusal=service.note_refusal, is_stopping=service.is_stopping
+        reached,
+        service.tokens,
+        note_refusal=service.note_refusal,
+        is_stopping=service.is_stopping,
+        bearer_paths=frozenset(elsewhere),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from bridle.base.ids import Ids
 from bridle.control.multiplex import Multiplexer
 from bridle.engine.open_questions import Client
-from bridle.protocol.commands import Accepted, AnyCommand
+from bridle.protocol.commands import Accepted, AnyCommand, BranchSession, CreateSession
 from bridle.protocol.events import Envelope, IdentityClass
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class InProcessConnection:
     ) -> None:
         self._multiplexer = multiplexer
         self._client = client
-        self._claims = claims
+        self.claims = claims
         self._hello = hello
 
     @property
@@ -43,17 +43,26 @@ class InProcessConnection:
         return self._hello()
 
     async def send(self, command: AnyCommand) -> Accepted:
-        return await self._multiplexer.handle(self._client, self._claims, command)
+        accepted = await self._multiplexer.handle(self._client, self.claims, command)
+        if (
+            self.claims is not None
+            and self.claims.opens
+            and isinstance(command, CreateSession | BranchSession)
+        ):
+            from bridle.protocol.tokens import with_session  # most clients have no token
+
+            self.claims = with_session(self.claims, accepted.session)
+        return accepted
 
     async def ask(self, query: Query[A]) -> A:
-        return cast("A", await self._multiplexer.ask(self._client, self._claims, cast("AnyQuery", query)))
+        return cast("A", await self._multiplexer.ask(self._client, self.claims, cast("AnyQuery", query)))
 
     def events(self, session: str, *, since: int = 0) -> AsyncIterator[Envelope]:
-        return self._multiplexer.follow(self._client, self._claims, session, since)
+        return self._multiplexer.follow(self._client, self.claims, session, since)
 
     def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
         """The same for a request that waits for an event: nobody is here by it."""
-        return self._multiplexer.overhear(self._client, self._claims, session, since)
+        return self._multiplexer.overhear(self._client, self.claims, session, since)
 
     async def close(self) -> None:
         self._multiplexer.live.leave(self._client)

@@ -47,10 +47,10 @@ class EngineSocket:
         self._lock.release()
 
 
-def open_engine_socket(place: EnginePlace, *, data: str, version: str) -> EngineSocket:
+def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bool = True) -> EngineSocket:
     """Takes the lock of the data folder, then the place. Raises `EngineRunning` where another engine has it."""
     lock = FileLock(os.path.join(private_folder(data), LOCK_NAME))
-    note = EngineNote(pid=os.getpid(), version=version, data=data)
+    note = EngineNote(pid=os.getpid(), version=version, data=data, stays=stays)
     try:
         if not lock.acquire(note={"pid": note.pid, "socket": place.socket[-200:]}):
             holder = lock.holder() or {}

@@ -184,7 +184,7 @@ class LiveSession:
         if self.state == "open" and any(one.id != client.id for one in self.here):
             self.session.journal.show(self.presence)
 
-    def tell_one(self, client: str, event: LiveEvent | QuestionAsked | QuestionAnswered) -> None:
+    def tell_one(self, client: str, event: LiveEvent | QuestionAsked | QuestionAnswered | Notice) -> None:
         """Tells a single client that follows the events; nothing of it is stored."""
         if self._streams[client]:
             told = self._private.setdefault(client, [])

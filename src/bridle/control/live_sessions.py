@@ -20,7 +20,7 @@ from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
 from bridle.protocol.commands import Accepted, AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, StoreError
-from bridle.protocol.events import EndCause, Envelope, ModelChanged
+from bridle.protocol.events import EndCause, Envelope, ModelChanged, Notice
 
 if TYPE_CHECKING:
     from bridle.protocol.commands import ConnectProvider, SaveModel
@@ -125,6 +125,13 @@ class LiveSessions:
         """How many sessions are open, and how many clients are attached to one."""
         live = self.all_open().values()
         return len(live), len({client for one in live for client in one.attachments})
+
+    def tell_people(self, notice: Notice) -> None:
+        """Tells everybody at this engine who follows a session, whichever it is; nothing of it is stored."""
+        for live in self.all_open().values():
+            for attachment in live.attachments.values():
+                if attachment.client.can_say_yes and not attachment.client.guest:
+                    live.tell_one(attachment.client.id, notice)
 
     def open_one(self, session: str | None) -> LiveSession | None:
         live = self.get(session)

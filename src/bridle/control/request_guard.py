@@ -25,6 +25,9 @@ ORIGIN_STATE = "bridle_origin"
 CLAIMS_STATE = "bridle_claims"
 TOKEN_HEADERS = (b"x-bridle-token", b"x-harness-token")
 _ALLOWED_HEADERS = b"content-type, last-event-id, x-bridle-token, x-harness-token"
+_BEARER_HEADERS = (
+    b"authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id"
+)
 _ALLOWED_METHODS = b"GET, POST, DELETE"
 _CLOSES = (b"connection", b"close")
 _ALWAYS: tuple[tuple[bytes, bytes], ...] = (
@@ -67,7 +70,8 @@ class TokenReader(Protocol):
 class RequestGuard:
     """The application behind it is reached by those who may ask, with the claims of their token.
 
-    `note_refusal` hears of every refusal: its reason and from where.
+    `note_refusal` hears of every refusal: its reason and from where. At `bearer_paths` the token stands in
+    `Authorization`, as clients of another protocol send it.
     """
 
     def __init__(
@@ -77,7 +81,9 @@ class RequestGuard:
         *,
         note_refusal: Callable[[str, str], None],
         is_stopping: Callable[[], bool],
+        bearer_paths: frozenset[str] = frozenset(),
     ) -> None:
+        self._bearer_paths = bearer_paths
         self._app = app
         self._tokens = tokens
         self._note_refusal = note_refusal
@@ -88,9 +94,10 @@ class RequestGuard:
             return
         origin: ConnectionOrigin | None = scope.get("state", {}).get(ORIGIN_STATE)
         headers = _headers(scope)
+        bearer = scope["type"] == "http" and scope["path"] in self._bearer_paths
         page = _only(headers.get(b"origin", []))
         allowed = origin is not None and page is not None and page in origin.listener.origins
-        shared = _shared_with(page) if allowed and page is not None else ()
+        shared = _shared_with(page, bearer=bearer) if allowed and page is not None else ()
 
         async def send_guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
@@ -102,11 +109,11 @@ class RequestGuard:
                 raise CommandRefused("NotAClient")
             self._check_place(origin, headers)
             if scope.get("method") == "OPTIONS":
-                await _preflight(send_guarded, allowed=allowed)
+                await _preflight(send_guarded, allowed=allowed, bearer=bearer)
                 return
             if self._is_stopping():
                 raise CommandRefused("EngineStopping")
-            scope["state"][CLAIMS_STATE] = self._claims(origin, headers)
+            scope["state"][CLAIMS_STATE] = self._claims(origin, headers, bearer=bearer)
             if origin.look_closer is not None:
                 refused = await asyncio.to_thread(origin.look_closer)
                 if refused is not None:
@@ -115,7 +122,7 @@ class RequestGuard:
         except BridleError as refusal:
             peer = origin.peer if origin is not None else "?"
             self._note_refusal(refusal.reason, peer)
-            await refuse(scope, send_guarded, refusal)
+            await refuse(scope, send_guarded, refusal, bearer=bearer)
 
     def _check_place(self, origin: ConnectionOrigin, headers: Mapping[bytes, list[str]]) -> None:
         if origin.refused is not None:
@@ -128,8 +135,13 @@ class RequestGuard:
             if page is None or page not in origin.listener.origins:
                 raise CommandRefused("OriginRefused", origin=_shown(page))
 
-    def _claims(self, origin: ConnectionOrigin, headers: Mapping[bytes, list[str]]) -> Claims:
-        given = {value for name in TOKEN_HEADERS for value in headers.get(name, ())}
+    def _claims(
+        self, origin: ConnectionOrigin, headers: Mapping[bytes, list[str]], *, bearer: bool
+    ) -> Claims:
+        if bearer:
+            given = {_bearer(value) for value in headers.get(b"authorization", ())}
+        else:
+            given = {value for name in TOKEN_HEADERS for value in headers.get(name, ())}
         if not given or given == {""}:
             raise CommandRefused("TokenMissing")
         if len(given) > 1:
@@ -148,7 +160,12 @@ def claims_of(scope: Scope) -> Claims:
     return scope["state"][CLAIMS_STATE]
 
 
-async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
+def _bearer(value: str) -> str:
+    scheme, _, token = value.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+async def refuse(scope: Scope, send: Send, failure: BridleError, *, bearer: bool = False) -> None:
     """The refusal as an answer, and the end of the connection: who is not let in holds no place of those who are. A
     WebSocket that is refused gets it in place of its upgrade."""
     body = msgspec.json.encode(problem_of(failure))
@@ -160,26 +177,29 @@ async def refuse(scope: Scope, send: Send, failure: BridleError) -> None:
     ]
     if "retry_after_s" in failure.data:
         headers.append((b"retry-after", str(failure.data["retry_after_s"]).encode()))
+    if bearer and status_of(failure.reason) == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     if "allowed" in failure.data:
         headers.append((b"allow", str(failure.data["allowed"]).encode()))
     await send({"type": f"{kind}.start", "status": status_of(failure.reason), "headers": headers})
     await send({"type": f"{kind}.body", "body": body})
 
 
-async def _preflight(send: Send, *, allowed: bool) -> None:
+async def _preflight(send: Send, *, allowed: bool, bearer: bool) -> None:
     """A browser asks whether a page may ask: only one whose origin is listed, and nothing without an origin."""
     headers: list[tuple[bytes, bytes]] = [_CLOSES]
     if allowed:
         headers += [
-            (b"access-control-allow-headers", _ALLOWED_HEADERS),
+            (b"access-control-allow-headers", _BEARER_HEADERS if bearer else _ALLOWED_HEADERS),
             (b"access-control-allow-methods", _ALLOWED_METHODS),
         ]
     await send({"type": "http.response.start", "status": 204 if allowed else 403, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-def _shared_with(page: str) -> tuple[tuple[bytes, bytes], ...]:
-    return ((b"access-control-allow-origin", page.encode()), (b"vary", b"origin"))
+def _shared_with(page: str, *, bearer: bool) -> tuple[tuple[bytes, bytes], ...]:
+    told = ((b"access-control-expose-headers", b"mcp-session-id"),) if bearer else ()
+    return ((b"access-control-allow-origin", page.encode()), (b"vary", b"origin"), *told)
 
 
 def _headers(scope: Scope) -> dict[bytes, list[str]]:

@@ -28,6 +28,11 @@ _CLIENTS_KEPT = 2_000
 class ServedConnection(Connection, Protocol):
     """A client of this very engine."""
 
+    @property
+    def claims(self) -> Claims | None:
+        """Those of its token, with the sessions it opened since where they are its own."""
+        ...
+
     def overhear(self, session: str, *, since: int) -> AsyncGenerator[Envelope]:
         """The events above an id, for a request that waits for one of them: nobody is here by it."""
         ...
@@ -102,8 +107,8 @@ class ServedClients:
         self._sessions = sessions
         self._check = check
         self._of_token: dict[str, TokenClient] = {}
-        self._socket_clients: OrderedDict[str, str] = OrderedDict()
-        """Ids of WebSocket clients, and the token each came with."""
+        self._socket_clients: OrderedDict[str, Claims] = OrderedDict()
+        """Ids of WebSocket clients, and the claims each had last."""
         self._connected: set[str] = set()
 
     def of_token(self, claims: Claims) -> TokenClient:
@@ -127,13 +132,14 @@ class ServedClients:
         self, claims: Claims, *, name: str, answers: bool, before: str = ""
     ) -> AsyncGenerator[Connection]:
         """A client for as long as its socket is open. Who was client `before`, with the same token, is it again."""
-        again = (
-            before
-            if self._socket_clients.get(before) == claims.jti and before not in self._connected
-            else None
-        )
+        again = None
+        had = self._socket_clients.get(before)
+        if had is not None and had.jti == claims.jti and before not in self._connected:
+            again = before
+            if (had.identity_class, had.opens) == (claims.identity_class, claims.opens):
+                claims = had
         connection = self._connect(name=name, claims=claims, answers=answers, client_id=again)
-        self._socket_clients[connection.client] = claims.jti
+        self._socket_clients[connection.client] = claims
         self._socket_clients.move_to_end(connection.client)
         while len(self._socket_clients) > _CLIENTS_KEPT:
             self._socket_clients.popitem(last=False)
@@ -141,6 +147,8 @@ class ServedClients:
         try:
             yield connection
         finally:
+            if connection.client in self._socket_clients and connection.claims is not None:
+                self._socket_clients[connection.client] = connection.claims
             self._connected.discard(connection.client)
             await connection.close()
 

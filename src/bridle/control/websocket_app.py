@@ -1,6 +1,6 @@
 """The engine over a WebSocket: frames of text, each a JSON object that says what it is.
 
-in   {"frame": "handshake", "body": {"protocol_version", "name", "answers", "client"}}   first, and once
+in   {"frame": "handshake", "body": {"protocol_version", "name", "answers", "client", "as_agent"}}   first
      {"frame": "command", "id", "body": command}     {"frame": "query", "id", "body": query}
      {"frame": "follow", "id", "body": {"session", "since"}}     {"frame": "unfollow", "id"}
 out  {"frame": "handshake", "body": handshake, "client"}
@@ -31,6 +31,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import check_version
+from bridle.protocol.tokens import for_agent
 
 MAX_FRAME_BYTES = 1024 * 1024
 HANDSHAKE_S = 10.0
@@ -44,12 +45,15 @@ _SESSION_GONE = frozenset({"UnknownSession", "SessionExpired"})
 
 
 class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says first. `answers`: it can be asked. `client` is the id it had before its connection broke."""
+    """What a client says first. `answers`: it can be asked. `client` is the id it had before its connection broke.
+
+    `as_agent`: it acts for the model of another program, whatever its token is good for."""
 
     protocol_version: str
     name: str = ""
     answers: bool = True
     client: str = ""
+    as_agent: bool = False
 
 
 class _FollowBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +104,7 @@ class _Socket:
     async def run(self) -> None:
         greeting = await self._greeted()
         clients = self._service.clients.socket_client(
-            self._claims,
+            for_agent(self._claims) if greeting.as_agent else self._claims,
             name=greeting.name or client_name(self._claims, "websocket"),
             answers=greeting.answers,
             before=greeting.client,

@@ -280,7 +280,7 @@ class Journal:
         event, payload = self._clean(event, encode_payload(event))
         self._publisher.show(self._envelope(event, None, None), payload)
 
-    def for_one(self, event: LiveEvent | QuestionAsked | QuestionAnswered) -> Envelope:
+    def for_one(self, event: LiveEvent | QuestionAsked | QuestionAnswered | Notice) -> Envelope:
         """What a single reader is told, and nobody else: it is not stored."""
         return self._envelope(event, None, "")
 

@@ -136,6 +136,17 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "SocketUnusable": Sentence("The socket {socket} cannot be used: {problem}.", 2),
     "ListenRefused": Sentence("Cannot listen on {address}: {problem}. Choose another with --listen.", 2),
+    "ParentNotAllowed": Sentence(
+        "{program} may not use Bridle as a tool yet. A person lets it, in a terminal of their own: "
+        "bridle mcp allow {id}",
+        3,
+    ),
+    "UnknownParent": Sentence('No program "{id}" asked to use Bridle. List them: bridle mcp parents', 2),
+    "OwnParent": Sentence(
+        "A program cannot allow itself. Type this in a terminal that {program} did not open.", 3
+    ),
+    "ParentsUnusable": Sentence("The programs that may use Bridle are not known: {path}: {problem}.", 2),
+    "OuterAgent": Sentence("Outer agent {name} started session {session}. Watch it: bridle attach {session}"),
     "NoEngine": Sentence("No engine answers at {address} ({problem}). Start one: bridle serve", 2),
     "EngineUnverified": Sentence(
         "The certificate of {address} cannot be verified ({problem}), so nothing was sent there. "
@@ -327,6 +338,9 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
+    "UnknownProfile": Sentence('There is no profile "{profile}". List them: bridle config show', 2),
+    "UnknownResource": Sentence('There is nothing to read at "{uri}". See: resources/templates/list', 2),
+    "TooManyWatched": Sentence("At most {most} addresses are watched at once. Leave some of them first.", 2),
     "UnknownTool": Sentence('There is no tool "{tool}". Tools: {known}.'),
     "InvalidInput": Sentence("The input of {tool} is not valid: {problem}."),
     "ToolTimeout": Sentence("{tool} did not finish within {timeout_s} s and was stopped."),

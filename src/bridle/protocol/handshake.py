@@ -17,7 +17,7 @@ PROTOCOL_VERSION = "0.2.0"
 TOKEN_CLAIM_VERSION = 1
 PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
-RESOURCE_URI_SCHEME = "harness-v1"
+RESOURCE_URI_SCHEME = "bridle-v1"
 
 AWAITED_COMMANDS: Mapping[str, str] = {
     "CustomCommand": "commands of plugins",

@@ -87,10 +87,14 @@ class SessionDetails(QueryAnswer, frozen=True):
 
 
 class DescribeSession(Query[SessionDetails], frozen=True):
-    """A session, with so many of its last stored events, each as it is on the wire. Nothing is opened by this."""
+    """A session, with so many of its last stored events, each as it is on the wire. Nothing is opened by this.
+
+    With `since`, the first so many with an id above it instead.
+    """
 
     session: str
     events: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
+    since: Annotated[int, msgspec.Meta(ge=0, lt=10**15)] | None = None
 
 
 class FindSession(Query[SessionDetails], frozen=True):
@@ -266,11 +270,12 @@ class ListTools(Query[ToolList], frozen=True):
     session: str
 
 
-class SlashEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A command the engine knows, for `RunSlash`."""
+class SlashEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command the engine knows, for `RunSlash`. `words` are what it says to the model, where it is a named prompt."""
 
     name: str
     does: str
+    words: str = ""
 
 
 class SlashList(QueryAnswer, frozen=True):
@@ -289,6 +294,18 @@ class ProfileList(QueryAnswer, frozen=True):
 
 class ListProfiles(Query[ProfileList], frozen=True):
     pass
+
+
+class ProfileDescription(QueryAnswer, frozen=True):
+    """`settings` are those that say how a session works; where its models and keys are is not told."""
+
+    name: str
+    about: str
+    settings: dict[str, Any]
+
+
+class DescribeProfile(Query[ProfileDescription], frozen=True):
+    name: str
 
 
 class GrantEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -432,6 +449,7 @@ AnyQuery: TypeAlias = (
     | ListTools
     | ListSlash
     | ListProfiles
+    | DescribeProfile
     | ListGrants
     | ListChanges
     | ReadOutput
@@ -450,6 +468,7 @@ AnyQueryAnswer: TypeAlias = (
     | ToolList
     | SlashList
     | ProfileList
+    | ProfileDescription
     | GrantList
     | SessionChanges
     | OutputPart

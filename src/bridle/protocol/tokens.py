@@ -6,6 +6,7 @@ and an empty one differ: absent sessions mean all of them (the bootstrap token),
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ APPROVE: tuple[str, ...] = (*WATCH, "AnswerPermission", "AnswerQuestion", "Dismi
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`exp` and `nbf` are seconds since 1970. `name` says which person bears the token; without one it is the person
     at the engine's own terminal. `commands` are kinds of commands and queries, and `FollowEvents` for reading events.
+    Beside the `sessions` named, those it `opens` itself are its own.
     """
 
     ver: int
@@ -33,6 +35,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nbf: int = 0
     sessions: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     commands: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    opens: bool = False
     can_mint: bool = False
     critical_claims: tuple[str, ...] = ()
     name: str = ""
@@ -42,6 +45,30 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def covers_command(self, kind: str) -> bool:
         return self.commands is msgspec.UNSET or kind in self.commands
+
+
+def for_agent(claims: Claims) -> Claims:
+    """The same claims for a program that drives sessions for a model of its own, never more than they were.
+
+    It is of the class agent and mints nothing. With a person's token that names no sessions there are those it opens
+    itself; a token that was made for an agent counts as it stands.
+    """
+    bound = claims.identity_class == "human" and claims.sessions is msgspec.UNSET
+    return msgspec.structs.replace(
+        claims,
+        identity_class="agent",
+        can_mint=False,
+        sessions=() if bound else claims.sessions,
+        opens=bound or claims.opens,
+    )
+
+
+def with_session(claims: Claims, session: str) -> Claims:
+    """The same claims for one session more, which their bearer opened."""
+    named = () if claims.sessions is msgspec.UNSET else claims.sessions
+    if claims.sessions is msgspec.UNSET or session in named:
+        return claims
+    return msgspec.structs.replace(claims, sessions=(*named, session))
 
 
 def read_claims(raw: bytes) -> Claims:
@@ -57,6 +84,21 @@ def read_claims(raw: bytes) -> Claims:
     if claims.ver != TOKEN_CLAIM_VERSION:
         raise CommandRefused("TokenInvalid", problem=f"claim version {claims.ver} is not known")
     return claims
+
+
+def claims_said(token: str) -> Claims | None:
+    """What a token says of itself, for who bears it; None where it cannot be read. Its engine says if it holds."""
+    body = token.partition(".")[0]
+    try:
+        return read_claims(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, CommandRefused):
+        return None
+
+
+def only_session(claims: Claims | None) -> str:
+    """The one session that claims are for; empty where they name none, or several."""
+    named = () if claims is None or claims.sessions is msgspec.UNSET else claims.sessions
+    return named[0] if len(named) == 1 else ""
 
 
 def _refuse_unknown_critical(fields: Mapping[str, Any]) -> None:

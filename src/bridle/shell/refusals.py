@@ -47,7 +47,7 @@ _OWN_CHANGES = {
     "login": None, "logout": None, "creds": None,
     "trust": {"ack", "revoke"}, "permissions": {"promote", "revoke"}, "policy": {"promote", "revoke"},
     "config": {"set", "unset", "edit"}, "sandbox": {"give-back"},
-    "token": None,
+    "token": None, "mcp": {"allow", "forget"},
 }  # fmt: skip
 """Verbs of Bridle that change authority, with the actions that do; None: every one."""
 

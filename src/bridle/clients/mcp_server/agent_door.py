@@ -1,0 +1,333 @@
+"""The sessions of one outer agent, over its connection: what each of its tools does.
+
+A call that names no session means the one that was used last here. What an agent may not do is refused by the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bridle.clients.mcp_server.agent_tools import (
+    BANNER,
+    AnswerArguments,
+    CreateArguments,
+    ExitPlanArguments,
+    ListArguments,
+    ModelArguments,
+    RunArguments,
+    SessionArguments,
+    WaitArguments,
+    arguments_of,
+    tool_called,
+)
+from bridle.clients.mcp_server.event_watch import EventWatch
+from bridle.clients.mcp_server.pages import page_of
+from bridle.clients.mcp_server.resource_uris import uri_of
+from bridle.clients.mcp_server.turn_report import TurnFold, TurnReport, attach_words, report_text
+from bridle.protocol import commands as c
+from bridle.protocol.connection import Connection
+from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.events import InputAccepted, StreamGap
+from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import DescribeLog, DescribeSession, ListSessions
+
+Tell: TypeAlias = Callable[[str], None]
+"""Hears each line of the story of a turn as it happens; it never waits."""
+_LOOK_BACK = 1000
+"""So many of the last events are looked through for the input that a turn began with."""
+
+
+class DoorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call is answered with: words, and the same as data."""
+
+    text: str
+    data: dict[str, Any]
+    failed: bool = False
+
+
+def refused_answer(refusal: BridleError) -> DoorAnswer:
+    data = {"reason": refusal.reason, "message": refusal.message, "data": refusal.data}
+    return DoorAnswer(text=f"{refusal.message} ({refusal.reason})", data=data, failed=True)
+
+
+class AgentDoor:
+    """What one outer agent does. `folder` is where its sessions begin that name none; `bound` the only session there
+    is for it, where its token names one. `hear` is told of each session it begins."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        folder: str = "",
+        bound: str = "",
+        hear: Callable[[str], None] = lambda _session: None,
+    ) -> None:
+        self.connection = connection
+        self.watch = EventWatch(connection, self.attached)
+        self._folder = folder
+        self._hear = hear
+        self.current = bound
+        self._attached: set[str] = set()
+        self._inputs: dict[str, int] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tools: Mapping[str, Callable[[Any, Tell], Awaitable[DoorAnswer]]] = {
+            "create_session": self._create,
+            "list_sessions": self._list,
+            "attach_session": self._attach,
+            "detach_session": self._detach,
+            "run_agent_with_shell_access": self._run,
+            "wait_for_turn": self._wait,
+            "cancel_turn": self._cancel,
+            "answer_permission": self._answer,
+            "set_model": self._set_model,
+            "enter_plan_mode": self._plan,
+            "exit_plan_mode": self._exit_plan,
+            "end_session": self._end,
+        }
+
+    async def call(self, name: str, given: Mapping[str, Any], tell: Tell) -> DoorAnswer:
+        """Carries a call out. What is refused is an answer too. Raises `UnknownTool`."""
+        tool = tool_called(name)
+        try:
+            return await self._tools[tool.name](arguments_of(tool, given), tell)
+        except BridleError as refusal:
+            return refused_answer(refusal)
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    # Sessions
+
+    async def _create(self, wanted: CreateArguments, _tell: Tell) -> DoorAnswer:
+        session = await self._created(wanted)
+        return DoorAnswer(text=f"{BANNER}\n\nSession {session} is open.", data=_opened(session))
+
+    async def _created(self, wanted: CreateArguments) -> str:
+        if not (wanted.cwd or self._folder):
+            raise CommandRefused("BadCommand", kind="create_session", problem="cwd names no folder")
+        config: dict[str, Any] = {
+            name: value
+            for name in ("title", "max_cost", "max_steps", "sandbox", "network", "dry_run", "deny")
+            if (value := getattr(wanted, name))
+        }
+        accepted = await self.connection.send(
+            c.CreateSession(
+                cwd=wanted.cwd or self._folder, model=wanted.model or None, mode=wanted.mode, config=config
+            )
+        )
+        self._attached.add(accepted.session)
+        self.current = accepted.session
+        self._hear(accepted.session)
+        return accepted.session
+
+    async def _list(self, wanted: ListArguments, _tell: Tell) -> DoorAnswer:
+        listed = (await self.connection.ask(ListSessions(cwd=wanted.cwd or None))).sessions
+        page, next_cursor = page_of(listed, wanted.cursor)
+        lines = [f"{one.id}  {one.state:<8} {one.cwd}  {one.title}" for one in page]
+        data = {"sessions": [msgspec.to_builtins(one) for one in page], "next_cursor": next_cursor}
+        return DoorAnswer(text="\n".join(lines) or "There is no session yet.", data=data)
+
+    async def _attach(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
+        session = await self.attached(self._meant(wanted.session))
+        self.current = session
+        return DoorAnswer(text=f"{BANNER}\n\nAttached to {session}.", data=_opened(session))
+
+    async def attached(self, name: str) -> str:
+        """The id of a session this agent is attached to from now on, by any name of it."""
+        if name in self._attached:
+            return name
+        session = (await self.connection.send(c.AttachSession(session=name))).session
+        self._attached.add(session)
+        return session
+
+    def _meant(self, session: str) -> str:
+        if session or self.current:
+            return session or self.current
+        raise CommandRefused(
+            "BadCommand", kind="call", problem="it names no session, and none was used here yet"
+        )
+
+    async def _sent(self, session: str, make: Callable[[str], c.AnyCommand], said: str) -> DoorAnswer:
+        """A command to a session, which this agent is attached to for it."""
+        found = await self.attached(self._meant(session))
+        try:
+            accepted = await self.connection.send(make(found))
+        except CommandRefused as refusal:
+            if refusal.reason in ("SessionNotOpen", "NotAttached"):
+                self._attached.discard(found)  # it ended since; the next call opens it again
+            raise
+        return DoorAnswer(text=said.format(session=found), data=msgspec.to_builtins(accepted))
+
+    async def _detach(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
+        session = self._meant(wanted.session)
+        done = await self._sent(session, lambda found: c.DetachSession(session=found), "Left {session}.")
+        self._forget(done.data["session"])
+        return done
+
+    async def _end(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
+        session = self._meant(wanted.session)
+        done = await self._sent(session, lambda found: c.EndSession(session=found), "Ended {session}.")
+        self._forget(done.data["session"])
+        return done
+
+    def _forget(self, session: str) -> None:
+        self._attached.discard(session)
+        if self.current == session:
+            self.current = ""
+
+    async def _cancel(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
+        return await self._sent(
+            wanted.session,
+            lambda found: c.CancelTurn(session=found),
+            "The turn of {session} is being stopped.",
+        )
+
+    async def _answer(self, wanted: AnswerArguments, _tell: Tell) -> DoorAnswer:
+        return await self._sent(
+            wanted.session,
+            lambda found: c.AnswerPermission(
+                session=found, call_id=wanted.call_id, answer=wanted.answer, note=wanted.note
+            ),
+            "Refused.",
+        )
+
+    async def _set_model(self, wanted: ModelArguments, _tell: Tell) -> DoorAnswer:
+        return await self._sent(
+            wanted.session,
+            lambda found: c.SetModel(session=found, model=wanted.model),
+            "{session} goes on with another model.",
+        )
+
+    async def _plan(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
+        return await self._sent(
+            wanted.session, lambda found: c.EnterPlanMode(session=found), "{session} plans."
+        )
+
+    async def _exit_plan(self, wanted: ExitPlanArguments, _tell: Tell) -> DoorAnswer:
+        return await self._sent(
+            wanted.session,
+            lambda found: c.ExitPlanMode(session=found, approve=wanted.approve),
+            "{session} plans no more.",
+        )
+
+    # Turns
+
+    async def _run(self, wanted: RunArguments, tell: Tell) -> DoorAnswer:
+        if not (wanted.prompt.strip() or wanted.skill):
+            raise CommandRefused(
+                "BadCommand", kind="run_agent_with_shell_access", problem="the prompt is empty"
+            )
+        session = "" if wanted.new_session else wanted.session or self.current
+        session = await self.attached(session) if session else await self._created(wanted)
+        self.current = session
+        accepted = await self.connection.send(_input(session, wanted))
+        if accepted.event is None:
+            raise CommandRefused("UnknownSlash", name=wanted.skill)
+        self._inputs[session] = accepted.event
+        if wanted.wait == "none":
+            return _begun(session, accepted.event)
+        joins = wanted.if_busy == "steer"
+        try:
+            return await self._until_ended(
+                session, accepted.event, tell, joins=joins, timeout_s=wanted.timeout_s
+            )
+        except asyncio.CancelledError:
+            self._stop_soon(session)  # whoever had it run has it stopped
+            raise
+
+    async def _wait(self, wanted: WaitArguments, tell: Tell) -> DoorAnswer:
+        session = await self.attached(self._meant(wanted.session))
+        number = wanted.input or self._inputs.get(session) or await self._last_input(session)
+        return await self._until_ended(session, number, tell, joins=True, timeout_s=wanted.timeout_s)
+
+    async def _last_input(self, session: str) -> int:
+        details = await self.connection.ask(DescribeSession(session=session, events=_LOOK_BACK))
+        for raw in reversed(details.events):
+            event = msgspec.json.decode(raw, type=_EventHead)
+            if event.kind == InputAccepted.__name__:
+                return event.id
+        raise CommandRefused("NoTurn")
+
+    async def _until_ended(
+        self, session: str, number: int, tell: Tell, *, joins: bool, timeout_s: float | None
+    ) -> DoorAnswer:
+        """Follows the turn of an input to its end, or for so long."""
+        fold = TurnFold(session, number, joins=joins)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._follow(fold, number, tell)
+        report = await self._with_log(fold)
+        failed = report.state == "ended" and report.stop != "end_turn"
+        return DoorAnswer(text=report_text(report), data=msgspec.to_builtins(report), failed=failed)
+
+    async def _follow(self, fold: TurnFold, since: int, tell: Tell) -> None:
+        """Takes events until the turn has ended or the session has; what was missed is read again."""
+        gap: int | None = since
+        while gap is not None:
+            events, gap = self.connection.events(fold.session, since=gap), None
+            try:
+                async for envelope in events:
+                    if isinstance(envelope.event, StreamGap):
+                        gap = envelope.event.first - 1
+                        break
+                    for line in fold.take(envelope):
+                        tell(line)
+                    if fold.ended is not None:
+                        return
+            finally:
+                if isinstance(events, AsyncGenerator):
+                    await events.aclose()
+
+    async def _with_log(self, fold: TurnFold) -> TurnReport:
+        """The report, with what the log knows: the files this turn changed, by whatever tool, and its digest."""
+        if fold.ended is None:
+            return fold.report()
+        try:
+            log = await self.connection.ask(DescribeLog(session=fold.session))
+        except BridleError:
+            return fold.report()
+        calls = fold.call_ids
+        changed = dict.fromkeys(path for one in log.changes if one.call_id in calls for path in one.paths)
+        return fold.report(files_changed=tuple(changed), log_digest=log.digest)
+
+    def _stop_soon(self, session: str) -> None:
+        async def stop() -> None:
+            with suppress(BridleError):
+                await self.connection.send(c.CancelTurn(session=session))
+
+        task = asyncio.ensure_future(stop())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _EventHead(msgspec.Struct, frozen=True):
+    kind: str
+    id: int = 0
+
+
+def _input(session: str, wanted: RunArguments) -> c.AnyCommand:
+    if wanted.skill:
+        return c.RunSlash(session=session, name=wanted.skill, arguments=wanted.prompt)
+    return c.SendInput(session=session, content=(TextBlock(text=wanted.prompt),), mode=wanted.if_busy)
+
+
+def _opened(session: str) -> dict[str, Any]:
+    return {
+        "session": session,
+        "attach": attach_words(session),
+        "events": uri_of("session/events", session),
+        "banner": BANNER,
+    }
+
+
+def _begun(session: str, number: int) -> DoorAnswer:
+    report = TurnFold(session, number).report()
+    return DoorAnswer(
+        text=f"The turn runs in {session} (input {number}). wait_for_turn waits for it.",
+        data={**msgspec.to_builtins(report), "events": uri_of("session/events", session, since=number)},
+    )
