@@ -10,7 +10,7 @@ def test_in_a_clone_make_installs_and_elsewhere_pip(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/setup").touch()
     assert install_command("web", root=tmp_path) == f"make setup, in {tmp_path}"
-    other = "make setup && .venv/bin/python -m pip install keyring"
+    other = "make setup && .venv/bin/python -m pip install -e '.[keyring]'"
     assert install_command("keyring", root=tmp_path) == f"{other}, in {tmp_path}"
 
 

@@ -54,3 +54,13 @@ def test_the_profile_of_a_run_is_applied_and_stands_in_the_log(place: Place) -> 
         2,
         ['profile: there is no profile "min" (nearest: mine; there are careful, default, mine).'],
     )
+
+
+def test_validate_names_what_the_settings_of_a_server_get_wrong(place: Place) -> None:
+    write_own(place, '[mcp_servers.far]\nurl = "http://127.0.0.1:9/"\nsandbox = "off"\n')
+    ran = place.bridle("config", "validate")
+    assert ran.code == 2
+    assert (
+        ran.out.splitlines()[0]
+        == "error  config.toml line 3: mcp_servers.far.sandbox: it goes with a command."
+    )

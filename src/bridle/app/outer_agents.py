@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bridle.base.visible import visible
-from bridle.control.code_surfaces import show_on_desktop
+from bridle.control.code_surfaces import has_desktop, show_on_desktop
 from bridle.control.live_sessions import LiveSessions
 from bridle.engine.open_questions import Client
 from bridle.protocol.errors import sentence
@@ -25,4 +25,5 @@ def tell_of_session(
     told = session_notice(session, client)
     live.tell_people(told)
     notice(told.message)
-    show_on_desktop(told.message, env)
+    if has_desktop(env):
+        show_on_desktop(told.message, env)

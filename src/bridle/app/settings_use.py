@@ -66,7 +66,7 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
 
     for found in decoded_servers(tiers, tables):
         if isinstance(found, BadSetting):
-            yield _problem(found.origin, found.key, found.clause, "error")
+            yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
 
 
 class _Plugins(NamedTuple):

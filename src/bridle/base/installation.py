@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Final
 
 _IN_SETUP: Final = frozenset({"web", "mcp", "otel"})
 """The extras that the packages of a clone have."""
-_ROOT: Final = Path(__file__).parents[3]
+_ROOT: Final = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
 
-def install_command(extra: str, *, root: Path = _ROOT) -> str:
+def install_command(extra: str, *, root: str = _ROOT) -> str:
     """What a person types to have an extra; `root` is two folders above the package."""
-    if not (root / "scripts" / "setup").is_file():
+    if not os.path.isfile(os.path.join(root, "scripts", "setup")):
         return f"pip install 'bridle[{extra}]'"
-    more = "" if extra in _IN_SETUP else f" && .venv/bin/python -m pip install {extra}"
+    more = "" if extra in _IN_SETUP else f" && .venv/bin/python -m pip install -e '.[{extra}]'"
     return f"make setup{more}, in {root}"

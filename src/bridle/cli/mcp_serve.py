@@ -31,7 +31,7 @@ from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.clients.remote import connect_remote, engine_opener
 from bridle.config.folders import Folders, folders, home_of
 from bridle.config.tiers import load
-from bridle.control.code_surfaces import show_on_desktop, show_on_terminal
+from bridle.control.code_surfaces import has_desktop, show_on_desktop, show_on_terminal
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.tokens import claims_said, for_agent, only_session
@@ -157,7 +157,8 @@ class _Door:
             f"If you want that, in another terminal: bridle mcp allow {parent.id}"
         )
         show_on_terminal(f"bridle: {text}")
-        show_on_desktop(text, self._env)
+        if has_desktop(self._env):
+            show_on_desktop(text, self._env)
 
     def _hearer(self, parent: KnownParent) -> Callable[[str], None]:
         """Hears of each session that is begun: a person who always wants to see them is brought there."""

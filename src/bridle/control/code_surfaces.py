@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,11 @@ def show_on_terminal(text: str) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def has_desktop(env: Mapping[str, str]) -> bool:
+    """Whether somebody sits at a desktop here, as far as the environment tells."""
+    return sys.platform == "darwin" or any(env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def show_on_desktop(text: str, env: Mapping[str, str]) -> bool:

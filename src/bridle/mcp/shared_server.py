@@ -163,6 +163,8 @@ class SharedServer:
 
     def begin(self) -> None:
         """Starts it, unless it runs or was given up not long ago. Nobody waits for it."""
+        if self._hurry.is_set():
+            return
         if self._task is not None and not self._task.done():
             if self._leave.is_set() and not self._again:  # it is about to end
                 self._again = True
@@ -287,6 +289,8 @@ class SharedServer:
             return _End(str(refused), hopeless=refused.reason in _HOPELESS)
         except ImportError:
             return _End('the package "mcp" is missing: install bridle[mcp]', hopeless=True)
+        except Exception as fault:  # noqa: BLE001  the boundary: whatever it was, the server is not there
+            return _End(_root_cause(fault))
         finally:
             self._connection = None
             if process is not None:
