@@ -1,6 +1,8 @@
 """What would be published: built here, looked into, installed and started. Nothing is published by a script."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -143,3 +145,24 @@ def test_the_demo_installs_what_a_run_needs_and_tests_what_they_need(
     for stamp in (".usable", ".ready"):
         (tmp_path / ".venv" / stamp).touch()
     assert would_run("demo") == [".venv/bin/bridle demo"]
+
+
+def test_a_setup_that_fails_leaves_a_program_that_works(repository: Path, tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "requirements"):
+        (tmp_path / name).symlink_to(repository / name)
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(repository / "scripts/setup", tmp_path / "scripts")
+    site = tmp_path / ".venv/lib/python3.11/site-packages"
+    (site / "pip").mkdir(parents=True)
+    source = site / "bridle-source.pth"
+    source.write_text(str(repository / "src"))
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n")  # a pip that reaches nobody
+    python.chmod(0o755)
+    setup = [str(tmp_path / "scripts/setup"), "dev"]
+    failed = subprocess.run(
+        setup, capture_output=True, timeout=30, env={**os.environ, "PYTHON": sys.executable}
+    )
+    assert failed.returncode == 1
+    assert source.exists(), "it is how what make demo installed finds itself"

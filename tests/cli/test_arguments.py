@@ -126,6 +126,10 @@ def test_help_pages_fit_a_screen() -> None:
             "-c goes on with the newest session. For a setting: --set mode=auto. As a prompt: -c -- mode=auto",
         ),
         (("frobnicate",), 'No command "frobnicate". As a prompt: bridle -- frobnicate'),
+        (
+            ("--set", "debug.raw=true", "run", "-m", "demo", "hi"),
+            "Options come after the verb: bridle run … See: bridle help run",
+        ),
         (("--bogus",), 'There is no option "--bogus" here. See: bridle help'),
         (("run", "--bogus", "x"), 'There is no option "--bogus" here. See: bridle help run'),
         (

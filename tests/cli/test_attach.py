@@ -275,6 +275,21 @@ def test_a_terminal_says_that_its_engine_was_killed(tmp_path: Path, *, back: boo
         assert 'Saved as "wait".  Come back: bridle -c' in person.text
 
 
+def test_what_somebody_else_says_has_their_name(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    script = place.script("say One.\n---\nsay Two.\n")
+    with serving(place), sitting(place, "-m", script, "first") as person:
+        person.sees("1 step")
+        with sitting(place, "attach") as other:
+            other.sees("Type what you want")
+            other.types("second\r")
+            person.sees("Two.", "terminal: second")
+            other.types("\x04")
+            assert other.ends() == 0
+        person.types("\x04")
+        assert person.ends() == 0
+
+
 def test_who_comes_back_to_another_engine_is_who_they_were(tmp_path: Path) -> None:
     place = Place(tmp_path)
     script = place.script("say One.\n---\nsay Two.\n")

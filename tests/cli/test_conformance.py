@@ -55,6 +55,8 @@ def test_what_cannot_be_tried_is_one_sentence(place: Place) -> None:
         (("--self", *given), "--token-file are for --against"),
         (("--against", "stdio:server", *given), "There is no transport over stdin and stdout"),
         (("--against", "nonsense", *given), "is no address of an engine"),
+        (("--against", "http://127.0.0.1:99999", *given), "is no address of an engine"),
+        (("--against", "http://[::1", *given), "is no address of an engine"),
         (("--against", "http://example.com:80", *given), "would send the token in the clear"),
         (("--against", "http://127.0.0.1:1"), "wants a token: --token-file FILE"),
         (("--against", "http://127.0.0.1:1", *given, "--cwd", "here"), "a folder of the server"),

@@ -31,11 +31,11 @@ say Two is made.
 """
 
 
-def approve_only(place: Place, session: str) -> str:
+def approve_only(place: Place, session: str, does: str = "--approve") -> str:
     """The file with a token with which Ana answers what one session asks, and does nothing else."""
     file = str(place.home / "ana.token")
     with sitting(
-        place, "token", "mint", "--session", session, "--approve", "--name", "Ana", "--out", file
+        place, "token", "mint", "--session", session, does, "--name", "Ana", "--out", file
     ) as person:
         assert person.ends() == 0, person.text
     return file
@@ -139,6 +139,36 @@ def test_work_is_handed_from_one_terminal_to_another_to_a_script_and_to_a_desk(t
         decided = [one.event for one in at_the_desk if isinstance(one.event, PermissionDecided)]
         assert [(one.verdict, one.answered_name) for one in decided] == [("allow", ""), ("allow", "Ana")]
     assert sorted(path.name for path in place.work.iterdir()) == ["it.script", "one", "two"]
+
+
+@pytest.mark.parametrize("does", ["--watch", "--approve"])
+def test_a_terminal_offers_what_its_token_lets_it_do(tmp_path: Path, does: str) -> None:
+    place = Place(tmp_path)
+    with serving(place, "--listen", "127.0.0.1:0") as served:
+        body = {"cwd": str(place.work), "model": place.script("say Here.\n")}
+        session = served.ask("POST", "/v1/sessions", body).json["session"]
+        served.ask(
+            "POST", f"/v1/sessions/{session}/input?wait=turn", {"content": [{"type": "text", "text": "go"}]}
+        )
+        url, file = f"http://127.0.0.1:{served.port}", approve_only(place, session, does)
+        with sitting(place, "attach", url, "--token-file", file) as person:
+            if does == "--watch":
+                person.sees("watching sess_", "Here.")
+                assert "Type what you want" not in person.text
+                served.stop()
+                person.sees("the session has ended")
+            else:
+                person.sees(
+                    "this token answers questions, and does nothing else here", "Here.", "Type what you want"
+                )
+                person.types(CTRL_D)
+            assert person.ends() == 0
+        if does == "--approve":
+            assert f"Come back: bridle attach {url} --token-file {file} --session 0" in " ".join(
+                person.text.split()
+            )
+            wrong = place.bridle("attach", "--watch", url.replace("http", "https"), "--token-file", file)
+            assert "(it does not answer with TLS: " in wrong.err
 
 
 @pytest.mark.requirement("G22.14", "X20")

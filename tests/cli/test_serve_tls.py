@@ -138,9 +138,14 @@ def test_what_is_no_certificate_is_named(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path, "engine.example")
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("nothing")
-    for given in ((str(nothing), key), (cert, str(nothing))):
+    for given, why in (
+        ((str(nothing), key), " holds no certificate in PEM\n"),
+        ((cert, str(nothing)), "\n"),
+        ((str(tmp_path / "nobody/nothing.pem"), key), " cannot be read: No such file or directory\n"),
+    ):
         ran = place.bridle("serve", "--listen", "127.0.0.1:0", "--tls-cert", given[0], "--tls-key", given[1])
         assert ran.code == 2
         assert ran.err.startswith("bridle: ")
-        assert str(nothing) in ran.err
+        assert "nothing.pem" in ran.err
+        assert ran.err.endswith(why)
         assert ran.err.count("\n") == 1

@@ -219,6 +219,14 @@ async def test_bad_requests_have_a_reason_and_a_status(method, path, raw, header
         assert set(answer.json) == {"reason", "message", "data"}
 
 
+async def test_what_may_be_done_at_a_path_is_named_whole() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        answer = await kit.ask("PUT", "/v1/sessions")
+        assert answer.json["message"] == "PUT means nothing at /v1/sessions. Allowed: GET, POST."
+        assert answer.headers["allow"] == "GET, POST"
+
+
 async def test_a_client_that_is_gone_is_noticed_and_its_stream_ends() -> None:
     async with served(scripted()) as kit:
         await kit.shake_hands()

@@ -390,8 +390,10 @@ def _certificate_names(path: str) -> list[str]:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    except (OSError, ValueError) as problem:
-        raise UsageError(f"--tls-cert: {path} cannot be used: {problem}") from None
+    except OSError as problem:
+        raise UsageError(f"--tls-cert: {path} cannot be read: {problem.strerror}") from None
+    except ValueError:
+        raise UsageError(f"--tls-cert: {path} holds no certificate in PEM") from None
     return [
         *names.get_values_for_type(x509.DNSName),
         *map(str, names.get_values_for_type(x509.IPAddress)),

@@ -97,6 +97,9 @@ class Parser(argparse.ArgumentParser):
         """What was typed. A word that means nothing is named with the option that was probably meant."""
         parsed, rest = self.parse_known_args(words)
         if rest:
+            meant = next(iter(getattr(parsed, "prompt", None) or ()), "")
+            if meant in VERBS and words[0] not in VERBS:
+                raise UsageError(f"Options come after the verb: bridle {meant} … See: bridle help {meant}")
             verb = self.below[words[0]]
             verb.below.get(getattr(parsed, "action", None) or "", verb).refuse(rest[0])
         return parsed

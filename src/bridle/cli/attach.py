@@ -27,16 +27,22 @@ from bridle.control.token_files import read_token_file
 from bridle.protocol.commands import AttachSession, CreateSession
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.queries import DescribeSession, ListSessions, SessionInfo
-from bridle.protocol.tokens import claims_said, only_session
+from bridle.protocol.tokens import Claims, claims_said, only_session
 from bridle.sandbox.plain_spawn import allowed_environment
 
 
 def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    claims = _claims(_token_file(parsed, env))
+    says = claims is None or claims.covers_command("SendInput")
+    answers = claims is None or claims.covers_command("AnswerPermission")
+    parsed.watch = parsed.watch or not (says or answers)
     if not parsed.watch and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("bridle attach is for a terminal. Only to look on: bridle attach --watch")
     tolerate_characters()
     if parsed.watch:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    elif not says:
+        tell("this token answers questions, and does nothing else here")
     return asyncio.run(_attach(parsed, env))
 
 
@@ -53,7 +59,7 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
             services=terminal_services(
-                _folder_here(session.cwd), env, come_back=_come_back(parsed), link=connection.link
+                _folder_here(session.cwd), env, come_back=_come_back(parsed, env), link=connection.link
             ),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
@@ -62,20 +68,24 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         await connection.close()
 
 
-def _come_back(parsed: argparse.Namespace) -> str:
+def _come_back(parsed: argparse.Namespace, env: Mapping[str, str]) -> str:
     """The command that leads here again, but for the session."""
-    if "://" not in (parsed.target or ""):
+    if (url := _url(parsed, env)) is None:
         return ATTACH
-    options = (("--token-file", parsed.token_file), ("--ca-file", parsed.ca_file))
+    options = (("--token-file", _token_file(parsed, env)), ("--ca-file", parsed.ca_file))
     given = [word for name, value in options if value for word in (name, value)]
-    return f"{ATTACH} {shlex.join([parsed.target, *given])} --session"
+    return f"{ATTACH} {shlex.join([url, *given])} --session"
+
+
+def _url(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | None:
+    """The address that was given; None for the person's own engine."""
+    return parsed.target if "://" in (parsed.target or "") else env.get("BRIDLE_URL") or None
 
 
 def _way_there(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Open, str]:
     """To the engine that an address names, or to the person's own."""
     token_file = _token_file(parsed, env)
-    url = parsed.target if "://" in (parsed.target or "") else env.get("BRIDLE_URL")
-    if url:
+    if url := _url(parsed, env):
         if token_file is None:
             raise UsageError(f"{url} wants a token: --token-file FILE, or BRIDLE_TOKEN_FILE")
         return engine_opener(
@@ -91,11 +101,9 @@ def _token_file(parsed: argparse.Namespace, env: Mapping[str, str]) -> str | Non
     return parsed.token_file or env.get("BRIDLE_TOKEN_FILE")
 
 
-def _session_of_token(token_file: str | None) -> str | None:
-    """The only session that a token is for; None where it names none, or several."""
-    if token_file is None:
-        return None
-    return only_session(claims_said(read_token_file(token_file))) or None
+def _claims(token_file: str | None) -> Claims | None:
+    """What a token says of itself, where there is one."""
+    return None if token_file is None else claims_said(read_token_file(token_file))
 
 
 async def _session_meant(
@@ -104,7 +112,7 @@ async def _session_meant(
     """The one that was named, or that the token is for; else the newest open one, of this folder if there is one."""
     named = parsed.session or (None if "://" in (parsed.target or "") else parsed.target)
     if named is None:
-        named = _session_of_token(_token_file(parsed, env))
+        named = only_session(_claims(_token_file(parsed, env))) or None
     if named is not None:
         return (await connection.ask(DescribeSession(session=named))).session
     listed = (await connection.ask(ListSessions())).sessions
@@ -130,4 +138,6 @@ async def _watch(connection: RemoteConnection, session: str) -> int:
         text, _ = replay.of(envelope)
         if text and (code := say_raw(text)):
             return code
-    return say_raw(replay.end())
+    code = say_raw(replay.end())
+    tell("the session has ended here")
+    return code

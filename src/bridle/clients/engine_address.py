@@ -64,13 +64,18 @@ def engine_address(url: str, *, ca_file: str | None = None) -> EngineAddress:
     """Raises `UsageError` for what is no address, and for one to which a token would travel in the clear."""
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
+    no_address = UsageError(f'"{url}" is no address of an engine. Write one like https://host:8421')
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # a port that is none, half of a pair of brackets
+        raise no_address from None
     if parts.scheme == "unix":
         return unix_address(parts.path)
     host, is_secure = parts.hostname, parts.scheme == "https"
     if parts.scheme not in ("http", "https") or not host or parts.path not in ("", "/"):
-        raise UsageError(f'"{url}" is no address of an engine. Write one like https://host:8421')
+        raise no_address
     if not is_secure and host not in ("127.0.0.1", "::1", "localhost"):
         raise UsageError(f"{url} would send the token in the clear. Use https://")
-    port = parts.port or (443 if is_secure else 80)
+    port = port or (443 if is_secure else 80)
     return EngineAddress(url=url, host=host, port=port, is_secure=is_secure, ca_file=ca_file)

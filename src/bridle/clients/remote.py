@@ -111,7 +111,10 @@ def place_opener(place: EnginePlace) -> Open:
 def no_engine(address: str, problem: Exception) -> CommandRefused:
     """Nobody answers there."""
     number = getattr(problem, "errno", None)  # asyncio's own words name a call of Python
-    why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
+    if tls := getattr(problem, "reason", None):  # its number is one of OpenSSL's
+        why = f"it does not answer with TLS: {str(tls).replace('_', ' ').lower()}"
+    else:
+        why = os.strerror(number) if number and number > 0 else str(problem) or type(problem).__name__
     return CommandRefused("NoEngine", address=address, problem=why)
 
 

@@ -15,8 +15,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
-from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
@@ -107,13 +107,17 @@ def _no_such_place(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)
     path = request.url.path[:200]
     if failure.status_code == 405:
-        allowed = (failure.headers or {}).get("Allow", "")
-        refusal = CommandRefused(
-            "MethodNotAllowed", method=request.method[:20], path=path, allowed=allowed.replace("HEAD, ", "")
-        )
-    else:
-        refusal = CommandRefused("UnknownPath", path=path)
+        allowed = _methods(request)
+        refusal = CommandRefused("MethodNotAllowed", method=request.method[:20], path=path, allowed=allowed)
+        return _json(problem_of(refusal), status_of(refusal.reason), headers={"Allow": allowed})
+    refusal = CommandRefused("UnknownPath", path=path)
     return _json(problem_of(refusal), status_of(refusal.reason), headers=failure.headers)
+
+
+def _methods(request: Request) -> str:
+    """What may be done at a path; each route of it knows only its own."""
+    here = [one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in here for method in route.methods or ()} - {"HEAD"}))
 
 
 class _Http:

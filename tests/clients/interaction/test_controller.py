@@ -364,7 +364,7 @@ async def test_what_another_client_says_is_shown_with_its_name() -> None:
         at = client.driver.controller.session
         await other.send(CreateSession(cwd=session.folder, resume=at))
         await other.send(SendInput(session=at, content=(TextBlock(text="and me"),), mode="queue"))
-        await client.reads(f"{other.client}: and me")
+        await client.reads("other: and me")
         await client.shows(e.TurnEnded)
         await other.close()
 

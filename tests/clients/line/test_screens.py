@@ -237,7 +237,7 @@ async def test_nothing_that_others_wrote_is_obeyed_by_the_terminal(look: Look) -
         scene.tell(e.GrantAdded(grant_id="g", tool="bash", pattern=evil, life="session"))
         scene.tell(e.ToolResult(call_id="c", tool=evil, outcome="error", content=evil))
         scene.tell(*asks(evil, path=evil, other=evil))
-        await person.sees("other: a⟨ESC⟩[2J")
+        await person.sees("elsewhere: a⟨ESC⟩[2J")
         await person.types(f"\x1b[200~{evil}\x1b[201~", then="⟨ESC⟩]0;x⟨BEL⟩")
         scene.tell(e.TurnEnded(stop="error", reason="x", message=evil + "!", steps=1))
         await person.sees("1 step")

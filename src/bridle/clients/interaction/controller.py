@@ -168,7 +168,8 @@ class Controller:
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
             case e.InputAccepted(content=content) if envelope.originator not in self.view.clients:
-                words = f"{envelope.originator}: {visible(e.text_of(content))}"
+                name = visible(self.view.names.get(envelope.originator, ""), newlines=False) or "elsewhere"
+                words = f"{name}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all(), *self._after_turn())

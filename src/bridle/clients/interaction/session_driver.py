@@ -150,6 +150,8 @@ class SessionDriver:
         short = await self._actions.short_id(self.controller.session)
         if self.view.running and not self._out_of_reach and (come_back := self._services.come_back):
             return f'Left running: "{self.view.title}".  Come back: {come_back} {short}'
+        if "://" in self._services.come_back:  # it is not in the store of this machine
+            return f'Saved as "{self.view.title}".  Come back: {self._services.come_back} {short}'
         return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
 
     # Following

@@ -19,8 +19,8 @@ _TITLE_CHARACTERS: Final = 60
 
 
 class SessionView:
-    """The fold. `clients` are our own ids: an engine that took the place of another gives a new one. Nothing here is
-    shown by itself.
+    """The fold. `clients` are our own ids: an engine that took the place of another gives a new one. `names` are
+    those of whoever was here. Nothing here is shown by itself.
 
     `model` is the one chosen, `asked` the one that answered last. `used` is what the session came to; `used_in_turn`,
     `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
@@ -31,6 +31,7 @@ class SessionView:
 
     def __init__(self, client: str) -> None:
         self.clients = {client}
+        self.names: dict[str, str] = {}
         self.inputs: dict[int, PendingInput] = {}
         self._asleep = False
         self._queued: set[int] = set()
@@ -144,6 +145,8 @@ class SessionView:
                 self.created = created
                 self.degraded.clear()
                 self._begin_run()
+            case e.Presence(clients=here):
+                self.names |= {one.client: one.name for one in here}
             case e.ModeChanged(mode=mode):
                 self.mode = mode
             case e.ModelChanged(holds="this_turn"):
