@@ -131,7 +131,7 @@ def test_a_run_without_a_model(place: FirstDay) -> None:
     assert place.is_untouched
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 def test_the_first_screen_without_a_model(place: FirstDay, columns: int) -> None:
     with sitting(place, columns=columns) as person:
         person.sees("or q to leave")
@@ -179,7 +179,7 @@ async def test_a_run_with_a_key_and_a_model(place: FirstDay) -> None:
     assert server.chats[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 async def test_a_key_in_the_environment_goes_straight_in_and_sends_nothing(
     place: FirstDay, columns: int
 ) -> None:
@@ -217,7 +217,7 @@ async def test_a_key_that_does_not_say_which_model_is_a_choice(place: FirstDay) 
     assert [request.path for request in server.requests] == ["/v1/models"]
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 def test_the_second_start_says_only_what_changed(place: FirstDay, columns: int) -> None:
     def start(*words: str) -> str:
         with sitting(place, "-m", "demo", *words, columns=columns) as person:
@@ -239,7 +239,7 @@ def test_the_second_start_says_only_what_changed(place: FirstDay, columns: int) 
 # With a local server
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 async def test_the_first_screen_with_a_local_server(place: FirstDay, columns: int) -> None:
     def first_time() -> None:
         with sitting(place, columns=columns) as person:

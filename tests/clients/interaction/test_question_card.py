@@ -178,14 +178,14 @@ QUESTIONS = {
 
 
 @pytest.mark.requirement("D13.32")
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_reads_like_this(name: str, columns: int) -> None:
     shown = text(QUESTIONS[name], columns)
     check_golden(name, columns, shown)
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 def test_a_long_command_is_shown_in_pages(columns: int) -> None:
     question = asked("bash", command="\n".join(f"echo {number}" for number in range(60)))
     check_golden("question-command-pages", columns, text(question, columns, rows=20, position="1 of 2"))

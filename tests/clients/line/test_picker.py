@@ -38,7 +38,7 @@ def after(*keys: Key) -> tuple[Picker, Choice]:
     return picker, choice
 
 
-@pytest.mark.parametrize("columns", [44, 100])
+@pytest.mark.parametrize("columns", [44, 80, 100])
 def test_the_list_reads_like_this(columns: int) -> None:
     filtered, _ = after(Text("cart"))
     everywhere, _ = after(Press("tab"), Press("down"), Press("down"))
