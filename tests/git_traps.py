@@ -124,6 +124,7 @@ def _hooks_path(scene: Scene) -> None:
     folder.mkdir()
     (folder / "post-index-change").symlink_to(scene.program)
     scene.config("core.hooksPath", str(folder))
+    os.utime(scene.repository / "notes.txt", (1, 1))
 
 
 def _configured_hook(scene: Scene) -> None:

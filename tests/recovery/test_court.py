@@ -174,8 +174,9 @@ async def test_an_undo_that_is_not_possible_says_so_and_asks_again(crashed):
     async with crashed.resumed(scripted(say("x"))) as session:
         asked = await session.until(QuestionAsked)
         assert asked.question.not_undoable == "here: it changed no file that is known"
+        before = session.conversation.last_id
         await judge(session, OrphanAnswer(judgement="undo"))
-        notice = await session.until(Notice, since=session.conversation.last_id - 1)
+        notice = await session.until(Notice, since=before)
         assert notice.reason == "NotUndoable"
 
 
