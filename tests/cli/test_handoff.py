@@ -161,9 +161,14 @@ def test_a_terminal_offers_what_its_token_lets_it_do(tmp_path: Path, does: str) 
                 person.sees(
                     "this token answers questions, and does nothing else here", "Here.", "Type what you want"
                 )
+                person.types("hello\r")
+                person.sees("This token answers questions; it does not send words.")
+                person.types("\x03")
+                person.sees("Draft cleared")
                 person.types(CTRL_D)
             assert person.ends() == 0
         if does == "--approve":
+            assert "refused" not in place.bridle("token", "audit").out
             assert f"Come back: bridle attach {url} --token-file {file} --session 0" in " ".join(
                 person.text.split()
             )

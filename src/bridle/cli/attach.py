@@ -59,7 +59,11 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
             services=terminal_services(
-                _folder_here(session.cwd), env, come_back=_come_back(parsed, env), link=connection.link
+                _folder_here(session.cwd),
+                env,
+                come_back=_come_back(parsed, env),
+                link=connection.link,
+                claims=_claims(_token_file(parsed, env)),
             ),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),

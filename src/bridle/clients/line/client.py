@@ -119,7 +119,7 @@ class LineClient:
             look=terminal.look,
             columns=terminal.columns,
         )
-        self._status = StatusLine(self._clock)
+        self._status = StatusLine(self._clock, stops=services.covers("CancelTurn"))
         self._footer = Footer(
             self._page,
             self._router,
