@@ -188,7 +188,7 @@ def test_a_job_waits_for_the_yes_of_somebody_at_a_desk(tmp_path: Path) -> None:
             desk.sees("Run this command?", "touch one", "or type what to do instead")
             desk.looks_for(2 * GRACE_S)
             desk.types("y\r")
-            desk.sees("One is made.")
+            desk.sees("allowed by you", "One is made.")
             ran = running.end()
     assert ran.code == 0, ran.err
     decided = [one.event for one in place.events(session) if isinstance(one.event, PermissionDecided)]
