@@ -131,6 +131,11 @@ def test_work_is_handed_from_one_terminal_to_another_to_a_script_and_to_a_desk(t
                 at_the_desk = asyncio.run(approve_from_a_desk(served, session, token))
                 in_the_script = read_by_script(script, session)
             second.sees("allowed by Ana", "Two is made.")
+            url, file = f"http://127.0.0.1:{served.port}", str(place.home / "ana.token")
+            with sitting(place, "attach", "--watch", url, "--token-file", file) as watcher:
+                watcher.sees("allowed by the terminal", "allowed by you", "Two is made.")
+                watcher.types("\x03")
+                watcher.ends()
             second.types(CTRL_D)
             assert second.ends() == 0
 
