@@ -18,6 +18,7 @@ from bridle.base.redact import redact
 from cli_kit import Place
 
 LOCAL = re.compile(r"(?<![A-Za-z0-9_.~/-])/(?:root|work)/")
+SITE = ".venv/lib/python3.11/site-packages"
 
 
 @pytest.fixture(scope="module")
@@ -147,22 +148,45 @@ def test_the_demo_installs_what_a_run_needs_and_tests_what_they_need(
     assert would_run("demo") == [".venv/bin/bridle demo"]
 
 
-def test_a_setup_that_fails_leaves_a_program_that_works(repository: Path, tmp_path: Path) -> None:
+def set_up(repository: Path, tmp_path: Path, pip: str) -> subprocess.CompletedProcess[str]:
+    """`scripts/setup dev` in a folder of its own, with this in place of pip."""
     for name in ("pyproject.toml", "requirements"):
         (tmp_path / name).symlink_to(repository / name)
     (tmp_path / "scripts").mkdir()
     shutil.copy(repository / "scripts/setup", tmp_path / "scripts")
-    site = tmp_path / ".venv/lib/python3.11/site-packages"
+    site = tmp_path / SITE
     (site / "pip").mkdir(parents=True)
-    source = site / "bridle-source.pth"
-    source.write_text(str(repository / "src"))
+    (site / "bridle-source.pth").write_text(str(repository / "src"))
     python = tmp_path / ".venv/bin/python"
     python.parent.mkdir()
-    python.write_text("#!/bin/sh\nexit 1\n")  # a pip that reaches nobody
+    python.write_text(f"#!/bin/sh\n{pip}\n")
     python.chmod(0o755)
-    setup = [str(tmp_path / "scripts/setup"), "dev"]
-    failed = subprocess.run(
-        setup, capture_output=True, timeout=30, env={**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(
+        [str(tmp_path / "scripts/setup"), "dev"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHON": sys.executable},
+        check=False,
     )
+
+
+def test_a_setup_that_fails_leaves_a_program_that_works(repository: Path, tmp_path: Path) -> None:
+    failed = set_up(repository, tmp_path, "exit 1")  # a pip that reaches nobody
     assert failed.returncode == 1
+    source = tmp_path / SITE / "bridle-source.pth"
     assert source.exists(), "it is how what make demo installed finds itself"
+
+
+def test_a_setup_in_a_log_says_each_stage_when_it_begins(repository: Path, tmp_path: Path) -> None:
+    pip = 'case "$*" in *requirements*) echo Collecting a; echo Installing collected packages: a;; esac'
+    done = set_up(repository, tmp_path, pip)
+    assert done.returncode == 0, done.stderr
+    told = [re.sub(r"\d+", "N", line) for line in done.stdout.splitlines()]
+    assert told == [
+        "setup: everything that tests and checks need, in .venv: this takes a while",
+        "setup: fetching at most N packages",
+        "setup: installing them",
+        "setup: Bridle itself",
+        "setup: ready after N s. Try .venv/bin/bridle --help",
+    ]

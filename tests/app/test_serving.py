@@ -103,6 +103,16 @@ async def test_of_two_that_start_at_once_one_listens(tmp_path: Path) -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("in_the_way", ["run", "data"])
+def test_a_file_where_a_folder_belongs_is_named_with_what_to_do(tmp_path: Path, in_the_way: str) -> None:
+    (tmp_path / in_the_way).touch()
+    with pytest.raises(CommandRefused) as refused:
+        open_engine_socket(EnginePlace(str(tmp_path / "run")), data=str(tmp_path / "data"), version="1")
+    assert refused.value.message.endswith(
+        f"cannot be used: {tmp_path / in_the_way} is a file, and a folder belongs there. Move it away."
+    )
+
+
 async def test_what_a_killed_engine_left_is_taken_over(tmp_path: Path) -> None:
     async with listening(tmp_path) as here:
         folder = here.place.folder

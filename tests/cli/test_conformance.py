@@ -1,5 +1,6 @@
 """`bridle conformance`: our own server and any other, with a card that says how it did."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -49,9 +50,19 @@ def test_what_cannot_be_tried_is_one_sentence(place: Place) -> None:
     secret.write_text("no-token")
     secret.chmod(0o400)
     given = ("--token-file", str(secret))
+    claims = {"ver": 1, "jti": "tok_1", "identity_class": "human", "exp": 1, "sessions": ["sess_1"]}
+    bound = place.home / "bound"
+    bound.write_bytes(base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=") + b".signed")
+    bound.chmod(0o400)
     for words, said in (
         ((), "takes --self, or --against URL"),
         (("--self", "--against", "http://127.0.0.1:1"), "one of the two"),
+        (
+            ("--self", "--badge", "nowhere/badge.json"),
+            "nowhere/badge.json cannot be written (No such file or",
+        ),
+        (("--self", "--badge", "."), "--badge: . cannot be written (Is a directory)"),
+        (("--against", "http://127.0.0.1:1", "--token-file", str(bound)), "may not open sessions"),
         (("--self", *given), "--token-file are for --against"),
         (("--against", "stdio:server", *given), "There is no transport over stdin and stdout"),
         (("--against", "nonsense", *given), "is no address of an engine"),

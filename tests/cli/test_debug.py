@@ -80,6 +80,15 @@ def test_mistakes_are_one_sentence(place: Place, words: tuple[str, ...], told: s
     assert told in ran.story[0]
 
 
+def test_where_nothing_can_be_shown_both_actions_are_named(place: Place) -> None:
+    ran = place.bridle("debug")
+    assert ran.code == 4
+    lines = ran.err.splitlines()
+    assert lines[0].endswith("bridle debug request -m MODEL PROMPT")
+    assert lines[1].endswith("bridle debug raw ID")
+    assert "no model is configured" in lines[2]
+
+
 def test_builders_are_told_of_it(place: Place) -> None:
     assert "bridle debug request" in place.bridle("help", "builders").out
     assert place.bridle("help", "debug").out.startswith("bridle debug request")

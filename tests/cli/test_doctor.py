@@ -86,6 +86,7 @@ def test_where_everything_works_every_row_says_what_was_found(place: Place) -> N
     assert ran.code == 0
     assert text_of(ran, "model") == "demo:hello (user config, line 1), a script: no key, no network"
     assert text_of(ran, "config") == "~/.config/bridle/config.toml"
+    assert text_of(ran, "disk").endswith(" GB free for ~/.local/share/bridle")
     store = text_of(ran, "store")
     assert store.startswith("1 session, 0.")
     assert store.endswith(" MB, encrypted, integrity of the newest session good")

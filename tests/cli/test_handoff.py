@@ -131,6 +131,11 @@ def test_work_is_handed_from_one_terminal_to_another_to_a_script_and_to_a_desk(t
                 at_the_desk = asyncio.run(approve_from_a_desk(served, session, token))
                 in_the_script = read_by_script(script, session)
             second.sees("allowed by Ana", "Two is made.")
+            url, file = f"http://127.0.0.1:{served.port}", str(place.home / "ana.token")
+            with sitting(place, "attach", "--watch", url, "--token-file", file) as watcher:
+                watcher.sees("allowed by the terminal", "allowed by you", "Two is made.")
+                watcher.types("\x03")
+                watcher.ends()
             second.types(CTRL_D)
             assert second.ends() == 0
 
@@ -161,9 +166,14 @@ def test_a_terminal_offers_what_its_token_lets_it_do(tmp_path: Path, does: str) 
                 person.sees(
                     "this token answers questions, and does nothing else here", "Here.", "Type what you want"
                 )
+                person.types("hello\r")
+                person.sees("This token answers questions; it does not send words.")
+                person.types("\x03")
+                person.sees("Draft cleared")
                 person.types(CTRL_D)
             assert person.ends() == 0
         if does == "--approve":
+            assert "refused" not in place.bridle("token", "audit").out
             assert f"Come back: bridle attach {url} --token-file {file} --session 0" in " ".join(
                 person.text.split()
             )
@@ -183,7 +193,7 @@ def test_a_job_waits_for_the_yes_of_somebody_at_a_desk(tmp_path: Path) -> None:
             desk.sees("Run this command?", "touch one", "or type what to do instead")
             desk.looks_for(2 * GRACE_S)
             desk.types("y\r")
-            desk.sees("One is made.")
+            desk.sees("allowed by you", "One is made.")
             ran = running.end()
     assert ran.code == 0, ran.err
     decided = [one.event for one in place.events(session) if isinstance(one.event, PermissionDecided)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.ids import Ids
+from bridle.base.ids import Ids, short_ids
 from bridle.base.peer_process import can_tell_descent
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import Tokens
@@ -74,12 +74,17 @@ def test_a_person_at_a_terminal_mints_lists_and_revokes(place: Place, session: s
         (claims.jti, "", "agent", [session]),
         (ana.jti, "Ana", "human", [session]),
     ]
-    assert place.bridle("token", "revoke", ana.jti).code == 0
+    short = short_ids((claims.jti, ana.jti))[ana.jti]
+    assert place.bridle("token", "revoke", short).out.startswith(f"Revoked: {ana.jti}.")
     with pytest.raises(CommandRefused, match="was revoked at"):
         tokens.read(read_token_file(str(file)))
     shown = place.bridle("token").out
-    assert f"{ana.jti}  Ana (human)" in shown
-    assert "revoked 20" in shown
+    assert shown.split("\n", 1)[0].split() == ["ID", "FOR", "MAY", "STATE", "SESSIONS"]
+    assert re.search(
+        rf"^{short}  Ana \(human\)      approve     revoked 20\d\d-\d\d-\d\d \d\d:\d\d  ", shown, re.MULTILINE
+    )
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count(session.removeprefix("sess_")[:10]) == 2
     assert found[0] not in shown
     unknown = place.bridle("token", "revoke", "tok_x")
     assert (unknown.code, unknown.err.strip()) == (
@@ -90,6 +95,10 @@ def test_a_person_at_a_terminal_mints_lists_and_revokes(place: Place, session: s
     assert said == ["minted", "minted", "revoked"]
     answers = place.bridle("token", "audit", "--session", session)
     assert answers.code == 0
+    assert (
+        f"{ana.jti}, name Ana, identity class human, sessions {session}, may approve, until 20" in answers.out
+    )
+    assert '["' not in answers.out
 
 
 def test_a_program_mints_nothing(place: Place, session: str) -> None:

@@ -53,13 +53,18 @@ async def _attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         session = await _session_meant(connection, parsed, env)
         if parsed.watch:
             connection.link.hear = tell_link(tell)
-            return await _watch(connection, session.id)
+            claims = _claims(_token_file(parsed, env))
+            return await _watch(connection, session.id, claims.name if claims else "")
         return await talk(
             connection,
             CreateSession(cwd=session.cwd, env=allowed_environment(env)),
             Terminal(look=terminal_look(parsed, env)),
             services=terminal_services(
-                _folder_here(session.cwd), env, come_back=_come_back(parsed, env), link=connection.link
+                _folder_here(session.cwd),
+                env,
+                come_back=_come_back(parsed, env),
+                link=connection.link,
+                claims=_claims(_token_file(parsed, env)),
             ),
             start=StartInfo(version=__version__),
             opened=await connection.send(AttachSession(session=session.id)),
@@ -129,11 +134,11 @@ def _folder_here(folder: str) -> str:
     return os.path.realpath(folder if os.path.isdir(folder) else ".")
 
 
-async def _watch(connection: RemoteConnection, session: str) -> int:
+async def _watch(connection: RemoteConnection, session: str, reader: str) -> int:
     """What happens, as text that only grows, until the session ends or Ctrl-C."""
     await connection.send(AttachSession(session=session))
     tell(f"watching {session}; Ctrl-C leaves it as it is")
-    replay = EventReplay()
+    replay = EventReplay(reader)
     async for envelope in connection.events(session):
         text, _ = replay.of(envelope)
         if text and (code := say_raw(text)):

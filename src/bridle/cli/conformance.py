@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from bridle.conformance.wire_scenarios import Door
 from bridle.conformance.wire_score import Played, Scorecard, badge_of, score
 from bridle.control.token_files import read_token_file
 from bridle.protocol.errors import UsageError
+from bridle.protocol.tokens import claims_said
 
 
 def conformance(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -34,6 +36,8 @@ def conformance(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _check_words(parsed: argparse.Namespace) -> None:
+    if parsed.badge is not None:
+        _check_badge(parsed.badge)
     if parsed.self == (parsed.against is not None):
         raise UsageError("bridle conformance takes --self, or --against URL: one of the two")
     if parsed.self:
@@ -82,7 +86,7 @@ async def _of_ourselves(parsed: argparse.Namespace) -> list[Scorecard]:
 
 async def _of_another(parsed: argparse.Namespace) -> list[Scorecard]:
     people, agents = (
-        [read_token_file(path) for path in paths] for paths in (parsed.token_file, parsed.agent_token_file)
+        [_opening_token(path) for path in paths] for paths in (parsed.token_file, parsed.agent_token_file)
     )
     ways = ways_to(parsed.against, ca_file=parsed.ca_file)
     doors: dict[str, Door] = {
@@ -98,6 +102,20 @@ async def _of_another(parsed: argparse.Namespace) -> list[Scorecard]:
     for door in doors.values():  # somebody has to answer and to take the token, else there is nothing to try
         await door.knock(people[0])
     return await _scores(doors, parsed)
+
+
+def _opening_token(path: str) -> str:
+    """A token that may open sessions, as far as it says of itself; a server of another kind may say nothing here."""
+    token = read_token_file(path)
+    claims = claims_said(token)
+    if claims is not None and not (
+        claims.covers_command("CreateSession") and (claims.opens or claims.sessions is msgspec.UNSET)
+    ):
+        raise UsageError(
+            f"The token of {path} may not open sessions, and each scenario opens one: give the one the server was "
+            "started with"
+        )
+    return token
 
 
 async def _scores(doors: Mapping[str, Door], parsed: argparse.Namespace) -> list[Scorecard]:
@@ -122,6 +140,22 @@ def _totals(cards: list[Scorecard]) -> str:
     ]
     word = "conforms" if all(card.conforms for card in cards) else "does not conform"
     return "\n".join(["", *lines, f"It {word} to protocol {cards[0].protocol_version}.", ""])
+
+
+def _check_badge(path: str) -> None:
+    """Before a run of minutes, not after it."""
+    folder = os.path.dirname(path) or "."
+    why = (
+        errno.EISDIR
+        if os.path.isdir(path)
+        else errno.ENOENT
+        if not os.path.isdir(folder)
+        else errno.EACCES
+        if not os.access(path if os.path.exists(path) else folder, os.W_OK)
+        else 0
+    )
+    if why:
+        raise UsageError(f"--badge: {path} cannot be written ({os.strerror(why)})")
 
 
 def _write_badge(path: str, badge: bytes) -> None:

@@ -31,7 +31,13 @@ def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.fork:
         raise UsageError("--fork makes a session, and here nothing is made. Leave it out")
     env = with_env_file(env, parsed.env_file)
-    return asyncio.run(_request(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
+    try:
+        return asyncio.run(_request(parsed, unlocked(with_log_options(env, parsed), model=parsed.model)))
+    except CommandRefused as refusal:
+        if refusal.reason == "NoModel" and not parsed.prompt:
+            tell("request shows what a model would be sent: bridle debug request -m MODEL PROMPT")
+            tell("raw shows what was kept of a session's requests: bridle debug raw ID")
+        raise
 
 
 async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

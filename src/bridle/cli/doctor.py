@@ -28,6 +28,7 @@ from bridle.cli.console import say, say_json
 from bridle.cli.doctor_parts import (
     DoctorRow,
     Machine,
+    at_home,
     disk_rows,
     engine_rows,
     extra_rows,
@@ -290,7 +291,7 @@ def _config(found: Machine) -> Iterable[DoctorRow]:
 
     problems = all_problems(found.tiers)
     if not problems:
-        read = [_at_home(path, found.env) for path in _settings_files(found)]
+        read = [at_home(path, found.env) for path in _settings_files(found)]
         return [DoctorRow("ok", "config", ", ".join(read) or "no settings file; the defaults hold")]
     return [
         DoctorRow("fail" if problem.severity == "error" else "warn", "config", problem.text)
@@ -386,10 +387,4 @@ def _path_words(found: Machine) -> list[str]:
         ("state", where.state),
         ("log", log_folder(where.state)),
     )
-    return [f"{name} {_one_line(_at_home(path, found.env))}" for name, path in named]
-
-
-def _at_home(path: str, env: Mapping[str, str]) -> str:
-    """A path as people write it: `~` for their home."""
-    home = env.get("HOME", "").rstrip("/")
-    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+    return [f"{name} {_one_line(at_home(path, found.env))}" for name, path in named]

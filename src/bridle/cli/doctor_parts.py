@@ -159,9 +159,15 @@ def disk_rows(machine: Machine) -> Iterable[DoctorRow]:
         seen.add(device)
         disk = os.statvfs(there)
         room = disk.f_bavail * disk.f_frsize
-        text = f"{room / 1e9:.1f} GB free for {folder}"
+        text = f"{room / 1e9:.1f} GB free for {at_home(folder, machine.env)}"
         status: PartStatus = "ok" if room >= LITTLE_ROOM else "warn" if room else "fail"
         yield DoctorRow(status, "disk", text)
+
+
+def at_home(path: str, env: Mapping[str, str]) -> str:
+    """A path as people write it: `~` for their home."""
+    home = env.get("HOME", "").rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
 
 
 def _nearest(folder: str) -> str:

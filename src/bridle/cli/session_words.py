@@ -21,5 +21,9 @@ def short(session: str) -> str:
     return session.removeprefix("sess_")[:10]
 
 
+def minute(ts_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ts_ms / 1000))
+
+
 def day(ts_ms: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))

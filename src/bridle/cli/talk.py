@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from bridle.app.engine import Engine
     from bridle.clients.engine_link import EngineLink
     from bridle.clients.remote import RemoteConnection
+    from bridle.protocol.tokens import Claims
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"
@@ -255,7 +256,12 @@ async def _demo(env: Mapping[str, str]) -> int:
 
 
 def terminal_services(
-    cwd: str, env: Mapping[str, str], *, come_back: str = "", link: EngineLink | None = None
+    cwd: str,
+    env: Mapping[str, str],
+    *,
+    come_back: str = "",
+    link: EngineLink | None = None,
+    claims: Claims | None = None,
 ) -> ClientServices:
     """What this machine does for a client at its terminal."""
     state = folders(env).state
@@ -303,6 +309,7 @@ def terminal_services(
         clock=SystemClock(),
         come_back=come_back,
         link=link,
+        claims=claims,
         home=env.get("HOME", ""),
         history=history.prompts(),
         save_prompt=history.add,

@@ -6,19 +6,23 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock, iso_ms
-from bridle.base.ids import Ids
+from bridle.base.ids import Ids, short_ids
 from bridle.base.peer_process import comes_from_a_call
 from bridle.base.surviving_processes import recording_processes
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, say_raw, tell
+from bridle.cli.session_words import minute
+from bridle.cli.sessions import COLUMNS
 from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.status_line import cut
+from bridle.clients.interaction.story import approver
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import IssuedToken, Tokens
 from bridle.control.minting import described, refuse_bad_name
@@ -26,6 +30,7 @@ from bridle.control.service_audit import ServiceAudit, answers_of
 from bridle.control.token_files import TokenFile, open_tokens, write_token_file
 from bridle.credentials.locks import machine_key_of
 from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.events import Approval
 from bridle.protocol.tokens import APPROVE, WATCH
 from bridle.sandbox.session_border import records_of
 
@@ -52,7 +57,7 @@ def token(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         hear=lambda _reason, _data: None,
     )
     if parsed.action == "revoke":
-        return _revoke(tokens, parsed.jti, audit)
+        return _revoke(tokens, _meant(parsed.jti, register), audit)
     return _mint(tokens, parsed, env, audit)
 
 
@@ -111,36 +116,55 @@ def _list(register: TokenFile, parsed: argparse.Namespace, clock: SystemClock) -
     issued = register.issued()
     if parsed.json:
         rows = [
-            described(one.claims, issued=iso_ms(one.issued_ms), state=_state(one, clock.now_ms()))
+            described(one.claims, issued=iso_ms(one.issued_ms), state=_state(one, clock.now_ms(), iso_ms))
             for one in issued
         ]
         return say_json({"tokens": rows})
     if not issued:
         return say("No token was minted. Mint one: bridle token mint --session ID\n")
-    return say("".join(f"{_row(one, clock.now_ms())}\n" for one in issued))
+    ids = short_ids(one.claims.jti for one in issued)
+    sessions = short_ids({named for one in issued for named in one.claims.sessions or ()})
+    widest = max(map(len, ids.values()))
+    rows = [("ID", "FOR", "MAY", "STATE", "SESSIONS")]
+    rows += [_row(one, ids[one.claims.jti], sessions, clock.now_ms()) for one in issued]
+    lines = (f"{own:<{widest}}  {who:<15}  {may:<10}  {state:<24}  {of}" for own, who, may, state, of in rows)
+    return say("".join(f"{cut(line, COLUMNS)}\n" for line in lines))
 
 
-def _row(one: IssuedToken, now_ms: int) -> str:
+def _row(
+    one: IssuedToken, own_id: str, sessions: Mapping[str, str], now_ms: int
+) -> tuple[str, str, str, str, str]:
+    """The columns of one token: its id and those of sessions as short as they name one."""
     claims = one.claims
-    sessions = (
-        "every session" if claims.sessions is msgspec.UNSET else ", ".join(claims.sessions) or "no session"
-    )
-    who = f"{claims.name or '-'} ({claims.identity_class})"
-    return f"{claims.jti}  {who:<20}  {_may(one):<10}  {_state(one, now_ms):<36}  {sessions}"
+    kind = f" ({claims.identity_class})"
+    who = cut(claims.name or "-", 15 - len(kind)) + kind
+    named = () if claims.sessions is msgspec.UNSET else claims.sessions
+    more = f" +{len(named) - 1}" if len(named) > 1 else ""
+    of = "all" if claims.sessions is msgspec.UNSET else f"{sessions[named[0]]}{more}" if named else "none"
+    return own_id, who, _may(claims.commands), _state(one, now_ms, minute), of
 
 
-def _may(one: IssuedToken) -> str:
-    commands = one.claims.commands
+def _may(commands: tuple[str, ...] | msgspec.UnsetType) -> str:
     if commands is msgspec.UNSET:
         return "everything"
     return {WATCH: "watch", APPROVE: "approve"}.get(commands, f"{len(commands)} commands")
 
 
-def _state(one: IssuedToken, now_ms: int) -> str:
+def _state(one: IssuedToken, now_ms: int, when: Callable[[int], str]) -> str:
     if one.revoked_ms is not None:
-        return f"revoked {iso_ms(one.revoked_ms)}"
-    until = iso_ms(one.claims.exp * 1000)
+        return f"revoked {when(one.revoked_ms)}"
+    until = when(one.claims.exp * 1000)
     return f"expired {until}" if one.claims.exp * 1000 <= now_ms else f"until {until}"
+
+
+def _meant(text: str, register: TokenFile) -> str:
+    """The token whose id begins so, where it is one; else the text, which is then no token's."""
+    begins = [
+        one.claims.jti
+        for one in register.issued()
+        if text and one.claims.jti.removeprefix("tok_").startswith(text.removeprefix("tok_"))
+    ]
+    return begins[0] if len(begins) == 1 else text
 
 
 def _revoke(tokens: Tokens, jti: str, audit: ServiceAudit) -> int:
@@ -167,9 +191,25 @@ def _audit(parsed: argparse.Namespace, env: Mapping[str, str], audit: ServiceAud
 
 
 def _told(row: Mapping[str, Any]) -> str:
-    rest = " ".join(
-        f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+    rest = ", ".join(
+        _fact(name, value)
         for name, value in row.items()
         if name not in ("ts", "what") and value not in (None, "", [])
     )
     return visible(f"{row.get('ts', '')}  {row.get('what', ''):<9}  {rest}", newlines=False)
+
+
+def _fact(name: str, value: Any) -> str:
+    match name, value:
+        case "jti", _:
+            return f"{value}"
+        case "exp", int():
+            return f"until {minute(value * 1000)}"
+        case "commands", list():
+            return f"may {_may(msgspec.convert(value, tuple[str, ...]))}"
+        case "approvals", list():
+            return f"by {' and '.join(approver(one) for one in msgspec.convert(value, list[Approval]))}"
+        case _, list():
+            return f"{name} {' and '.join(map(str, value))}"  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return f"{name.replace('_', ' ')} {value}"

@@ -40,10 +40,10 @@ def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Fr
 
 
 class EventReplay:
-    """What each event adds to what a person sees, in order."""
+    """What each event adds to what a person sees, in order. `reader` is their name, where their token gives one."""
 
-    def __init__(self) -> None:
-        self._story = Story(diffs=True, outputs=True)
+    def __init__(self, reader: str = "") -> None:
+        self._story = Story(diffs=True, outputs=True, reader=reader)
         self._in_line = False
         self._gone = 0
 

@@ -49,9 +49,9 @@ class EngineSocket:
 
 def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bool = True) -> EngineSocket:
     """Takes the lock of the data folder, then the place. Raises `EngineRunning` where another engine has it."""
-    lock = FileLock(os.path.join(private_folder(data), LOCK_NAME))
     note = EngineNote(pid=os.getpid(), version=version, data=data, stays=stays)
     try:
+        lock = FileLock(os.path.join(private_folder(data), LOCK_NAME))
         if not lock.acquire(note={"pid": note.pid, "socket": place.socket[-200:]}):
             holder = lock.holder() or {}
             raise CommandRefused("EngineRunning", pid=holder.get("pid", "?"), socket=place.socket)
@@ -66,6 +66,8 @@ def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bo
             raise
     except OSError as problem:
         why = problem.strerror or str(problem)
+        if isinstance(problem, FileExistsError):
+            why = f"{problem.filename} is a file, and a folder belongs there. Move it away"
         raise CommandRefused("SocketUnusable", socket=place.socket, problem=why) from None
 
 

@@ -25,7 +25,7 @@ RAN_WORDS = re.compile(r"exit \d|\d s$|[+]\d+ -\d+|^ran ")
 
 
 def told(
-    *events: e.AnyEvent, tool: str = "bash", given: dict[str, Any] | None = None, **options: bool
+    *events: e.AnyEvent, tool: str = "bash", given: dict[str, Any] | None = None, **options: Any
 ) -> list[str]:
     """The lines for a call and what became of it."""
     story = Story(**options)
@@ -120,6 +120,24 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
 )
 def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
     assert told(event) == [line]
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "who"),
+    [
+        ("", "", "you"),
+        ("Eve", "", "the terminal"),
+        ("Eve", "Ana", "Ana"),
+        ("Ana", "Ana", "you"),
+        ("", "Ana", "Ana"),
+    ],
+)
+def test_who_answered_is_named_to_everybody_else(reader: str, name: str, who: str) -> None:
+    yes = decided("allow", "user", answered_by="cli_1", answered_name=name)
+    no = decided("deny", "user", answered_by="cli_1", answered_name=name, note="later")
+    assert told(yes, result("ok"), reader=reader)[-1].endswith(f"allowed by {who}")
+    (denied,) = told(no, result("denied", reason="PermissionDenied"), reader=reader)
+    assert denied.endswith(f'{who} said no: "later"')
 
 
 @pytest.mark.parametrize(

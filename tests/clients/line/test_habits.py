@@ -17,6 +17,7 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock, TextBlock
+from bridle.protocol.tokens import APPROVE, Claims
 from clients.line.line_kit import READER, SESSION, Person, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
 
@@ -56,6 +57,28 @@ async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> 
         person.type("\x1b")
         await person.sees("Stopping…", f"{MARK}half a thought")
         assert len(commands(scene, CancelTurn)) == 1
+
+
+async def test_a_token_that_only_answers_sends_nothing_else_and_keeps_the_draft() -> None:
+    scene = Scene(*PAST)
+    scene.prompts = (q.SlashEntry(name="review", does="looks at it"),)
+    claims = Claims(ver=1, jti="tok_1", identity_class="human", exp=1, commands=APPROVE, name="Ana")
+    async with at_terminal(scene, CREATE, claims=claims) as (person, task):
+        await person.sees("Type what you want")
+        await tells(person, scene)
+        assert "thinking · Ctrl-C stops" not in person.glass.text
+        await person.types("hello there\r", then="This token answers questions; it does not send words.")
+        await person.sees(f"{MARK}hello there")
+        assert "queued" not in person.glass.text
+        await person.types("\x1b", then="This token answers questions; it does not stop turns.")
+        await person.types("\x03", then="Draft cleared")
+        assert "Stopping" not in person.glass.text
+        await person.types("/revi\t")
+        await person.sees(f"{MARK}/revi")
+        assert "/review" not in person.glass.text, "nobody asked for what this token does not cover"
+        person.type("\x15\x04")
+        assert await task == 0, "what runs is not theirs to stop, so nobody asks about it"
+    assert [type(one).__name__ for one in scene.sent] == ["CreateSession"]
 
 
 async def test_arrows_and_other_sequences_are_no_esc() -> None:

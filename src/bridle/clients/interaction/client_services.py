@@ -9,6 +9,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.composer import Picture
+from bridle.protocol.tokens import Claims
 
 
 def _no_paths() -> Sequence[str]:
@@ -37,7 +38,8 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     writes a new file at a path a person named and returns where it is. `picture` is the image at a path, None where
     there is none; `clipboard_picture` the one on their clipboard. `come_back` is the command that, with the session
     behind it, leads back to what runs on in an engine that outlives the client; empty where none does. `link` tells
-    when the engine is out of reach; None where it is in this process. What does something may raise `BridleError`.
+    when the engine is out of reach; None where it is in this process. `claims` are those of the token the engine was
+    reached with; None where everything may be asked for. What does something may raise `BridleError`.
     """
 
     clock: Clock
@@ -54,3 +56,8 @@ class ClientServices(msgspec.Struct, frozen=True, kw_only=True):
     clipboard_picture: Callable[[], Awaitable[Picture]] | None = None
     come_back: str = ""
     link: EngineLink | None = None
+    claims: Claims | None = None
+
+    def covers(self, kind: str) -> bool:
+        """Whether the engine takes this kind of command or query from here, as far as its token says."""
+        return self.claims is None or self.claims.covers_command(kind)

@@ -48,11 +48,13 @@ from bridle.clients.interaction.parse import (
 )
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
 from bridle.clients.interaction.question_queue import QuestionQueue
+from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     AnyCommand,
     CancelTurn,
+    Command,
     RevokeGrant,
     RunSlash,
     SendInput,
@@ -71,6 +73,8 @@ THOUGHT_MS: Final = 1000
 """A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
 """What stands before a person's own words."""
+_DEEDS: Final = {"SendInput": "send words", "CancelTurn": "stop turns", "ShellRequest": "run commands"}
+"""What a person would call a command that their token does not cover."""
 
 
 class Controller:
@@ -78,7 +82,7 @@ class Controller:
 
     `opened_at` is the last event of its past: until then events count and show nothing. `folder` is where it works, as
     people write it; `is_file` answers for a path relative to it, `picture` reads the image at one. `info` is what the
-    engine said of models and commands.
+    engine said of models and commands; `covers` says which commands it takes from here.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Controller:
         info: EngineInfo | None = None,
         is_file: Callable[[str], bool] = slash_table.no_file,
         picture: Callable[[str], Picture | None] = lambda _path: None,
+        covers: Callable[[str], bool] = lambda _kind: True,
     ) -> None:
         self.view = view
         self.session = session
@@ -99,6 +104,7 @@ class Controller:
         self._info = info or EngineInfo()
         self._is_file = is_file
         self._picture = picture
+        self._covers = covers
         self._questions = QuestionQueue(session)
         self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
@@ -202,7 +208,23 @@ class Controller:
     # Intents
 
     def handle(self, intent: Intent) -> Sequence[Effect]:
-        """What comes of a person's wish."""
+        """What comes of a person's wish. What their token does not cover is not sent, and their words stay a draft."""
+        effects = self._come_of(intent)
+        for effect in effects:
+            if isinstance(effect, Command) and (words := self.uncovered(type(effect))):
+                self.view.refused(effect)
+                draft = (WriteDraft(intent.text),) if isinstance(intent, Send) else ()
+                return (SayWords(words, "  "), *draft)
+        return effects
+
+    def uncovered(self, kind: type[AnyCommand]) -> str:
+        """What to say to somebody whose token does not cover a command; empty where it does."""
+        if self._covers(kind.__name__):
+            return ""
+        answers = "" if self._covers("SendInput") else " answers questions; it"
+        return f"This token{answers} does not {_DEEDS.get(kind.__name__, 'do that')}."
+
+    def _come_of(self, intent: Intent) -> Sequence[Effect]:
         match intent:
             case Send():
                 return self._submit(intent)

@@ -16,6 +16,10 @@ from bridle.protocol.queries import SessionInfo
 
 _TITLE_COLUMNS: Final = 34
 _LEAST_TITLE_COLUMNS: Final = 12
+_FACTS_COLUMNS: Final = 32
+"""When, turns and cost, up to where a mark begins."""
+_BESIDE_COLUMNS: Final = 5
+"""What stands around a title, but for the digits of its number."""
 _HELP: Final = "type to filter · Tab all folders"
 _HELP_ALL: Final = "type to filter · Tab this folder"
 _KEYS: Final = "Enter resume · Alt-F fork · Alt-P pin · Alt-R rename · Del delete"
@@ -203,9 +207,10 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
     shown = SHOWN_MAX if rows <= 0 else max(1, min(SHOWN_MAX, rows - 5))
     first = max(0, min(picker.at - shown + 1, len(found) - shown))
     digits = len(str(min(len(found), first + shown)))
+    room = _title_columns(found[first : first + shown], digits, columns)
     for index, session in enumerate(found[first : first + shown], first):
         mark = ">" if index == picker.at else " "
-        row = _row(f"{index + 1:>{digits}}", session, columns, folder=picker.all_folders)
+        row = _row(f"{index + 1:>{digits}}", session, room, folder=picker.all_folders)
         lines.append(_cut(f"{mark} {row}", columns))
     if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
@@ -230,9 +235,9 @@ def _below(picker: Picker) -> list[str]:
 def session_lines(sessions: Sequence[Listed], *, columns: int) -> list[str]:
     """The newest sessions to read, none of them marked."""
     digits = len(str(min(len(sessions), SHOWN_MAX)))
+    room = _title_columns(sessions[:SHOWN_MAX], digits, columns)
     rows = [
-        _row(f"{number:>{digits}}", session, columns, folder=True)
-        for number, session in enumerate(sessions, 1)
+        _row(f"{number:>{digits}}", session, room, folder=True) for number, session in enumerate(sessions, 1)
     ]
     lines = [_cut(f"  {row}", columns) for row in rows[:SHOWN_MAX]]
     return [*lines, f"  … {len(rows) - SHOWN_MAX} more"] if len(rows) > SHOWN_MAX else lines
@@ -258,9 +263,16 @@ def _end_of(text: str, columns: int) -> str:
     return f"…{text}"
 
 
-def _row(number: str, session: Listed, columns: int, *, folder: bool) -> str:
-    fits = _TITLE_COLUMNS if columns <= 0 else min(_TITLE_COLUMNS, columns - 32)
-    room = max(_LEAST_TITLE_COLUMNS, fits)
+def _title_columns(sessions: Sequence[Listed], digits: int, columns: int) -> int:
+    """The room for every title of a list: where a mark does not fit as well, titles give way first."""
+    if columns <= 0:
+        return _TITLE_COLUMNS
+    widest = max((width_of(session.mark) for session in sessions), default=0)
+    fits = columns - (_BESIDE_COLUMNS + digits + _FACTS_COLUMNS + widest if widest else _FACTS_COLUMNS)
+    return max(_LEAST_TITLE_COLUMNS, min(_TITLE_COLUMNS, fits))
+
+
+def _row(number: str, session: Listed, room: int, *, folder: bool) -> str:
     name = _padded(visible(session.name, newlines=False), room)
     turns = counted(session.turns, "turn")
     star = "★" if session.pinned else " "

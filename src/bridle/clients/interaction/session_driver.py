@@ -159,7 +159,8 @@ class SessionDriver:
     async def _open(self, opened: Accepted) -> None:
         """Follows a session; the event it was opened with is the last of its past."""
         session, opened_at = opened.session, opened.event or 0
-        await self.info.learn_commands(self._connection, session)
+        if self._services.covers("ListSlash"):
+            await self.info.learn_commands(self._connection, session)
         described = await self._actions.describe(session)
         view = SessionView(self._connection.client)
         view.title = visible(described.title, newlines=False)
@@ -175,6 +176,7 @@ class SessionDriver:
             info=self.info,
             is_file=self._services.is_file,
             picture=self._services.picture,
+            covers=self._services.covers,
         )
         if self._nobody:
             self.controller.nobody_is_left()
@@ -225,8 +227,9 @@ class SessionDriver:
             envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
         ):
             session = self.controller.session
-            await self.info.learn_models(self._connection, session, self._asked_models)
-            if self._is_new and envelope.id == self._opened_at:
+            if self._services.covers("ListModels"):
+                await self.info.learn_models(self._connection, session, self._asked_models)
+            if self._is_new and envelope.id == self._opened_at and self._services.covers("ListProviders"):
                 self._is_new = False
                 names = {model.partition(":")[0] for model in self._asked_models}
                 await self.info.learn_providers(self._connection, session, names)

@@ -25,10 +25,11 @@ _ITEM_COLUMNS: Final = 30
 
 
 class StatusLine:
-    """One line about what is under way, with the seconds since the clock first saw it."""
+    """One line about what is under way, with the seconds since the clock first saw it. `stops`: a key here stops it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, stops: bool = True) -> None:
         self._clock = clock
+        self._tail = (_STOPS,) if stops else ()
         self._about: object = None
         self._since_s = 0.0
         self._gives_up_at_s: float | None = None
@@ -72,7 +73,7 @@ class StatusLine:
         time = span_words(self._clock.monotonic() - self._since_s)
         queued = [f"{len(view.queued)} queued"] if view.in_turn and view.queued else []
         queued += [f"{view.held} held"] if view.held else []
-        return _fitted(phase, what, time, facts, (*queued, _STOPS), columns)
+        return _fitted(phase, what, time, facts, (*queued, *self._tail), columns)
 
 
 def span_words(seconds: float) -> str:

@@ -56,7 +56,8 @@ class Story:
 
     What a command printed is told whole if a person typed it, unless `typed` leaves that to whoever asks for `whole`;
     of the model's own, `outputs` tells a little. `hint` says where to see what a compaction dropped; `undo` and `redo`
-    are what one types here for either.
+    are what one types here for either. `reader` is the name of whoever reads it, as their token gives it; without one
+    it is the engine's own person.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Story:
         hint: str = "",
         undo: str = "/undo",
         redo: str = "/redo",
+        reader: str = "",
     ) -> None:
+        self._reader = reader
         self._diffs = diffs
         self._tells_typed = typed
         self._outputs = outputs
@@ -98,7 +101,7 @@ class Story:
         child = self._children.get(envelope.invocation)
         if child is None:
             child = self._children[envelope.invocation] = Story(
-                diffs=self._diffs, outputs=self._outputs, hint=self._hint
+                diffs=self._diffs, outputs=self._outputs, hint=self._hint, reader=self._reader
             )
         path = visible(" > ".join(envelope.agent_path), newlines=False)
         return [f"{path}: {line}" for line in child.lines(envelope.event)]
@@ -227,10 +230,11 @@ class Story:
         elif decided.approvals:
             people = " and ".join(approver(one) for one in decided.approvals)
             self._allowed[decided.call_id] = f"allowed by {people}"
-        elif decided.answered_name:
-            self._allowed[decided.call_id] = f"allowed by {_shown(decided.answered_name)}"
-        elif decided.answered_by:
-            self._allowed[decided.call_id] = "allowed by you"
+        elif decided.answered_name or decided.answered_by:
+            self._allowed[decided.call_id] = f"allowed by {self._who(decided.answered_name)}"
+
+    def _who(self, name: str) -> str:
+        return "you" if name == self._reader else _shown(name) or _TERMINAL
 
     def _result(self, result: e.ToolResult) -> list[str]:
         given = self._inputs.pop(result.call_id, {})
@@ -326,8 +330,8 @@ class Story:
             case "PermissionTimeout":
                 return f"nobody answered in {_waited_s(result):g} s (no one was attached)"
             case "PermissionDenied":
-                note = decided.note if decided else None
-                return f'you said no: "{visible(note)}"' if note else "you said no"
+                said = f"{self._who(decided.answered_name) if decided else 'you'} said no"
+                return f'{said}: "{visible(decided.note)}"' if decided and decided.note else said
             case "RuleDenied" if decided:
                 rule = _shown(decided.rule)
                 pattern = rule.partition("(")[2].removesuffix(")") or rule
@@ -339,6 +343,8 @@ class Story:
                 return visible(result.content.partition("\n")[0])
 
 
+_TERMINAL = "the terminal"
+"""Who has no name is the person at the engine's own terminal."""
 _SAID = {"happened": "it happened", "did not happen": "it did not", "undone": "undone"}
 _VERBS = {
     "read_file": "read",
@@ -493,4 +499,4 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
 
 def approver(by: e.Approval) -> str:
     """Who said yes, for people: a name, or the terminal of the engine."""
-    return _shown(by.name) or "the terminal"
+    return _shown(by.name) or _TERMINAL

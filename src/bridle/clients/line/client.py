@@ -118,8 +118,9 @@ class LineClient:
             self._driver.info,
             look=terminal.look,
             columns=terminal.columns,
+            reader=services.claims.name if services.claims else "",
         )
-        self._status = StatusLine(self._clock)
+        self._status = StatusLine(self._clock, stops=services.covers("CancelTurn"))
         self._footer = Footer(
             self._page,
             self._router,

@@ -34,6 +34,7 @@ from bridle.clients.line.footer import HINT_S, Footer
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.session_picker import picker_prompt
 from bridle.clients.line.terminal import Terminal
+from bridle.protocol.commands import CancelTurn
 from bridle.protocol.errors import BridleError
 
 LEAVE_S: Final = HINT_S
@@ -113,7 +114,7 @@ class Keyboard:
             self._driver.leave(0)
             return
         self._interrupted_s = now_s
-        if self._driver.view.under_way:
+        if self._driver.view.under_way and not self._driver.controller.uncovered(CancelTurn):
             if stops:
                 self._driver.handle(StopTurn())
             self._footer.hint(_STOPPING)
@@ -126,6 +127,9 @@ class Keyboard:
     def _escape(self) -> None:
         """Esc: once says what a second one does, the second within two seconds stops what runs. The draft stays."""
         if not self._driver.view.under_way:
+            return
+        if words := self._driver.controller.uncovered(CancelTurn):
+            self._footer.hint(words)
             return
         now_s = self._clock.monotonic()
         if now_s - self._escaped_s <= LEAVE_S:
@@ -219,8 +223,8 @@ class Keyboard:
                 self._paste_image()
 
     def _leave_politely(self) -> None:
-        """Ctrl-D: leaves at once where nothing runs."""
-        if not self._driver.view.running:
+        """Ctrl-D: leaves at once where nothing runs, or what runs is not this person's to stop."""
+        if not self._driver.view.running or self._driver.controller.uncovered(CancelTurn):
             self._driver.leave(0)
         else:
             self.leaving = True

@@ -81,11 +81,19 @@ _ROW_CODES: Final[dict[RowStyle | TokenStyle, tuple[str, str]]] = {
 
 
 class Screen:
-    """Prints events on a page. Knows the session only from its events."""
+    """Prints events on a page. Knows the session only from its events; `reader` is the name of who reads it."""
 
     def __init__(
-        self, page: Page, view: SessionView, info: EngineInfo, *, look: Look, columns: int = 0
+        self,
+        page: Page,
+        view: SessionView,
+        info: EngineInfo,
+        *,
+        look: Look,
+        columns: int = 0,
+        reader: str = "",
     ) -> None:
+        self._reader = reader
         self._page = page
         self._info = info
         self._look = look
@@ -96,7 +104,7 @@ class Screen:
     def enter(self, view: SessionView) -> None:
         """What follows is about another session; what is said once is not said again."""
         self._view = view
-        self._story = Story(hint=WHERE_IT_WENT, typed=False)
+        self._story = Story(hint=WHERE_IT_WENT, typed=False, reader=self._reader)
         self._answer = AnswerSpans(opens=self._look.links, colours=self._look.colour, folder=self._folder)
         self._sentence = ""
         self._partial = False
