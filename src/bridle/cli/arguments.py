@@ -24,7 +24,7 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
-    "mcp": "parents",
+    "mcp": "list",
     "token": "list",
     "debug": "request",
 }
@@ -267,6 +267,16 @@ def _serve_words(serve: Parser) -> None:
 def _mcp_words(mcp: Parser) -> None:
     action = mcp.add_below("action")
     _mcp_server_words(action)
+    _mcp_client_words(action)
+
+
+def _mcp_client_words(action: Callable[[str], Parser]) -> None:
+    """The servers whose tools sessions have."""
+    listed, show = action("list"), action("show")
+    show.add_argument("name", metavar="NAME")
+    for verb in (listed, show):
+        verb.add_argument("--json", action="store_true")
+        _settings_options(verb)
 
 
 def _mcp_server_words(action: Callable[[str], Parser]) -> None:

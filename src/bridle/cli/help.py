@@ -245,7 +245,10 @@ which is said; with sandbox.required = true they do not run.
 """
 
 MCP = """\
-bridle mcp — Bridle as a tool of other agents: they run sessions here, and you watch, answer and stop them.
+bridle mcp — MCP servers whose tools sessions have; and Bridle as a tool of other agents, which you watch and stop.
+
+  bridle mcp list [--json]                  the servers of this folder, which file names each, whether it is used
+  bridle mcp show NAME [--json]             one of them: what is started, its tools, its log
 
   bridle mcp serve [-C DIR]                 what another program starts: MCP over stdin and stdout, until stdin ends
   bridle mcp parents [--json]               the programs that asked to use Bridle, and what you said
