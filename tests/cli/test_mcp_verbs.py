@@ -1,6 +1,8 @@
 """`bridle mcp` for the servers a session has: real commands, and real processes of `mcp_server.py`."""
 
 import json
+import signal
+import time
 
 import pytest
 
@@ -8,7 +10,9 @@ from bridle.app.project_trust import project_items
 from bridle.config.folders import folders
 from bridle.safety.trust import Approvals
 from cli_kit import Place
-from mcp_kit import server
+from mcp_kit import is_running, server
+
+MISSING = "cannot start no-such-program-anywhere: not found"
 
 
 def own(place: Place, servers: dict, **more: object) -> None:
@@ -114,10 +118,94 @@ def test_without_servers_the_list_says_how_to_name_one(place: Place) -> None:
     assert (done.code, done.out) == (0, "No MCP servers. How to name one: bridle help mcp\n")
 
 
+def test_a_server_is_tried_for_real_and_nothing_of_it_stays(place: Place) -> None:
+    started, child = place.work / "started", place.work / "child"
+    named = [{"name": "look"}, {"name": "touch"}]
+    told = {"named": named, "started": str(started), "child": str(child)}
+    own(place, {"files": server(told, disabled_tools=["touch"])})
+    done = place.bridle("mcp", "test", "files")
+    assert (done.code, done.err) == (0, "")
+    tools = ["mcp__files__look", "mcp__files__list_resources", "mcp__files__read_resource"]
+    assert done.out.splitlines() == [
+        "files can be used",
+        "  speaks      2025-11-25",
+        "  says it is  test server 1",
+        f"  tools       3: {', '.join(tools)}",
+        "  resources   1: note://a",
+        "  prompts     1: greet",
+        f"  log         {place.home}/.local/state/bridle/log/mcp-files.log",
+    ]
+    assert not is_running(int(started.read_text()))
+    assert not is_running(int(child.read_text()))
+    assert listed(place)["files"]["tools"] == tools, "what it said is kept for the first request of a session"
+
+
+def test_a_server_is_tried_in_the_sandbox_of_a_session(place: Place) -> None:
+    inside, outside = place.work / "inside", place.home / "outside"
+    confined = {"sandbox": "workspace-write"}
+    own(
+        place,
+        {
+            "in": server({"started": str(inside)}, **confined),
+            "out": server({"started": str(outside)}, **confined),
+        },
+    )
+    assert (place.bridle("mcp", "test", "in").code, inside.exists()) == (0, True)
+    assert (place.bridle("mcp", "test", "out").code, outside.exists()) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({"command": ["no-such-program-anywhere"], "sandbox": "off"}, MISSING),
+        (server({"silent": True}, connect_s=0.5), "it was not ready within 0.5 s"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "All connection attempts failed"),
+    ],
+)
+def test_a_server_that_is_not_there_is_said_in_one_sentence(place: Place, table: dict, problem: str) -> None:
+    own(place, {"files": table})
+    done = place.bridle("mcp", "test", "files")
+    log = f"{place.home}/.local/state/bridle/log/mcp-files.log"
+    assert (done.code, done.out) == (1, "")
+    assert done.story == [f'MCP server "files" cannot be used: {problem}. Its log: {log}']
+    report = place.bridle("mcp", "test", "files", "--json")
+    assert report.code == 1
+    assert (report.result["ok"], report.result["problem"], report.result["log"]) == (False, problem, log)
+
+
+def test_the_log_has_the_last_words_of_a_server_that_ended(place: Place) -> None:
+    own(place, {"files": server({"die": "no such licence"})})
+    done = place.bridle("mcp", "test", "files")
+    assert (done.code, len(done.story)) == (1, 1)
+    assert "no such licence" in (place.home / ".local/state/bridle/log/mcp-files.log").read_text()
+
+
+def test_a_signal_ends_what_was_started(place: Place) -> None:
+    started = place.work / "started"
+    own(place, {"files": server({"silent": True, "started": str(started)})})
+    with place.started("mcp", "test", "files") as running:
+        while not (started.exists() and started.read_text().endswith("\n")):
+            time.sleep(0.01)
+        done = running.signal(signal.SIGTERM)
+    assert (done.code, done.out) == (143, "")
+    assert not is_running(int(started.read_text()))
+
+
+def test_a_server_that_does_not_count_is_not_started(place: Place) -> None:
+    started = place.work / "started"
+    own(place, {"off": server({"started": str(started)}, disabled=True)})
+    of_project(place, f'[mcp_servers.theirs]\ncommand = ["touch", "{started}"]\n')
+    assert place.bridle("mcp", "test", "off").story == ['MCP server "off" cannot be used: it is disabled']
+    done = place.bridle("mcp", "test", "theirs")
+    assert (done.code, "bridle trust" in done.err) == (1, True)
+    assert not started.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("show", "fra"), 'There is no MCP server "fra" here. Did you mean far? See: bridle mcp list'),
+        (("test", "nosuch"), 'There is no MCP server "nosuch" here. See: bridle mcp list'),
         (("show",), "NAME is missing. See: bridle help mcp"),
     ],
 )

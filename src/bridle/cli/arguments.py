@@ -272,9 +272,10 @@ def _mcp_words(mcp: Parser) -> None:
 
 def _mcp_client_words(action: Callable[[str], Parser]) -> None:
     """The servers whose tools sessions have."""
-    listed, show = action("list"), action("show")
-    show.add_argument("name", metavar="NAME")
-    for verb in (listed, show):
+    listed, show, test = action("list"), action("show"), action("test")
+    for verb in (show, test):
+        verb.add_argument("name", metavar="NAME")
+    for verb in (listed, show, test):
         verb.add_argument("--json", action="store_true")
         _settings_options(verb)
 

@@ -153,6 +153,10 @@ def _mcp(parsed: argparse.Namespace) -> int:
         from bridle.cli.mcp_allow import mcp_allow
 
         return mcp_allow(parsed, os.environ)
+    if parsed.action == "test":
+        from bridle.cli.mcp_trial import mcp_test
+
+        return mcp_test(parsed, os.environ)
     from bridle.cli.mcp_servers import mcp_servers
 
     return mcp_servers(parsed, os.environ)
