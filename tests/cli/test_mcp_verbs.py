@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from bridle.safety.trust import Approvals
 from cli_kit import Place
 from mcp_kit import is_running, server
 
+KEY = "sk-ant-" + "api03-" + "Qz7" * 15
 MISSING = "cannot start no-such-program-anywhere: not found"
 
 
@@ -108,9 +110,8 @@ def test_one_server_line_by_line(place: Place) -> None:
 
 
 def test_a_secret_among_the_words_of_a_command_is_not_shown(place: Place) -> None:
-    secret = "sk-ant-" + "api03-" + "Qz7" * 15
-    own(place, {"far": {"command": ["serve-it", "--key", secret]}})
-    assert secret not in place.bridle("mcp", "list").out + place.bridle("mcp", "show", "far", "--json").out
+    own(place, {"far": {"command": ["serve-it", "--key", KEY]}})
+    assert KEY not in place.bridle("mcp", "list").out + place.bridle("mcp", "show", "far", "--json").out
 
 
 def test_without_servers_the_list_says_how_to_name_one(place: Place) -> None:
@@ -201,11 +202,96 @@ def test_a_server_that_does_not_count_is_not_started(place: Place) -> None:
     assert not started.exists()
 
 
+def config_file(place: Place, text: str = "") -> Path:
+    path = place.home / ".config/bridle/config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_server_is_added_and_taken_out_and_the_rest_of_the_file_stays(place: Place) -> None:
+    before = '# mine\nmode = "plan"  # careful\n\n[mcp_servers.old] # stays\nurl = "https://old.example/"\n'
+    file = config_file(place, before)
+    done = place.bridle("mcp", "add", "my.files", "--", "npx", "-y", "server files", "--", ".")
+    assert done.out == f'MCP server "my.files" is in {file} now. Try it: bridle mcp test my.files\n'
+    assert place.bridle("mcp", "add", "far", "https://far.example/sse", "--transport", "sse").code == 0
+    assert file.read_text().startswith(before)
+    rows = listed(place)
+    assert rows["my.files"]["launch"] == "npx -y 'server files' -- ."
+    assert (rows["far"]["transport"], rows["far"]["launch"]) == ("sse", "https://far.example/sse")
+    done = place.bridle("mcp", "remove", "my.files")
+    assert done.out == f'MCP server "my.files" is no longer in {file}.\n'
+    assert place.bridle("mcp", "remove", "far").code == 0
+    assert file.read_text().rstrip() == before.rstrip()
+
+
+def test_the_first_server_makes_the_file_and_the_last_leaves_nothing_wrong(place: Place) -> None:
+    assert place.bridle("mcp", "add", "files", "true").code == 0
+    assert listed(place)["files"]["state"] == "used"
+    assert place.bridle("mcp", "remove", "files").code == 0
+    assert listed(place) == {}
+    assert place.bridle("config", "validate").code == 0
+
+
+def test_what_a_project_names_is_not_taken_out_of_your_own_settings(place: Place) -> None:
+    file = config_file(place, '[mcp_servers.near]\nurl = "https://near.example/"\n')
+    of_project(place, '[mcp_servers.theirs]\ncommand = ["true"]\n')
+    assert place.bridle("mcp", "remove", "theirs").story == [
+        'MCP server "theirs" is not in your own settings but in .bridle/config.toml line 1. Take it out there'
+    ]
+    assert "near" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--", "serve-it", "--key", KEY),
+        ("https://far.example/?key=" + KEY,),
+        ("https://me:hush@far.example/",),
+    ],
+)
+def test_a_secret_is_no_word_of_a_command(place: Place, words: tuple[str, ...]) -> None:
+    file = config_file(place)
+    done = place.bridle("mcp", "add", "far", *words)
+    assert (done.code, len(done.story)) == (2, 1)
+    assert done.story[0].startswith("One of these words looks like a secret")
+    assert KEY not in done.err
+    assert file.read_text() == ""
+
+
+def test_the_log_of_a_server_is_shown_from_its_end(place: Place) -> None:
+    own(place, {"files": server()})
+    path = place.home / ".local/state/bridle/log/mcp-files.log"
+    assert place.bridle("mcp", "logs", "files").out == f"files has written nothing yet: {path}\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("one\ntwo\nthree\n")
+    assert place.bridle("mcp", "logs", "files").out == "one\ntwo\nthree\n"
+    assert place.bridle("mcp", "logs", "files", "-n", "2").out == "two\nthree\n"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("show", "fra"), 'There is no MCP server "fra" here. Did you mean far? See: bridle mcp list'),
         (("test", "nosuch"), 'There is no MCP server "nosuch" here. See: bridle mcp list'),
+        (("remove", "nosuch"), 'There is no MCP server "nosuch" here. See: bridle mcp list'),
+        (("logs", "nosuch"), 'There is no MCP server "nosuch" here. See: bridle mcp list'),
+        (
+            ("add", "add", "true"),
+            '"add" cannot be added: "add" is a command of /mcp, so no server can be called that. See: bridle help mcp',
+        ),
+        (
+            ("add", "far", "true"),
+            'There is an MCP server "far" already, in settings.json line 1. See: bridle mcp remove',
+        ),
+        (
+            ("add", "new"),
+            "What is to be started? bridle mcp add NAME -- CMD ARGS, or bridle mcp add NAME URL",
+        ),
+        (
+            ("add", "new", "https://a.example/", "more"),
+            "A server that listens has an address and nothing else. See: bridle help mcp",
+        ),
         (("show",), "NAME is missing. See: bridle help mcp"),
     ],
 )

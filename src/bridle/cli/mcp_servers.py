@@ -1,4 +1,4 @@
-"""`bridle mcp list` and `show`: the MCP servers of this folder, which file names each, and whether it is used."""
+"""`bridle mcp list`, `show` and `logs`: the MCP servers of this folder, which file names each, whether it is used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 from bridle.app.mcp_feature import untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock
+from bridle.base.files import read_limited
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
 from bridle.base.tool_names import unique_server_parts
@@ -27,9 +28,9 @@ from bridle.config.tiers import Tiers, load, merge
 from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
-from bridle.mcp.server_log import log_path
+from bridle.mcp.server_log import MOST_BYTES, log_path
 from bridle.mcp.tool_lists import KeptLists
-from bridle.protocol.errors import UsageError
+from bridle.protocol.errors import BridleError, UsageError
 from bridle.safety.trust.approvals import Approvals
 
 RowState: TypeAlias = Literal["used", "disabled", "waits for trust", "wrong"]
@@ -142,6 +143,8 @@ def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.action == "show":
         row = here.row(parsed.name, env)
         return say_json(row) if parsed.json else say("\n".join(_page(row)) + "\n")
+    if parsed.action == "logs":
+        return _logs(here.row(parsed.name, env).name, parsed.lines, here.where)
     rows = list(here.rows(env))
     if parsed.json:
         return say_json(rows)
@@ -173,6 +176,20 @@ def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Folder
         written=loaded(lambda _file: True),
         approvals=approvals,
     )
+
+
+def _logs(name: str, lines: int, where: Folders) -> int:
+    """The end of what a server wrote, and of what was written down about it."""
+    path = log_path(where.state, name)
+    try:
+        text = read_limited(path, MOST_BYTES).data.decode(errors="replace")
+    except FileNotFoundError:
+        return say(
+            f"{visible(name, newlines=False)} has written nothing yet: {visible(path, newlines=False)}\n"
+        )
+    except OSError as problem:
+        raise BridleError("FileUnreadable", path=path, problem=problem.strerror) from None
+    return say("".join(text.splitlines(keepends=True)[-lines:]))
 
 
 def _tables(tiers: Tiers) -> dict[str, Mapping[str, Any]]:

@@ -157,6 +157,10 @@ def _mcp(parsed: argparse.Namespace) -> int:
         from bridle.cli.mcp_trial import mcp_test
 
         return mcp_test(parsed, os.environ)
+    if parsed.action in ("add", "remove"):
+        from bridle.cli.mcp_edit import mcp_edit
+
+        return mcp_edit(parsed, os.environ)
     from bridle.cli.mcp_servers import mcp_servers
 
     return mcp_servers(parsed, os.environ)
