@@ -17,6 +17,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
+from bridle.base.installation import install_command
 from bridle.base.processes import CannotStart
 from bridle.base.threads import in_thread
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
@@ -288,7 +289,7 @@ class SharedServer:
         except CannotStart as refused:
             return _End(str(refused), hopeless=refused.reason in _HOPELESS)
         except ImportError:
-            return _End('the package "mcp" is missing: install bridle[mcp]', hopeless=True)
+            return _End(f"its package is not installed: {install_command('mcp')}", hopeless=True)
         except Exception as fault:  # noqa: BLE001  the boundary: whatever it was, the server is not there
             return _End(_root_cause(fault))
         finally:
