@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridle.app.project_trust import project_items
+from bridle.cli.arguments import parser
 from bridle.config.folders import folders
+from bridle.mcp.server_definitions import VERBS
 from bridle.safety.trust import Approvals
 from cli_kit import Place
 from mcp_kit import is_running, server
@@ -112,6 +114,15 @@ def test_one_server_line_by_line(place: Place) -> None:
 def test_a_secret_among_the_words_of_a_command_is_not_shown(place: Place) -> None:
     own(place, {"far": {"command": ["serve-it", "--key", KEY]}})
     assert KEY not in place.bridle("mcp", "list").out + place.bridle("mcp", "show", "far", "--json").out
+
+
+def test_without_a_verb_it_is_the_list(place: Place) -> None:
+    own(place, {"far": {"url": "https://far.example/mcp"}})
+    assert place.bridle("mcp", "--json").out == place.bridle("mcp", "list", "--json").out != "[]\n"
+
+
+def test_no_server_is_called_like_a_verb() -> None:
+    assert parser(only="mcp").below["mcp"].below.keys() <= VERBS
 
 
 def test_without_servers_the_list_says_how_to_name_one(place: Place) -> None:
