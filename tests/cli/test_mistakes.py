@@ -205,7 +205,7 @@ conformance --against notaurl
 attach zzz
 redact --nosuch
 why
-mcp list
+mcp show nosuch
 run -m demo --add-dir /nowhere x
 run -m demo -C /etc/passwd x
 run -m demo --max-cost -3 x

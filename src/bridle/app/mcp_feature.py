@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridle.base.files import repository_root
@@ -26,13 +26,18 @@ from bridle.sandbox.session_border import claimed_spawn
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
+    from bridle.app.settings import ServerSettings
     from bridle.protocol.queries import CustomQuery
+    from bridle.safety.trust.approvals import Approvals
 
 
 def mcp(parts: SessionParts) -> Feature:
     """What the servers of its settings add to a session."""
     settings = parts.settings.servers
-    untrusted = frozenset(_untrusted(parts))
+    opened = parts.opened
+    untrusted = frozenset(
+        untrusted_servers(settings, cwd=opened.cwd, env=opened.env, approvals=opened.approvals)
+    )
     used = [one for one in settings.definitions if one.name not in untrusted]
     servers = SessionServers(used, parts.services.servers(), _use(parts), settings.start_s)
 
@@ -95,20 +100,21 @@ def _use(parts: SessionParts) -> SessionUse:
     )
 
 
-def _untrusted(parts: SessionParts) -> Iterator[str]:
+def untrusted_servers(
+    settings: ServerSettings, *, cwd: str, env: Mapping[str, str], approvals: Approvals
+) -> Iterator[str]:
     """The servers that a project has a say in and that no person has agreed to start."""
-    settings = parts.settings.servers
     started = [one for one in settings.definitions if one.of_project and one.transport == "stdio"]
     if not started:
         return
     from bridle.safety.trust.trust_items import launch_item, server_launch
 
-    root = repository_root(parts.opened.cwd)
-    search_path = parts.opened.env.get("PATH", os.defpath)
+    root = repository_root(cwd)
+    search_path = env.get("PATH", os.defpath)
     for one in started:
         launch = server_launch(settings.tables[one.name], root=root, search_path=search_path)
         item = launch_item("mcp_server", root, f"mcp_servers.{one.name}", launch, "Bridle starts")
-        if not item.is_trusted(parts.opened.approvals):
+        if not item.is_trusted(approvals):
             yield one.name
 
 

@@ -24,7 +24,7 @@ DEFAULT_ACTIONS = {
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
-    "mcp": "parents",
+    "mcp": "list",
     "token": "list",
     "debug": "request",
 }
@@ -95,7 +95,13 @@ class Parser(argparse.ArgumentParser):
 
     def parse_words(self, words: list[str]) -> argparse.Namespace:
         """What was typed. A word that means nothing is named with the option that was probably meant."""
+        behind: list[str] = []
+        if words[:2] == ["mcp", "add"] and "--" in words:  # a command of its own, which may have a -- as well
+            at = words.index("--")
+            words, behind = words[:at], words[at + 1 :]
         parsed, rest = self.parse_known_args(words)
+        if behind:
+            parsed.words += behind
         if rest:
             meant = next(iter(getattr(parsed, "prompt", None) or ()), "")
             if meant in VERBS and words[0] not in VERBS:
@@ -267,6 +273,21 @@ def _serve_words(serve: Parser) -> None:
 def _mcp_words(mcp: Parser) -> None:
     action = mcp.add_below("action")
     _mcp_server_words(action)
+    _mcp_client_words(action)
+
+
+def _mcp_client_words(action: Callable[[str], Parser]) -> None:
+    """The servers whose tools sessions have."""
+    listed, show, test = action("list"), action("show"), action("test")
+    add, remove, logs = action("add"), action("remove"), action("logs")
+    for verb in (show, test, add, remove, logs):
+        verb.add_argument("name", metavar="NAME")
+    add.add_argument("words", nargs="*", metavar="CMD|URL")
+    add.add_argument("--transport", choices=("http", "sse"))
+    logs.add_argument("-n", "--lines", type=_positive, default=100, metavar="N")
+    for verb in (listed, show, test):
+        verb.add_argument("--json", action="store_true")
+        _settings_options(verb)
 
 
 def _mcp_server_words(action: Callable[[str], Parser]) -> None:

@@ -245,7 +245,15 @@ which is said; with sandbox.required = true they do not run.
 """
 
 MCP = """\
-bridle mcp — Bridle as a tool of other agents: they run sessions here, and you watch, answer and stop them.
+bridle mcp — MCP servers whose tools sessions have; and Bridle as a tool of other agents, which you watch and stop.
+
+  bridle mcp list [--json]                  the servers of this folder, which file names each, whether it is used
+  bridle mcp show NAME [--json]             one of them: what is started, its tools, its log
+  bridle mcp test NAME [--json]             start or reach it as a session would: what it offers, or what went wrong (1)
+  bridle mcp add NAME -- CMD ARGS           write one that is started into your own settings
+  bridle mcp add NAME URL [--transport sse]     one that listens; its keys go into headers: bridle config edit
+  bridle mcp remove NAME                    take it out of your own settings
+  bridle mcp logs NAME [-n 100]             the end of what it wrote on its standard error
 
   bridle mcp serve [-C DIR]                 what another program starts: MCP over stdin and stdout, until stdin ends
   bridle mcp parents [--json]               the programs that asked to use Bridle, and what you said

@@ -149,9 +149,21 @@ def _mcp(parsed: argparse.Namespace) -> int:
         from bridle.cli.mcp_serve import mcp_serve
 
         return mcp_serve(parsed, os.environ)
-    from bridle.cli.mcp_allow import mcp_allow
+    if parsed.action in ("parents", "allow", "forget"):
+        from bridle.cli.mcp_allow import mcp_allow
 
-    return mcp_allow(parsed, os.environ)
+        return mcp_allow(parsed, os.environ)
+    if parsed.action == "test":
+        from bridle.cli.mcp_trial import mcp_test
+
+        return mcp_test(parsed, os.environ)
+    if parsed.action in ("add", "remove"):
+        from bridle.cli.mcp_edit import mcp_edit
+
+        return mcp_edit(parsed, os.environ)
+    from bridle.cli.mcp_servers import mcp_servers
+
+    return mcp_servers(parsed, os.environ)
 
 
 def _without_habits(arguments: list[str]) -> list[str]:

@@ -52,6 +52,13 @@ def unset(where: Folders, key: str) -> SettingChange:
     return _changed(where, path, None)
 
 
+def set_entry(where: Folders, path: tuple[str, ...], entry: Table | None) -> SettingChange:
+    """Puts a whole named entry, such as a server, into the user's file; None takes it out. Raises as `set_value`."""
+    for problem in checked_value(path, entry, None) if entry is not None else ():
+        raise UsageError(problem.problem)
+    return _changed(where, path, entry)
+
+
 def user_file(where: Folders) -> str:
     """The file that `set_value` changes: the one in use, or the one that will be made."""
     name = present(where.config, OWN_NAMES).name or OWN_NAMES[0]

@@ -128,6 +128,12 @@ class ServerConnection:
     def is_open(self) -> bool:
         return self._client is not None and not self._over.is_set()
 
+    @property
+    def calls_itself(self) -> str:
+        """The name and version the server gives itself; empty where it says neither."""
+        info = self._client.server_info if self._client is not None else None
+        return "" if info is None else f"{info.name} {info.version}".strip()
+
     def leave(self) -> None:
         """Ends it politely: `serve` returns."""
         self._over.set()

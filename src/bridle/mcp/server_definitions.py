@@ -18,11 +18,14 @@ Network: TypeAlias = Literal["inherit", "filtered", "deny"]
 VERBS: Final = frozenset(
     {
         "add",
+        "allow",
         "approve",
+        "forget",
         "import",
         "list",
         "login",
         "logs",
+        "parents",
         "remove",
         "restart",
         "serve",

@@ -1,0 +1,243 @@
+"""`bridle mcp list`, `show` and `logs`: the MCP servers of this folder, which file names each, whether it is used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from bridle.app.mcp_feature import untrusted_servers
+from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
+from bridle.base.clock import SystemClock
+from bridle.base.files import read_limited
+from bridle.base.phrases import counted
+from bridle.base.redact import redact
+from bridle.base.tool_names import unique_server_parts
+from bridle.base.visible import visible
+from bridle.cli.config import working_folder
+from bridle.cli.console import say, say_json
+from bridle.config.folders import Folders, folders
+from bridle.config.problems import shown
+from bridle.config.setting_table import nearest
+from bridle.config.tiers import Tiers, load, merge
+from bridle.config.workspace import WorkspaceFile
+from bridle.mcp.presented_tools import used_tools
+from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
+from bridle.mcp.server_log import MOST_BYTES, log_path
+from bridle.mcp.tool_lists import KeptLists
+from bridle.protocol.errors import BridleError, UsageError
+from bridle.safety.trust.approvals import Approvals
+
+RowState: TypeAlias = Literal["used", "disabled", "waits for trust", "wrong"]
+
+
+class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One server as people look for it, without the values of its variables and headers.
+
+    `why` says why it is not used. `files` name it, the strongest first. `tools` are those that an earlier run kept, by
+    the names the model knows; None where nothing is kept.
+    """
+
+    name: str
+    state: RowState
+    why: str = ""
+    files: tuple[str, ...] = ()
+    transport: str = ""
+    launch: str = ""
+    cwd: str = ""
+    env: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    sandbox: str = ""
+    network: str = ""
+    discovery: str = ""
+    tools: tuple[str, ...] | None = None
+    log: str = ""
+
+
+class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written of servers for a folder, and what of it counts. `written` has the disabled ones too, and what
+    files say that nobody has agreed to."""
+
+    cwd: str
+    where: Folders
+    tiers: Tiers
+    written: Tiers
+    approvals: Approvals
+
+    def row(self, name: str, env: Mapping[str, str]) -> ServerRow:
+        """Raises `UsageError` where there is none of that name."""
+        found = {row.name: row for row in self.rows(env)}
+        if name not in found:
+            near = nearest(name, found)
+            hint = f" Did you mean {near}?" if near else ""
+            raise UsageError(f'There is no MCP server "{shown(name)}" here.{hint} See: bridle mcp list')
+        return found[name]
+
+    def rows(self, env: Mapping[str, str]) -> Iterator[ServerRow]:
+        """Every server, in the order of their names."""
+        counting: Mapping[str, Mapping[str, Any]] = self.tiers.get("mcp_servers") or {}
+        decoded = dict(zip(counting, decoded_servers(self.tiers, counting), strict=True))
+        good = tuple(one for one in decoded.values() if not isinstance(one, BadSetting))
+        untrusted = frozenset(
+            untrusted_servers(
+                ServerSettings(definitions=good, tables=counting),
+                cwd=self.cwd,
+                env=env,
+                approvals=self.approvals,
+            )
+        )
+        here, everywhere = _tables(self.tiers), _tables(self.written)
+        for name in sorted({**everywhere, **here}):
+            found = decoded.get(name)
+            if isinstance(found, BadSetting):
+                why = f"{found.key}: {found.clause}"
+                yield ServerRow(name=name, state="wrong", why=why, files=_files(self.tiers, name))
+            elif found is not None:
+                waits = name in untrusted
+                why = "this project starts it, and nobody has agreed to that: bridle trust" if waits else ""
+                yield self._described(found, "waits for trust" if waits else "used", why, self.tiers)
+            elif name in here:
+                yield self._unused(name, here[name], "disabled", "disabled = true", self.tiers)
+            else:
+                waiting = ", ".join(file.shown for file in self.tiers.waiting)
+                why = f"nobody has agreed to {waiting}: bridle trust"
+                yield self._unused(name, everywhere[name], "waits for trust", why, self.written)
+
+    def _unused(
+        self, name: str, table: Mapping[str, Any], state: RowState, why: str, tiers: Tiers
+    ) -> ServerRow:
+        try:
+            definition = decode_server(name, table, part=unique_server_parts([name])[name])
+        except BadServer:  # it does not count, so neither does what is wrong with it
+            return ServerRow(name=name, state=state, why=why, files=_files(tiers, name))
+        return self._described(definition, state, why, tiers)
+
+    def _described(self, definition: ServerDefinition, state: RowState, why: str, tiers: Tiers) -> ServerRow:
+        kept = KeptLists(self.where.state).read(launch_hash(definition, self.cwd), SystemClock().now_ms())
+        starts = definition.transport == "stdio"
+        return ServerRow(
+            name=definition.name,
+            state=state,
+            why=why,
+            files=_files(tiers, definition.name),
+            transport=definition.transport,
+            launch=redact(shlex.join(definition.argv) if starts else definition.url),
+            cwd=definition.folder,
+            env=tuple(sorted(definition.env)),
+            headers=tuple(sorted(definition.headers)),
+            sandbox=definition.sandbox if starts else "",
+            network=(definition.network or "as commands have it") if starts else "",
+            discovery=definition.discovery,
+            tools=None if kept is None else tuple(used_tools(definition, kept)),
+            log=log_path(self.where.state, definition.name),
+        )
+
+
+def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = folder_servers(parsed, env)
+    if parsed.action == "show":
+        row = here.row(parsed.name, env)
+        return say_json(row) if parsed.json else say("\n".join(_page(row)) + "\n")
+    if parsed.action == "logs":
+        return _logs(here.row(parsed.name, env).name, parsed.lines, here.where)
+    rows = list(here.rows(env))
+    if parsed.json:
+        return say_json(rows)
+    if not rows:
+        return say("No MCP servers. How to name one: bridle help mcp\n")
+    return say("\n".join(_lines(rows)) + "\n")
+
+
+def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderServers:
+    """The servers that are written for this folder. Raises `BadConfig`."""
+    where, cwd = folders(env), os.path.realpath(working_folder())
+    approvals = Approvals(where.config)
+
+    def loaded(agreed: Callable[[WorkspaceFile], bool]) -> Tiers:
+        return load(
+            where=where,
+            cwd=cwd,
+            env=env,
+            config_file=getattr(parsed, "config", None),
+            profile=getattr(parsed, "profile", None),
+            sets=getattr(parsed, "set", ()),
+            is_acked=agreed,
+        )
+
+    return FolderServers(
+        cwd=cwd,
+        where=where,
+        tiers=loaded(is_acked(approvals)).checked(),
+        written=loaded(lambda _file: True),
+        approvals=approvals,
+    )
+
+
+def _logs(name: str, lines: int, where: Folders) -> int:
+    """The end of what a server wrote, and of what was written down about it."""
+    path = log_path(where.state, name)
+    try:
+        text = read_limited(path, MOST_BYTES).data.decode(errors="replace")
+    except FileNotFoundError:
+        return say(
+            f"{visible(name, newlines=False)} has written nothing yet: {visible(path, newlines=False)}\n"
+        )
+    except OSError as problem:
+        raise BridleError("FileUnreadable", path=path, problem=problem.strerror) from None
+    return say("".join(text.splitlines(keepends=True)[-lines:]))
+
+
+def _tables(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
+    """Every server that a file names, disabled or not."""
+    written = [source.values.get("mcp_servers", {}) for source in tiers.sources]
+    return cast("dict[str, Mapping[str, Any]]", reduce(merge, written, {}))
+
+
+def _files(tiers: Tiers, name: str) -> tuple[str, ...]:
+    naming = [one for one in reversed(tiers.sources) if name in one.values.get("mcp_servers", ())]
+    places = [one.origin(("mcp_servers", name)) for one in naming]
+    return tuple(at.name if at.line is None else f"{at.name} line {at.line}" for at in places)
+
+
+def _lines(rows: list[ServerRow]) -> Iterator[str]:
+    heads = ("server", "used", "tools", "written in", "launch")
+    cells = [
+        (
+            row.name,
+            "yes" if row.state == "used" else f"no: {row.state}",
+            "-" if row.tools is None else str(len(row.tools)),
+            ", ".join(row.files),
+            row.launch or "-",
+        )
+        for row in rows
+    ]
+    table = [heads, *(tuple(visible(cell, newlines=False) for cell in row) for row in cells)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
+    for row in table:
+        yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
+
+
+def _page(row: ServerRow) -> Iterator[str]:
+    """One server, line by line; what it does not have is not there."""
+    kept = None if row.tools is None else counted(len(row.tools), "tool")
+    facts = {
+        "used": "yes" if row.state == "used" else f"no, {row.state}: {row.why}",
+        "written in": ", ".join(row.files),
+        "starts" if row.transport == "stdio" else row.transport or "launch": row.launch,
+        "folder": row.cwd,
+        "variables": ", ".join(row.env),
+        "headers": ", ".join(row.headers),
+        "sandbox": row.sandbox and f"{row.sandbox}, network {row.network}",
+        "discovery": row.discovery,
+        "tools": "not known yet" if kept is None else f"{kept}, as kept: {', '.join(row.tools or ())}",
+        "log": row.log,
+    }
+    yield visible(row.name, newlines=False)
+    for label, value in facts.items():
+        if value:
+            yield f"  {label:<10}  {visible(value, newlines=False)}"
