@@ -33,6 +33,16 @@ from bridle.providers.script import Spend, call, fail, say, wait
 from cli_kit import TIMEOUT_S, Place
 
 
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """What sends spans has ended with its engine: it would go on in the middle of other tests."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("Otel"):
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive()
+
+
 def tracing() -> tuple[Feature, InMemorySpanExporter]:
     kept = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)

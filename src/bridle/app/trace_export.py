@@ -17,6 +17,7 @@ from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 FEATURE = "otel"
 USUAL = "http://localhost:4318"
@@ -51,6 +52,7 @@ class TraceExport:
         self._env = env
         self._hear = hear
         self._providers: dict[str, TracerProvider] = {}
+        self._exporters: list[SpanExporter] = []
 
     def feature(self, setting: str | None) -> Feature | None:
         """What traces a session; None where nobody wants that. Where it cannot be done the session says so."""
@@ -114,6 +116,7 @@ class TraceExport:
         exporter = Exporter(
             endpoint=endpoint, headers=parse_env_headers(headers, liberal=True), timeout=SEND_S
         )
+        self._exporters.append(exporter)
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return provider
 
@@ -121,7 +124,9 @@ class TraceExport:
         """Sends what is left, for `FLUSH_S` at most."""
         ending = [in_thread(provider.shutdown) for provider in self._providers.values()]
         if ending:
-            await asyncio.wait(ending, timeout=FLUSH_S)
+            _, late = await asyncio.wait(ending, timeout=FLUSH_S)
+            for exporter in self._exporters if late else ():
+                exporter.shutdown()  # what did not arrive by now is not tried again
         self._hear = _nobody
 
 
