@@ -64,3 +64,15 @@ def test_validate_names_what_the_settings_of_a_server_get_wrong(place: Place) ->
         ran.out.splitlines()[0]
         == "error  config.toml line 3: mcp_servers.far.sandbox: it goes with a command."
     )
+
+
+def test_of_a_section_that_is_used_only_what_is_not_is_named(place: Place) -> None:
+    write_own(
+        place,
+        '[mcp_servers.a]\ncommand = ["true"]\n[mcp_servers."b.c"]\nurl = "http://127.0.0.1:9/"\nsha256 = "0"\n',
+    )
+    ran = place.bridle("config", "validate")
+    assert ran.out.splitlines() == [
+        'warn   config.toml line 5: mcp_servers."b.c".sha256 is not used yet (it comes with pins of MCP servers).',
+        "0 errors, 1 warning.",
+    ]

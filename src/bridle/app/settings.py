@@ -8,6 +8,7 @@ import msgspec
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin
 from bridle.config.problems import shown
+from bridle.config.setting_table import key_of
 from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
@@ -186,7 +187,7 @@ def session_settings(
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
         instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
-        unused=tiers.unused,
+        unused=tuple(map(key_of, tiers.unused)),
         plugin_tiers=tiers if tiers.get("plugins") else None,
         profile=tiers.get("profile"),
         permission_timeout_s=float(tiers.get("permissions.timeout_s")),

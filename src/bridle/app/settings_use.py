@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.setting_table import awaited, nearest
+from bridle.config.setting_table import key_of, nearest
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
@@ -122,11 +122,10 @@ def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
 
 
 def _not_used_yet(tiers: Tiers) -> Iterator[Problem]:
-    for key in tiers.unused:
-        origin = tiers.origin(key)
+    for path, capability in tiers.unused.items():
+        origin, key = tiers.origin(path), key_of(path)
         assert origin is not None, "somebody has written it"
-        problem = f"{key} is not used yet (it comes with {awaited()[key]})"
-        yield _problem(origin, key, problem, "warning")
+        yield _problem(origin, key, f"{key} is not used yet (it comes with {capability})", "warning")
 
 
 def _levels(tiers: Tiers) -> Iterator[Problem]:

@@ -514,8 +514,8 @@ def tree() -> Node:
 
 @functools.cache
 def awaited() -> Mapping[str, str]:
-    """The settings that nothing uses yet, sections by their name, each with the capability that will."""
-    return {setting.key.split(".*")[0]: setting.awaits for setting in SETTINGS if setting.awaits}
+    """The settings that nothing uses yet, each with the capability that will."""
+    return {setting.key: setting.awaits for setting in SETTINGS if setting.awaits}
 
 
 def defaults() -> Table:

@@ -90,12 +90,17 @@ class Tiers:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     @property
-    def unused(self) -> tuple[str, ...]:
-        """What somebody has written and nothing uses yet (`Setting.awaits`), in the order of the table."""
+    def unused(self) -> Mapping[SettingPath, str]:
+        """What somebody has written and nothing uses yet, in the order of the table, each with what will."""
         written = [source.values for source in self.sources if source.tier != "defaults"]
         if not written:
-            return ()
-        return tuple(key for key in awaited() if any(_held(values, path_of(key)) for values in written))
+            return {}
+        return {
+            path: capability
+            for key, capability in awaited().items()
+            for values in written
+            for path in _meant(values, tuple(key.split(".")))
+        }
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -426,6 +431,18 @@ def _child(value: Any, part: str | int) -> Any:
         entries = cast("Sequence[Any]", value)
         return entries[part] if 0 <= part < len(entries) else None
     return None
+
+
+def _meant(values: Any, pattern: SettingPath) -> Iterator[SettingPath]:
+    """The places that are there and that a pattern means, in which `*` is any name."""
+    if not pattern:
+        yield ()
+        return
+    first, rest = pattern[0], pattern[1:]
+    names = tuple(cast("Mapping[str, Any]", values)) if first == "*" else (first,)
+    for name in names:
+        if (child := _child(values, name)) is not None:
+            yield from ((name, *below) for below in _meant(child, rest))
 
 
 def _held(values: Table, path: SettingPath) -> bool:
