@@ -30,7 +30,7 @@ def instructions() -> list[Figure]:
     assert shutil.which("valgrind"), "install valgrind to count instructions"
     with scratch() as home, scratch() as cwd:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
-        scripted = _counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
+        scripted = counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
     decision, delta = _decisions(), _delta()
     plain, confined = _steps("off"), _steps("auto")
     rows = {
@@ -71,7 +71,7 @@ def _http_run(played: str, sandbox: str, *, requests: int, by: Sequence[str] = (
         env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
         configure(env["BRIDLE_HOME"], server.url)
         argv = ["run", "--mode", "auto", "--sandbox", sandbox, "-m", "bench:some-model", "hi"]
-        counted = _counted_warm(argv, env=env, cwd=cwd, by=by)
+        counted = counted_warm(argv, env=env, cwd=cwd, by=by)
         server.take(2 * requests)
     return counted
 
@@ -104,7 +104,7 @@ def _delta() -> float:
     return (many - few) / (MOST_DELTAS - LEAST_DELTAS) * 1_000
 
 
-def _counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:
+def counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:
     """The second run: what the first finds out and makes is not counted."""
     subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
     return _counted([*by, BRIDLE, *argv], env=env, cwd=cwd)

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bridle.conformance.harness import harness
-from bridle.protocol.commands import RunSlash
-from bridle.protocol.events import Notice
+from bridle.protocol.commands import AnswerQuestion, RunSlash
+from bridle.protocol.events import Notice, QuestionAsked
 from bridle.protocol.queries import CustomQuery
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
 PROGRAM = str(Path(__file__).with_name("mcp_server.py"))
 
@@ -54,6 +55,15 @@ async def states(session) -> dict:
     """How the servers of a session are, by name."""
     answer = await session.connection.ask(CustomQuery(session=session.id, namespace="mcp", verb="servers"))
     return {one["name"]: {"phase": "waiting", **one} for one in answer.payload["servers"]}
+
+
+async def asked_trust(session, *, use: bool, since: int = 0) -> TrustQuestion:
+    """The next question about what a server is, answered by a person."""
+    asked = await session.until(QuestionAsked, since=since)
+    assert isinstance(asked.question, TrustQuestion)
+    answer = AnswerQuestion(session=session.id, question_id=asked.question_id, answer=TrustAnswer(use=use))
+    await session.connection.send(answer)
+    return asked.question
 
 
 async def slash(session, name: str, arguments: str = "") -> Notice:

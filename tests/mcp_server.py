@@ -5,6 +5,7 @@
 It speaks revision 2025-11-25: `server/discover` is not known to it. Keys of its JSON argument:
 tools        how many tools t0, t1 … it has besides the named ones
 named        more tools, as {"name", "description", "annotations", "inputSchema"}
+file         the same from a JSON file, read whenever the tools are listed
 page         so many tools per page
 silent       it answers nothing
 die          it ends at once, with these words on standard error
@@ -57,6 +58,9 @@ def tools() -> list:
         "write", "refuse",
     ]  # fmt: skip
     named = told.get("named")
+    if path := told.get("file"):
+        with open(path) as file:
+            named = json.load(file)
     if named is None:
         named = [{"name": name} for name in every]
     for tool in (*named, *changed["tools"]):
@@ -81,6 +85,13 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
                     {"method": "notifications/message", "params": {"level": "info", "data": f"line {number}"}}
                 )
             return text("flooded")
+        case "torrent":
+            number = 0
+            while True:
+                number += 1
+                params = {"level": "info", "data": f"line {number}" * 20}
+                send({"method": "notifications/message", "params": params})
+                print("and more words", file=sys.stderr, flush=True)
         case "big":
             return text("x" * given.get("bytes", 20_000_000))
         case "picture":
@@ -99,7 +110,8 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
                 time.sleep(0.01)
             return text("done")
         case "change":
-            changed["tools"] = [{"name": "extra", "description": "It was not here before."}]
+            if not told.get("file"):
+                changed["tools"] = [{"name": "extra", "description": "It was not here before."}]
             send({"method": "notifications/tools/list_changed"})
             return text("changed")
         case "ask":
@@ -121,6 +133,15 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
                 "elicitationId": "e1",
             }
             return text(json.dumps(ask("elicitation/create", params)))
+        case "sample":
+            message = {"role": "user", "content": {"type": "text", "text": given.get("words", "Say hello")}}
+            params = {
+                "messages": [message],
+                "systemPrompt": "Be brief.",
+                "maxTokens": 50,
+                **given.get("more", {}),
+            }
+            return text(json.dumps(ask("sampling/createMessage", params)))
         case "env":
             return text(
                 json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "roots": ask("roots/list", {})})

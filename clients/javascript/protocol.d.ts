@@ -25,7 +25,7 @@ export interface AnswerPermission {
 
 /** `answer` is about what the question was about; one about something else is refused. */
 export interface AnswerQuestion {
-  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | TokenAnswer;
+  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | SamplingAnswer | TokenAnswer;
   id?: string;
   kind: "AnswerQuestion";
   question_id: string;
@@ -315,11 +315,14 @@ export interface CostSum {
 /**
  * Opens a new session in `cwd`, or a stored one when `resume` names it.
  *
- * `env` is the caller's allow-listed environment; the session's tools run with it.
+ * `env` is the caller's allow-listed environment; the session's tools run with it. With `carry_from` a new one begins
+ * with a summary of the last `carry_turns` turns of that session, which stays as it is. For people.
  */
 export interface CreateSession {
   agent?: string | null;
   aliases?: Array<string>;
+  carry_from?: string | null;
+  carry_turns?: number;
   config?: Record<string, unknown>;
   cwd: string;
   env?: Record<string, string>;
@@ -380,9 +383,11 @@ export interface DescribeLog {
   session: string;
 }
 
+/** A profile of this name; without one the profile in force in `session`, with what that session has. */
 export interface DescribeProfile {
   kind: "DescribeProfile";
-  name: string;
+  name?: string;
+  session?: string | null;
 }
 
 /**
@@ -395,6 +400,12 @@ export interface DescribeSession {
   kind: "DescribeSession";
   session: string;
   since?: number | null;
+}
+
+export interface DescribeSkill {
+  kind: "DescribeSkill";
+  name: string;
+  session?: string | null;
 }
 
 export interface DetachSession {
@@ -698,7 +709,10 @@ export interface InputQuestion {
   url?: string;
 }
 
-/** A program as it would be started. `fetched` names what it brings from the network, as it is then. */
+/**
+ * A program as it would be started. `fetched` names what it brings from the network, as it is then; `unpinned` says
+ * what of it can be other code the next time.
+ */
 export interface LaunchShown {
   argv: Array<string>;
   command?: string;
@@ -707,6 +721,7 @@ export interface LaunchShown {
   fetched?: string;
   files?: Array<string>;
   program?: string;
+  unpinned?: string;
 }
 
 /**
@@ -743,8 +758,10 @@ export interface ListModels {
   usable?: boolean;
 }
 
+/** With `session`, also those of its project, and which one is in force. */
 export interface ListProfiles {
   kind: "ListProfiles";
+  session?: string | null;
 }
 
 /**
@@ -768,6 +785,12 @@ export interface ListProviders {
 export interface ListSessions {
   cwd?: string | null;
   kind: "ListSessions";
+}
+
+/** The skills of a session; without one those that Bridle brings and the person's own. */
+export interface ListSkills {
+  kind: "ListSkills";
+  session?: string | null;
 }
 
 /** With `session`, also the commands that plugins add to it. */
@@ -1005,15 +1028,37 @@ export interface PreviewSession {
   kind: "PreviewSession";
 }
 
-/** `settings` are those that say how a session works; where its models and keys are is not told. */
+/**
+ * `settings` are those that say how a session works; where its models and keys are is not told.
+ *
+ * What a session has in force by it and by everything else: `tools`, `servers`, `skills` and `plugins`, by name.
+ */
 export interface ProfileDescription {
   about: string;
   kind: "ProfileDescription";
   name: string;
+  plugins?: Array<string>;
+  scope?: "own" | "path" | "project" | "shipped";
+  servers?: Array<string>;
   settings: Record<string, unknown>;
+  skills?: Array<string>;
+  tools?: Array<string>;
+}
+
+/**
+ * A profile that can be chosen by `name`, and who wrote it. Of a project's that nobody trusts yet only the name is
+ * told.
+ */
+export interface ProfileEntry {
+  about?: string;
+  in_force?: boolean;
+  name: string;
+  scope?: "own" | "path" | "project" | "shipped";
+  trusted?: boolean;
 }
 
 export interface ProfileList {
+  entries?: Array<ProfileEntry>;
   kind: "ProfileList";
   profiles: Array<string>;
 }
@@ -1054,7 +1099,7 @@ export interface ProviderList {
 }
 
 export interface QuestionAnswered {
-  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | TokenAnswer;
+  answer: WordsAnswer | PlanAnswer | TrustAnswer | BudgetAnswer | StepLimitAnswer | UndoAnswer | ConflictAnswer | GitAnswer | OrphanAnswer | InputAnswer | SamplingAnswer | TokenAnswer;
   answered_by: string;
   answered_name?: string;
   question_id: string;
@@ -1062,7 +1107,7 @@ export interface QuestionAnswered {
 }
 
 export interface QuestionAsked {
-  question: OpenQuestion | PlanQuestion | TrustQuestion | BudgetQuestion | StepLimitQuestion | UndoQuestion | ConflictQuestion | GitQuestion | OrphanQuestion | InputQuestion | TokenQuestion;
+  question: OpenQuestion | PlanQuestion | TrustQuestion | BudgetQuestion | StepLimitQuestion | UndoQuestion | ConflictQuestion | GitQuestion | OrphanQuestion | InputQuestion | SamplingQuestion | TokenQuestion;
   question_id: string;
 }
 
@@ -1104,6 +1149,33 @@ export interface RunSlash {
   kind: "RunSlash";
   name: string;
   session: string;
+}
+
+/** A message that a server wants the model to read. */
+export interface SampledMessage {
+  role: "assistant" | "user";
+  text: string;
+}
+
+/** A yes is for these messages and no others. */
+export interface SamplingAnswer {
+  about: "sampling";
+  allow?: boolean;
+}
+
+/**
+ * Whether the model of the session may answer these messages of a server, in so many tokens.
+ *
+ * Its words are the server's: nobody has checked them. What is left is left for all servers of this session.
+ */
+export interface SamplingQuestion {
+  about: "sampling";
+  max_tokens: number;
+  messages: Array<SampledMessage>;
+  requests_left?: number;
+  server: string;
+  system?: string;
+  tokens_left?: number;
 }
 
 /**
@@ -1166,10 +1238,12 @@ export interface SessionChanges {
 /**
  * A session begins, or goes on. `sandbox` names what confines its commands, `confined` says to what.
  *
- * `hosts` are the rules for what they reach while the network is "filtered".
+ * `hosts` are the rules for what they reach while the network is "filtered". `carried_from` is the session whose last
+ * turns it begins with, as a summary.
  */
 export interface SessionCreated {
   agent?: string | null;
+  carried_from?: string;
   confined?: "off" | "read-only" | "workspace-write";
   cwd: string;
   hosts?: Array<string>;
@@ -1341,10 +1415,58 @@ export interface ShownWait {
   waited_s: number;
 }
 
-/** A command the engine knows, for `RunSlash`. `words` are what it says to the model, where it is a named prompt. */
-export interface SlashEntry {
-  does: string;
+/** A skill with its words. `fields` are the others of its front matter, `files` what lies beside it. */
+export interface SkillDescription {
+  body: string;
+  fields: Record<string, unknown>;
+  files: Array<string>;
+  kind: "SkillDescription";
+  skill: SkillEntry;
+}
+
+/** A skill as it is offered, or one that no person has agreed to. `in_use`: its words are in the conversation. */
+export interface SkillEntry {
+  description: string;
+  folder: string;
+  in_use?: boolean;
   name: string;
+  source: "built-in" | "bundle" | "listed" | "project" | "yours";
+  trusted?: boolean;
+}
+
+/** `problems` say which folders are no skills although they want to be, and why. */
+export interface SkillList {
+  kind: "SkillList";
+  problems: Array<string>;
+  skills: Array<SkillEntry>;
+}
+
+/**
+ * The skills of a session are others than before: `skills` are those there are now, by name.
+ *
+ * `waiting` are folders of those that no person has agreed to, `problems` say which are none, and why.
+ */
+export interface SkillRegistryChanged {
+  added?: Array<string>;
+  changed?: Array<string>;
+  problems?: Array<string>;
+  removed?: Array<string>;
+  skills: Array<string>;
+  waiting?: Array<string>;
+}
+
+/**
+ * A command the engine knows. `name` is all of it, as `RunSlash` takes it; `namespace` the part before the first
+ * colon. `args_schema` is a JSON Schema of what is written behind it: `properties` stand in their order, the last
+ * takes the rest of the line. `words` are what it says to the model, where it is a named prompt. `stands_for` is there
+ * for an alias: the line that a client sends in its place, with the words behind it.
+ */
+export interface SlashEntry {
+  args_schema?: Record<string, unknown>;
+  description: string;
+  name: string;
+  namespace?: string;
+  stands_for?: string;
   words?: string;
 }
 
@@ -1566,6 +1688,7 @@ export interface TrustAnswer {
  *
  * `lines` are the whole text, or, where `compared`, the change since an older content was trusted at `trusted_ms`.
  * `wishes` are what a settings file asks for; `runs` is the command that would run the file, `when` the moment.
+ * `offered`: it is written for another agent and nobody named it; a no is for good, in this project.
  */
 export interface TrustQuestion {
   about: "trust";
@@ -1575,10 +1698,11 @@ export interface TrustQuestion {
   compared?: boolean;
   hidden?: Array<HiddenCharacters>;
   hidden_lines?: number;
-  kind: "agent" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "skill";
+  kind: "agent" | "command" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "skill";
   launch?: LaunchShown | null;
   line_count?: number;
   lines?: Array<DiffLine>;
+  offered?: boolean;
   owner?: string;
   path: string;
   removed?: number;
@@ -1754,6 +1878,7 @@ export type Query =
   | DescribeLog
   | DescribeProfile
   | DescribeSession
+  | DescribeSkill
   | FindSession
   | ListChanges
   | ListGrants
@@ -1761,6 +1886,7 @@ export type Query =
   | ListProfiles
   | ListProviders
   | ListSessions
+  | ListSkills
   | ListSlash
   | ListTools
   | PreviewSession
@@ -1774,6 +1900,7 @@ export interface Answers {
   DescribeLog: LogDescription;
   DescribeProfile: ProfileDescription;
   DescribeSession: SessionDetails;
+  DescribeSkill: SkillDescription;
   FindSession: SessionDetails;
   ListChanges: SessionChanges;
   ListGrants: GrantList;
@@ -1781,6 +1908,7 @@ export interface Answers {
   ListProfiles: ProfileList;
   ListProviders: ProviderList;
   ListSessions: SessionList;
+  ListSkills: SkillList;
   ListSlash: SlashList;
   ListTools: ToolList;
   PreviewSession: SessionPreview;
@@ -1829,6 +1957,7 @@ export interface Payloads {
   QuestionAsked: QuestionAsked;
   SessionCreated: SessionCreated;
   SessionEnded: SessionEnded;
+  SkillRegistryChanged: SkillRegistryChanged;
   StepEnded: StepEnded;
   StepFailed: StepFailed;
   StepStarted: StepStarted;

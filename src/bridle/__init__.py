@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bridle.protocol.events import TextDelta as TextDelta
     from bridle.protocol.events import TurnEnded as TurnEnded
     from bridle.protocol.messages import TextBlock as TextBlock
+    from bridle.protocol.slash_arguments import SlashArgument as SlashArgument
 
 _HOMES = {
     "open_engine": "bridle.app.embedding",
@@ -65,6 +66,7 @@ _HOMES = {
     "TextDelta": "bridle.protocol.events",
     "TurnEnded": "bridle.protocol.events",
     "TextBlock": "bridle.protocol.messages",
+    "SlashArgument": "bridle.protocol.slash_arguments",
 }
 """The module each name comes from."""
 

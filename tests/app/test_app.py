@@ -69,7 +69,8 @@ def test_what_may_say_no_stands_before_what_records_and_runs() -> None:
     assert [*GATE_SLOTS, *RUN_SLOTS] == [
         "before_checks", "wait_for_tool", "known_and_visible", "validated", "guarded", "hooks_before_permission",
         "foreseen", "permitted", "hooks_after_permission", "dry_run",
-        "still_offered", "wait_for_disk", "undoable", "recorded", "deadline", "capped", "redacted", "sandboxed",
+        "still_offered", "unchanged_skills", "wait_for_disk", "undoable", "recorded", "deadline", "capped", "redacted",
+        "sandboxed",
         "trust_approved_edits",
     ]  # fmt: skip
 

@@ -263,7 +263,7 @@ async def test_a_summary_that_takes_too_long_is_written_without_the_model(tmp_pa
     assert [event.by for event in made] == ["deterministic"]
 
 
-@pytest.mark.parametrize("setting", ["context.summary=deterministic", "budget.usd_per_session=0.0135"])
+@pytest.mark.parametrize("setting", ["context.summary=deterministic", "budget.usd_per_session=0.0145"])
 async def test_the_model_is_not_asked_where_settings_or_the_budget_say_no(tmp_path: Path, setting: str):
     model = Model(scripted(*[say("fine")] * 20))
     async with harness(model, home=windows(tmp_path / "home"), sets=(setting,)) as session:

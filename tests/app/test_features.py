@@ -15,10 +15,19 @@ from bridle.providers.script import say
 async def test_the_features_of_an_engine_are_announced_and_those_to_come_are_not() -> None:
     async with harness(scripted(say("Hi."))) as session:
         hello = session.connection.hello
-    assert {"plan_mode", "branching", "undo", "compaction", "hooks", "background_commands", "mcp"} <= set(
-        hello.features
-    )
-    assert {"delegation", "plugins"}.isdisjoint(hello.features)
+    built = {
+        "plan_mode",
+        "branching",
+        "undo",
+        "compaction",
+        "hooks",
+        "background_commands",
+        "mcp",
+        "skills",
+        "plugins",
+    }
+    assert built <= set(hello.features)
+    assert {"delegation", "editor_buffers"}.isdisjoint(hello.features)
     assert set(hello.features) <= set(FEATURES)
     assert list(hello.features) == sorted(hello.features)
 
@@ -29,7 +38,7 @@ async def test_a_kind_that_is_announced_is_carried_out_and_one_that_is_not_is_re
         hello = session.connection.hello
         assert set(hello.command_kinds) | AWAITED_COMMANDS.keys() == set(COMMAND_KINDS)
         assert set(hello.event_kinds) | AWAITED_EVENTS.keys() == set(EVENT_KINDS)
-        assert "CustomCommand" not in hello.command_kinds
+        assert "CustomCommand" in hello.command_kinds, "no plugin here knows this one"
         with pytest.raises(CommandRefused) as refused:
             await session.connection.send(commands.CustomCommand(namespace="a", verb="b", session=session.id))
         assert refused.value.reason == "NotSupported"

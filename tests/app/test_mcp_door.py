@@ -278,17 +278,46 @@ async def test_named_prompts_are_read_and_run(era: str) -> None:
     async with mcp_served(scripted(say("Reviewed.")), mode="yolo") as served:
         session = served.session
         async with served.agent(served.mint(session.id), era=era) as agent:
-            names = [one.name for one in (await agent.list_prompts()).prompts]
-            (message,) = (await agent.get_prompt("review", {"arguments": "only tests"})).messages
+            listed = (await agent.list_prompts()).prompts
+            (message,) = (await agent.get_prompt("review", {"words": "only tests"})).messages
             report = await called(agent, RUN, skill="review", prompt="only tests")
             other = await called(agent, RUN, skill="undo")
             with pytest.raises(MCPError):
                 await agent.get_prompt("nothing")
+            with pytest.raises(MCPError, match='no argument "task"'):
+                await agent.get_prompt("review", {"task": "only tests"})
         accepted = await session.until(e.InputAccepted)
-    assert {"init", "review"} <= set(names)
+    arguments = {one.name: [word.name for word in one.arguments] for one in listed}
+    assert {"init": ["words"], "review": ["words"]}.items() <= arguments.items()
     assert e.text_of(accepted.content) == message.content.text
     assert report["answer"].endswith("Reviewed.")
     assert other["reason"] == "NotAPerson"
+
+
+@eras
+@pytest.mark.requirement("G19.8")
+@pytest.mark.requirement("G19.9")
+@pytest.mark.requirement("G19.13")
+async def test_skills_are_prompts_and_resources_and_run_inside(era: str) -> None:
+    async with mcp_served(scripted(say("Hunted.")), mode="yolo") as served:
+        session = served.session
+        async with served.agent(served.mint(session.id), era=era) as agent:
+            prompts = {one.name: one.description for one in (await agent.list_prompts()).prompts}
+            (message,) = (await agent.get_prompt("skills:find-the-cause", {"words": "in a.py"})).messages
+            listed = await read(agent, "bridle-v1://skills")
+            (words,) = (await agent.read_resource("bridle-v1://skill/find-the-cause")).contents
+            report = await called(agent, RUN, skill="find-the-cause", prompt="in a.py")
+            reload = await called(agent, RUN, skill="skills:reload", prompt="x")
+            unknown = await called(agent, RUN, skill="skills:nothing", prompt="x")
+        added = await session.until(e.ContextAdded)
+        accepted = await session.until(e.InputAccepted)
+    assert (prompts["skills:write-a-skill"] or "").startswith("Write or improve a skill")
+    assert message.content.text == f"{words.text}\n\nin a.py"
+    assert {"find-the-cause", "write-a-skill", "review"} <= {one["name"] for one in listed["skills"]}
+    assert report["answer"].endswith("Hunted.")
+    assert (added.source, e.text_of(accepted.content)) == ("skill", "in a.py")
+    assert words.text in e.text_of(added.content)
+    assert (reload["reason"], unknown["reason"]) == ("NotAPerson", "UnknownSkill")
 
 
 @pytest.mark.requirement("X26")

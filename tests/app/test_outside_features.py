@@ -29,6 +29,7 @@ from bridle.protocol.events import (
     ToolResult,
 )
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.slash_arguments import ANY_WORDS, args_schema
 from bridle.providers.script import call, say
 
 
@@ -103,7 +104,12 @@ async def test_a_slash_command_of_a_feature_is_listed_and_run() -> None:
     command = SlashCommand(name="sky:now", does="the weather of a place: /sky:now PLACE", run=run)
     async with harness(scripted(say("x")), features=[Feature(name="sky", slash=(command,))]) as session:
         listed = await session.connection.ask(q.ListSlash())
-        assert listed.commands[-1].name == "sky:now"
+        assert listed.commands[-1] == q.SlashEntry(
+            name="sky:now",
+            namespace="sky",
+            description="the weather of a place: /sky:now PLACE",
+            args_schema=args_schema((ANY_WORDS,)),
+        )
         await session.connection.send(RunSlash(session=session.id, name="sky:now", arguments="Berlin"))
         notice = await session.until(Notice)
     assert notice.message == "rain in Berlin"

@@ -23,7 +23,9 @@ from bridle.protocol import queries as q
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Degraded, Notice, PermissionDecided, PrefixSet, ToolResult, TurnEnded
+from bridle.protocol.slash_arguments import schema_arguments
 from bridle.providers.script import call, say
+from mcp_kit import slash
 from secret_kit import tokens
 
 
@@ -97,14 +99,15 @@ async def test_two_plugins_of_one_name_are_refused_before_there_is_a_session() -
     )
 
 
+@pytest.mark.requirement("G45.20")
 async def test_its_slash_command_is_run_and_listed_and_refused_to_an_agent() -> None:
     async def run(words: str) -> Notice:
         return Notice(reason="Custom:rain:now", message=f"It rains {words}.")
 
-    plugin = Made(lambda registrar: registrar.add_slash("now", "whether it rains", run))
+    how = bridle.SlashArgument(name="how", about="how hard", required=True, choices=("hard", "softly"))
+    plugin = Made(lambda registrar: registrar.add_slash("now", "whether it rains", run, arguments=(how,)))
     async with harness(scripted(say("hi")), plugins=[plugin]) as session:
-        await session.connection.send(RunSlash(session=session.id, name="rain:now", arguments="hard"))
-        told = await session.until(Notice)
+        said = [(await slash(session, "rain:now", words)).message for words in ("", "cats", "hard")]
         listed = await session.connection.ask(q.ListSlash(session=session.id))
         elsewhere = await session.connection.ask(q.ListSlash())
         agent = session.engine.connect(name="agent", identity="agent", answers=False)
@@ -112,8 +115,14 @@ async def test_its_slash_command_is_run_and_listed_and_refused_to_an_agent() -> 
             await agent.send(RunSlash(session=session.id, name="rain:now", arguments=""))
         with pytest.raises(CommandRefused):
             await agent.ask(q.ListSlash(session=session.id))
-    assert (told.reason, told.message) == ("Custom:rain:now", "It rains hard.")
-    assert ("rain:now", "whether it rains") in [(one.name, one.does) for one in listed.commands]
+    assert said == [
+        "Which how? /rain:now how",
+        '"cats" is not a how of /rain:now (hard, softly).',
+        "It rains hard.",
+    ]
+    (entry,) = (one for one in listed.commands if one.name == "rain:now")
+    assert (entry.namespace, entry.description) == ("rain", "whether it rains")
+    assert schema_arguments(entry.args_schema) == (how,)
     assert "rain:now" not in [one.name for one in elsewhere.commands]
 
 

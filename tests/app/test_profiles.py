@@ -7,10 +7,22 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
+from bridle.engine.function_tool import tool
+from bridle.plugin.registrar import Registrar
 from bridle.protocol.commands import CreateSession, EndSession
-from bridle.protocol.errors import BridleError
-from bridle.protocol.events import PermissionDecided, SessionCreated
+from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.events import (
+    ContextAdded,
+    Notice,
+    PermissionDecided,
+    PrefixSet,
+    SessionCreated,
+    ToolResult,
+)
+from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import DescribeProfile, ListProfiles, ListTools
 from bridle.providers.script import call, say
+from bridle.safety.trust.approvals import Approvals, content_digest
 
 MINE = 'mode = "auto"\n[[permissions.rules]]\ntool = "bash"\ncommand = "echo no*"\nverdict = "deny"\n'
 
@@ -89,3 +101,187 @@ async def test_a_profile_is_named_in_one_place(home: Path) -> None:
                 CreateSession(cwd=session.folder, env={}, config={"profile": "mine"})
             )
         assert refused.value.reason == "BadCommand"
+
+
+# Tool packs
+
+
+@pytest.mark.requirement("G7.22")
+async def test_a_profile_says_which_groups_of_tools_a_session_has(home: Path) -> None:
+    (home / "config/profiles/looker.toml").write_text('tool_packs = ["read", "git"]\n')
+    model = scripted(call("bash", command="echo hi"), say("Hm."))
+    async with harness(model, home=str(home), sandbox="off", profile="looker") as session:
+        events = await session.ask("go")
+        told = {tool.name for tool in (await session.connection.ask(ListTools(session=session.id))).tools}
+        said = [one.event.message for one in await session.stored() if isinstance(one.event, Notice)]
+    assert {"read_file", "grep", "glob", "ls", "todo", "ask_user"} <= told
+    assert not told & {"bash", "web_fetch", "write_file", "edit_file", "apply_patch"}
+    (result,) = (event for event in events if isinstance(event, ToolResult))
+    assert result.outcome != "ok", "what the model was not told of fails closed"
+    assert 'tools.packs: there is no pack "git" (there are read, edit, fs, shell, web).' in said
+
+
+class _Clock:
+    name = "clock"
+
+    def register(self, registrar: Registrar) -> None:
+        @tool(risk="read", mutating=False)
+        async def now() -> str:
+            """Tells the time."""
+            return "noon"
+
+        registrar.add_tool(now)
+        registrar.add_rule("bash", "deny", reason="the clock says no")
+
+
+@pytest.mark.parametrize(("packs", "there"), [('["read"]', False), ('["clock"]', True)])
+async def test_the_tools_of_a_plugin_are_a_pack_of_its_name(home: Path, packs: str, there: bool) -> None:
+    (home / "config/profiles/some.toml").write_text(f"tool_packs = {packs}\n")
+    async with opened(home, profile="some", plugins=[_Clock()]) as session:
+        names = {tool.name for tool in (await session.connection.ask(ListTools(session=session.id))).tools}
+    assert ("clock__now" in names) == there
+
+
+# The profile in force
+
+
+@pytest.mark.requirement("X15")
+async def test_the_profile_in_force_is_told_with_what_the_session_has(home: Path) -> None:
+    (home / "config/profiles/mine.toml").write_text(
+        'about = "Mine  alone."\nmode = "auto"\ntool_packs = ["web"]\n'
+        'mcp_servers = [{ name = "far", url = "http://127.0.0.1:9/mcp" }]\n'
+        '[skills]\ndisabled = ["write-a-skill"]\n'
+    )
+    own = home / "config/skills/sweep/SKILL.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\nname: sweep\ndescription: Sweeps.\n---\nSweep.\n")
+    async with opened(home, profile="mine") as session:
+        told = await session.connection.ask(DescribeProfile(session=session.id))
+        listed = await session.connection.ask(ListProfiles(session=session.id))
+        alone = await session.connection.ask(DescribeProfile(name="mine"))
+    assert (told.name, told.about, told.scope, told.servers) == ("mine", "Mine alone.", "own", ("far",))
+    assert told.skills == ("find-the-cause", "sweep")
+    assert "web_fetch" in told.tools
+    assert "bash" not in told.tools
+    assert told.settings == alone.settings == {"mode": "auto", "tools": {"packs": ["web"]}}
+    assert [(one.name, one.in_force) for one in listed.entries] == [
+        ("careful", False),
+        ("default", False),
+        ("mine", True),
+        ("t-compat", False),
+    ]
+
+
+# Going on, and going on elsewhere
+
+
+async def test_a_session_keeps_its_profile_when_it_goes_on(home: Path) -> None:
+    async with opened(home, profile="mine") as session:
+        await session.ask("go")
+        await session.connection.send(EndSession(session=session.id))
+        await session.connection.send(
+            CreateSession(cwd=session.folder, env={}, resume=session.id, config={"sandbox": "off"})
+        )
+        assert [begun.profile for begun in await created(session)] == ["mine", "mine"]
+        await session.connection.send(EndSession(session=session.id))
+        agent = session.engine.connect(name="other", identity="agent", answers=False)
+        with pytest.raises(CommandRefused) as refused:
+            await agent.send(CreateSession(cwd=session.folder, resume=session.id))
+        assert refused.value.reason == "NotAPerson", "an agent has what the person's own settings give"
+
+
+@pytest.mark.requirement("G38.6")
+async def test_a_session_that_goes_on_with_another_profile_has_its_words_its_mode_and_its_name(
+    home: Path,
+) -> None:
+    (home / "config/profiles/mine.toml").write_text('mode = "plan"\nprompt_header = "Speak like a pirate."\n')
+    model = scripted(say("One."), say("Two."))
+    async with harness(model, home=str(home), sandbox="off") as session:
+        await session.ask("go")
+        await session.connection.send(EndSession(session=session.id))
+        again = CreateSession(
+            cwd=session.folder, env={}, resume=session.id, profile="mine", config={"sandbox": "off"}
+        )
+        await session.connection.send(again)
+        await session.ask("and again")
+        prefixes = [one.event for one in await session.stored() if isinstance(one.event, PrefixSet)]
+        assert [("pirate" in prefix.system) for prefix in prefixes] == [False, True]
+        assert [begun.mode for begun in await created(session)] == ["default", "plan"]
+        assert session.engine.store.find(session.id).profile == "mine"
+        await session.ask("once more")
+        later = [one.event for one in await session.stored() if isinstance(one.event, PrefixSet)]
+        assert later == prefixes, "from then on the beginning of a request stays as it is"
+
+
+@pytest.mark.requirement("G38.6")
+async def test_a_new_session_can_begin_with_a_summary_of_the_last_turns_of_another(home: Path) -> None:
+    model = scripted(*(say(f"Answer {number}.") for number in range(1, 9)))
+    async with harness(model, home=str(home), sandbox="off") as session:
+        for number in range(1, 8):
+            await session.ask(f"question {number}")
+        made = await session.connection.send(
+            CreateSession(
+                cwd=session.folder,
+                env={},
+                model=f"{model.name}:scripted",
+                profile="mine",
+                carry_from=session.id,
+                config={"sandbox": "off"},
+            )
+        )
+        events = [one.event async for one in session.engine.sessions.events(made.session)]
+        assert session.id in session.engine.live.all_open(), "the other one is as it was"
+    (begun,) = (event for event in events if isinstance(event, SessionCreated))
+    assert (begun.profile, begun.carried_from) == ("mine", session.id)
+    (carried,) = (event for event in events if isinstance(event, ContextAdded))
+    (block,) = carried.content
+    assert isinstance(block, TextBlock)
+    assert carried.source == "carried"
+    assert "no new request" in block.text
+    numbers = [number for number in range(1, 8) if f"asked: question {number}" in block.text]
+    assert numbers == [3, 4, 5, 6, 7], "five by default"
+
+
+async def test_what_was_said_elsewhere_is_for_people_and_for_new_sessions(home: Path) -> None:
+    async with opened(home) as session:
+        await session.ask("go")
+        agent = session.engine.connect(name="other", identity="agent", answers=False)
+        with pytest.raises(CommandRefused, match="for people"):
+            await agent.send(CreateSession(cwd=session.folder, carry_from=session.id))
+        await session.connection.send(EndSession(session=session.id))
+        both = CreateSession(cwd=session.folder, env={}, resume=session.id, carry_from=session.id)
+        with pytest.raises(CommandRefused, match="new session"):
+            await session.connection.send(both)
+
+
+# Profiles of a project
+
+
+async def test_a_profile_of_a_project_is_in_force_once_it_is_trusted(home: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / ".bridle/profiles").mkdir(parents=True)
+    (work / ".git").mkdir()
+    file = work / ".bridle/profile.toml"
+    file.write_text('about = "Ours."\ninstructions = "Obey the house rules."\nmode = "plan"\n')
+    async with opened(home, folder=str(work)) as session:
+        (begun,) = await created(session)
+        assert (begun.profile, begun.mode) == ("default", "default")
+        listed = await session.connection.ask(ListProfiles(session=session.id))
+        assert [(one.name, one.trusted, one.about) for one in listed.entries if one.scope == "project"] == [
+            (".bridle/profile.toml", False, "")
+        ], "before trust not even its words are told"
+    digest = content_digest(file.read_bytes())
+    Approvals(str(home / "config")).add(".bridle/profile.toml", digest, kind="config", root=str(work))
+    async with opened(home, folder=str(work)) as session:
+        await session.ask("go")
+        (begun,) = await created(session)
+        assert (begun.profile, begun.mode) == (".bridle/profile.toml", "plan")
+        (prefix,) = [one.event for one in await session.stored() if isinstance(one.event, PrefixSet)]
+        assert "Obey the house rules." in prefix.system
+        told = await session.connection.ask(DescribeProfile(session=session.id))
+        assert (told.name, told.about, told.scope) == (".bridle/profile.toml", "Ours.", "project")
+    file.write_text('mode = "plan"\n# changed\n')
+    async with opened(home, folder=str(work)) as session:
+        assert [begun.profile for begun in await created(session)] == ["default"], (
+            "its very bytes were agreed to"
+        )

@@ -11,8 +11,8 @@ from bridle.base.clock import SystemClock
 from bridle.cli.login_store import credentials_row
 from bridle.config.folders import Folders, folders
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE
-from bridle.credentials.records import ApiKey, CredentialError, SignIn
-from bridle.protocol.errors import ProviderError
+from bridle.credentials.records import ApiKey, SignIn
+from bridle.protocol.errors import CredentialError, ProviderError
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import Models
 from credentials.credential_kit import a_secret, made_key

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from bridle._version import __version__
-from bridle.cli.arguments import VERBS
+from bridle.cli.arguments import VERBS, parser
 from bridle.cli.help import PAGES, topics
 from bridle.config.setting_table import SETTINGS
 from cli_kit import BRIDLE, Place
@@ -79,11 +79,24 @@ def test_a_page_nobody_wrote_is_answered_with_those_there_are(place: Place) -> N
         (("doctor", "-h"), "doctor"),
         (("redact", "-h"), "redact"),
         (("completion", "-h"), "completion"),
+        (("mcp", "login", "--help"), "mcp"),
+        (("mcp", "serve", "-h"), "mcp-serve"),
+        (("help", "mcp", "allow"), "mcp-serve"),
+        (("help", "mcp"), "mcp"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_help_asked_of_a_command_is_its_page(place: Place, words: tuple[str, ...], topic: str) -> None:
     assert place.bridle(*words) == (0, PAGES[topic], "")
+
+
+def test_every_word_and_option_below_mcp_is_on_one_of_its_pages() -> None:
+    text = PAGES["mcp"] + PAGES["mcp-serve"]
+    for name, verb in parser("mcp").below["mcp"].below.items():
+        assert f"mcp {name}" in text
+        for action in verb.arguments:
+            if action.option_strings and action.dest not in ("help", "lines", "cwd"):
+                assert action.option_strings[-1] in text
 
 
 def test_help_pages_fit_a_screen() -> None:
@@ -104,7 +117,7 @@ def test_help_pages_fit_a_screen() -> None:
             ("sessions", "lst"),
             (
                 'sessions: "lst" is none of list, show, replay, search, export, diff, branch, import, rename, '
-                "pin, delete, prune, repair, backup, rekey. Did you mean list? See: bridle help sessions"
+                "pin, dismiss, delete, prune, repair, backup, rekey. Did you mean list? See: bridle help sessions"
             ),
         ),
         (
@@ -117,7 +130,7 @@ def test_help_pages_fit_a_screen() -> None:
         (
             ("completion", "tcsh"),
             (
-                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models. '
+                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models, skills, servers. '
                 "See: bridle help completion"
             ),
         ),

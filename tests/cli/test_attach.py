@@ -136,16 +136,17 @@ def test_a_socket_that_nobody_answers_at_is_no_obstacle(tmp_path: Path) -> None:
         assert place.bridle("run", "-m", "demo", "hi").code == 0
 
 
-@pytest.mark.requirement("X8")
+@pytest.mark.requirement("X8", "C23")
 @pytest.mark.parametrize("token", [False, True], ids=["named", "the-one-of-a-token"])
 def test_a_session_can_be_watched_from_elsewhere(tmp_path: Path, *, token: bool) -> None:
     place = Place(tmp_path)
     with serving(place) as served:
-        body = {"cwd": str(place.work), "model": place.script("say Seen from afar.\n")}
+        alias = "ticket-4711"
+        body = {"cwd": str(place.work), "model": place.script("say Seen from afar.\n"), "aliases": [alias]}
         session = served.ask("POST", "/v1/sessions", body).json["session"]
         said = {"content": [{"type": "text", "text": "hi"}]}
         served.ask("POST", f"/v1/sessions/{session}/input?wait=turn", said)
-        which = [session]
+        which = [alias]
         if token:
             which = ["--token-file", str(tmp_path / "token")]
             with sitting(
@@ -304,3 +305,18 @@ def test_who_comes_back_to_another_engine_is_who_they_were(tmp_path: Path) -> No
             person.types("\x04")
             assert person.ends() == 0, "nothing runs, so nothing is asked"
         assert "cli_" not in person.text, "what they said is theirs"
+
+
+def test_a_terminal_that_goes_away_leaves_its_turn_running(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    model = place.script('say Wait.\ncall bash {"command": "echo on; read line < go"}\n---\nsay Over.\n')
+    os.mkfifo(place.work / "go")
+    with serving(place):
+        with sitting(place, "-y", "-m", model, "start it") as person:
+            person.sees("running echo on")
+            person.hangs_up()
+            assert person.process.wait(TIMEOUT_S) == 128 + signal.SIGHUP
+        with sitting(place, "attach") as person:
+            person.sees('Back in "start it"', "running echo on")
+            (place.work / "go").write_text("on\n")
+            person.sees("Over.")

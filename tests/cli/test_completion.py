@@ -153,6 +153,25 @@ def test_sessions_and_profiles_are_offered_as_they_are_now(place: Place, script:
     assert not (place.work / "gone").exists()
 
 
+def test_every_verb_about_servers_is_offered_and_then_their_names(place: Place, script: Path) -> None:
+    verbs = (
+        "serve parents allow forget list show test add remove logs restart login logout secret import approve"
+    )
+    assert set(verbs.split()) <= set(offered(script, "mcp", ""))
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        '[mcp_servers.files]\ncommand = "serve"\n[mcp_servers."$(touch${IFS}gone)"]\ncommand = "serve"\n'
+    )
+    place.bridle("run", "-m", "demo", "hello")
+    for verb in ("show", "test", "remove", "logs", "restart", "login", "logout", "approve"):
+        assert asked_live(place, script, "mcp", verb, "f") == ["files"]
+    assert not any("touch" in word for word in asked_live(place, script, "mcp", "show", ""))
+    options = ["-h", "--help", "--auto-attach"]
+    assert asked_live(place, script, "mcp", "allow", "") == options, "its IDs are no sessions"
+    assert not (place.work / "gone").exists()
+
+
 def test_what_changes_is_one_word_a_line_and_nothing_where_there_is_nothing(place: Place) -> None:
     assert place.bridle("completion", "sessions") == (0, "", "")
     assert place.bridle("completion", "profiles").code == 0

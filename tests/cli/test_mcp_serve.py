@@ -17,6 +17,7 @@ from bridle.app.parent_register import ParentRegister
 from bridle.base.clock import SystemClock
 from bridle.base.escapees import MARK
 from bridle.base.parent_program import ParentProgram, parent_program
+from bridle.clients.mcp_server.agent_tools import TOOLS
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting
 from outer_agents_kit import ERAS
@@ -118,6 +119,21 @@ async def test_a_program_that_is_new_here_waits_for_a_person(place: Place) -> No
         assert place.bridle("sessions", "list", "--json").out == "[]\n"
         register(place).allow(waiting, auto_attach=False)
         assert (await running).is_error is False
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_program_that_is_new_lists_what_there_is_without_waiting_for_anybody(
+    place: Place, era: str
+) -> None:
+    settings(place)
+    async with outer_agent(place, era=era) as agent:
+        tools = (await agent.list_tools()).tools
+        resources = (await agent.list_resources()).resources
+        before = (await agent.list_prompts()).prompts
+        assert (len(tools), len(resources), before) == (len(TOOLS), 6, [])
+        (waiting,) = register(place).parents()
+        register(place).allow(waiting, auto_attach=False)
+        assert (await agent.list_prompts()).prompts != []
 
 
 @pytest.mark.requirement("G19.12")

@@ -14,6 +14,7 @@ from bridle.mcp.server_definitions import VERBS
 from bridle.safety.trust import Approvals
 from cli_kit import Place
 from mcp_kit import is_running, server
+from serve_kit import serving
 
 KEY = "sk-ant-" + "api03-" + "Qz7" * 15
 MISSING = "cannot start no-such-program-anywhere: not found"
@@ -303,10 +304,55 @@ def test_the_log_of_a_server_is_shown_from_its_end(place: Place) -> None:
             ("add", "new", "https://a.example/", "more"),
             "A server that listens has an address and nothing else. See: bridle help mcp",
         ),
-        (("show",), "NAME is missing. See: bridle help mcp"),
+        (("show",), "SERVER is missing. See: bridle help mcp"),
     ],
 )
 def test_a_mistake_is_one_sentence(place: Place, words: tuple[str, ...], sentence: str) -> None:
     own(place, {"far": {"url": "https://far.example/mcp"}})
     done = place.bridle("mcp", *words)
     assert (done.code, done.out, done.story) == (2, "", [sentence])
+
+
+def test_a_server_is_started_anew_in_the_sessions_of_the_engine_that_listens(place: Place) -> None:
+    started = place.work / "started"
+    own(place, {"files": server({"started": str(started)})}, model="demo:hello")
+    with serving(place) as served:
+        assert place.bridle("mcp", "restart", "files").story == [
+            'No session of the engine uses an MCP server "files".'
+        ]
+        for _ in range(2):
+            opened = served.ask(
+                "POST", "/v1/sessions", {"cwd": str(place.work), "config": {"sandbox": "off"}}
+            )
+            assert opened.status < 300, opened.body
+        while not (started.exists() and started.read_text().endswith("\n")):
+            time.sleep(0.01)
+        (before,) = started.read_text().split()
+        done = place.bridle("mcp", "restart", "files")
+        assert (done.code, done.out.partition("  ")[2][:2]) == (0, "up")
+        _, after = started.read_text().split()
+        assert (is_running(int(before)), is_running(int(after))) == (False, True), "once, for both sessions"
+        assert place.bridle("mcp", "restart", "nosuch").code == 1
+        assert served.stop() == 0
+    assert not is_running(int(after))
+
+
+def test_a_server_that_does_not_come_back_is_said_and_the_command_fails(place: Place) -> None:
+    started, allowed = place.work / "started", place.work / "allowed"
+    table = server({"started": str(started)})
+    table["command"] = ["sh", "-c", 'test -e allowed && exec "$@"', "sh", *table["command"]]
+    allowed.touch()
+    own(place, {"files": {**table, "connect_s": 5}}, model="demo:hello")
+    with serving(place) as served:
+        served.ask("POST", "/v1/sessions", {"cwd": str(place.work), "config": {"sandbox": "off"}})
+        while not (started.exists() and started.read_text().endswith("\n")):
+            time.sleep(0.01)
+        allowed.unlink()
+        done = place.bridle("mcp", "restart", "files")
+        assert (done.code, "MCP server 'files' is down" in done.out) == (1, True)
+
+
+def test_without_an_engine_there_is_nothing_to_start_anew(place: Place) -> None:
+    done = place.bridle("mcp", "restart", "files")
+    assert (done.code, len(done.story)) == (1, 1)
+    assert done.story[0].endswith("In one of them: /mcp:restart files")

@@ -52,7 +52,7 @@ def test_the_profile_of_a_run_is_applied_and_stands_in_the_log(place: Place) -> 
     wrong = place.bridle("run", "--profile", "min", "-m", "demo", "go")
     assert (wrong.code, wrong.story) == (
         2,
-        ['profile: there is no profile "min" (nearest: mine; there are careful, default, mine).'],
+        ['profile: there is no profile "min" (nearest: mine; there are careful, default, mine, t-compat).'],
     )
 
 
@@ -67,12 +67,9 @@ def test_validate_names_what_the_settings_of_a_server_get_wrong(place: Place) ->
 
 
 def test_of_a_section_that_is_used_only_what_is_not_is_named(place: Place) -> None:
-    write_own(
-        place,
-        '[mcp_servers.a]\ncommand = ["true"]\n[mcp_servers."b.c"]\nurl = "http://127.0.0.1:9/"\nsha256 = "0"\n',
-    )
+    write_own(place, '[ui]\nnotify = true\ntheme = "dark"\n')
     ran = place.bridle("config", "validate")
     assert ran.out.splitlines() == [
-        'warn   config.toml line 5: mcp_servers."b.c".sha256 is not used yet (it comes with pins of MCP servers).',
+        "warn   config.toml line 3: ui.theme is not used yet (it comes with the full-screen client).",
         "0 errors, 1 warning.",
     ]

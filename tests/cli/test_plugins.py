@@ -304,8 +304,8 @@ def test_two_packages_that_offer_one_name_are_refused(plugged: Plugged) -> None:
     [
         ("git", "the namespace is Bridle's own."),
         ("mcp", "the namespace is Bridle's own."),
-        ("my__rain", "that is no name for one (small letters, digits, single underscores; 24 at most)."),
-        ("Rain", "that is no name for one (small letters, digits, single underscores; 24 at most)."),
+        ("my__rain", "its name is small letters, digits and single underscores, 24 at most."),
+        ("Rain", "its name is small letters, digits and single underscores, 24 at most."),
     ],
 )
 def test_a_namespace_of_ours_and_a_name_that_is_none_are_refused(

@@ -13,6 +13,10 @@ import pytest
 from cli_kit import BRIDLE, Place, guardians
 from cli_terminal import sitting
 
+next_start = pytest.mark.through_engine(
+    "the next start is a run, which may be the engine's; the other tests are about the sandbox alone"
+)
+
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
 
@@ -94,6 +98,7 @@ def test_a_model_cannot_bring_it_back(place: Place) -> None:
     assert "only you can" in ran.out
 
 
+@next_start
 @pytest.mark.parametrize("guarded", [True, False])
 def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place, guarded: bool) -> None:
     """The engine is killed, with its guardian or alone, while its command holds a repository that would run a
@@ -136,6 +141,7 @@ def test_what_a_killed_run_left_is_found_at_the_next_start(place: Place, guarded
     assert not marker.exists()
 
 
+@next_start
 def test_a_repository_that_was_led_elsewhere_is_found_at_the_next_start(place: Place) -> None:
     subprocess.run(["git", "init", "-q"], cwd=place.work, env=place.environment(), check=True)
     (place.work / ".git/commondir").write_text("../evil\n")
@@ -203,9 +209,11 @@ def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
         for line in map(json.loads, ran.stdout.splitlines())
         if line.get("eventType") == "Notice"
     ]
-    assert [notice["reason"] for notice in told if "src/AGENTS.md" in notice["message"]] == ["NotPutAside"]
+    reasons = [notice["reason"] for notice in told if "src/AGENTS.md" in notice["message"]]
+    assert reasons == ["NotPutAside", "NotTrusted"], "it stays, and it is not obeyed"
 
 
+@next_start
 def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next_start(place: Place) -> None:
     (place.work / "old").mkdir()
     (place.work / "old/CLAUDE.md").write_text("Be kind.\n")

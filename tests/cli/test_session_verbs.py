@@ -17,6 +17,10 @@ from bridle.sessions.beside_store import forget_beside, outputs_of
 from bridle.sessions.stored_archive import StoredArchive
 from cli_kit import Place
 
+beside_engine = pytest.mark.through_engine(
+    "a verb changes what an engine has at hand, or the engine goes on with it; the other tests only read what is stored"
+)
+
 DAY_MS = 86_400_000
 YESTERDAY = 1.5
 TALK = "say one\n---\nsay two\n---\nsay three\n"
@@ -44,6 +48,7 @@ def test_pin_shows_a_star_and_can_be_taken_off(place: Place) -> None:
     assert "★" not in place.bridle("sessions").out
 
 
+@beside_engine
 def test_delete_needs_a_yes_and_leaves_nothing(place: Place) -> None:
     session = _ran(place)
     refused = place.bridle("sessions", "delete", session)
@@ -57,6 +62,7 @@ def test_delete_needs_a_yes_and_leaves_nothing(place: Place) -> None:
     assert place.bridle("sessions", "show", session).code == 2
 
 
+@beside_engine
 def test_a_session_that_runs_cannot_be_deleted(place: Place) -> None:
     session = _ran(place)
     with closing(session_store(place.environment())) as store, closing(store.open(session)):
@@ -67,6 +73,7 @@ def test_a_session_that_runs_cannot_be_deleted(place: Place) -> None:
     assert place.only_session() == session
 
 
+@beside_engine
 @pytest.mark.requirement("G34.3")
 def test_branch_begins_where_a_turn_ended_and_goes_on_by_itself(place: Place) -> None:
     parent = _ran(place)
@@ -83,6 +90,7 @@ def test_branch_begins_where_a_turn_ended_and_goes_on_by_itself(place: Place) ->
     ]
 
 
+@beside_engine
 def test_fork_goes_on_with_a_copy(place: Place) -> None:
     parent = _ran(place)
     before = place.events(parent)
@@ -93,6 +101,7 @@ def test_fork_goes_on_with_a_copy(place: Place) -> None:
     assert place.sessions()[0].branch_of == parent
 
 
+@beside_engine
 def test_a_name_goes_on_with_its_session_or_begins_it(place: Place) -> None:
     _ran(place, "first night", "--session", "nightly")
     assert place.bridle("run", "--session", "nightly", "second night").out == "[scripted] two\n"
@@ -171,6 +180,7 @@ def test_what_looks_like_a_secret_by_now_is_not_exported(place: Place) -> None:
         assert secret not in out
 
 
+@beside_engine
 def test_an_export_comes_in_again_and_goes_on(place: Place) -> None:
     session = _ran(place)
     exported = place.bridle("sessions", "export", session).out
@@ -264,6 +274,7 @@ def _made_old(place: Place, days: int) -> None:
         connection.execute("update sessions set updated_ms = updated_ms - ?", (days * DAY_MS,))
 
 
+@beside_engine
 @pytest.mark.requirement("G33.3")
 def test_content_that_expired_is_said_to_be_gone_and_the_session_does_not_go_on(place: Place) -> None:
     session = _ran(place, "about zirconium", "--session", "nightly")
@@ -388,6 +399,7 @@ def test_a_lock_that_cannot_be_written_is_named_in_one_sentence(place: Place, ve
     assert place.only_session() == session
 
 
+@beside_engine
 @pytest.mark.requirement("G33.5")
 def test_a_person_is_told_once_a_day_what_expires_soon(place: Place) -> None:
     from cli_terminal import sitting
@@ -401,6 +413,61 @@ def test_a_person_is_told_once_a_day_what_expires_soon(place: Place) -> None:
             assert ("1 session loses its content within 7 days" in person.text) == told
 
 
+def _next_day(place: Place) -> None:
+    """Nobody was told today."""
+    (place.home / ".local/state/bridle/expiry-told").unlink()
+
+
+@pytest.mark.requirement("X28")
+def test_what_expires_soon_is_dismissed_for_those_sessions_alone(place: Place) -> None:
+    from cli_terminal import sitting
+
+    _ran(place, "about zirconium")
+    _made_old(place, 25)
+    young = _ran(place, "about gold")
+    script = place.script(TALK)
+    refused = place.bridle("sessions", "dismiss", young)
+    assert (refused.code, refused.out) == (2, "")
+    assert "loses no content within 7 days" in refused.err
+    with sitting(place, "-m", script) as person:
+        person.sees("Hear no more of them: bridle sessions dismiss")
+        person.sees("Type what you want")
+        person.types("/sessions dismiss\r")
+        person.sees("You are not told again")
+    _next_day(place)
+    with sitting(place, "-m", script) as person:
+        person.sees("Type what you want")
+        assert "content within 7 days" not in person.text
+    _made_old(place, 26)
+    _next_day(place)
+    with sitting(place, "-m", script) as person:
+        person.sees("Type what you want")
+        assert "about gold" in person.text.partition("Type what you want")[0]
+        assert "about zirconium" not in person.text.partition("Type what you want")[0]
+
+
+def test_a_dismissal_ends_when_the_session_is_due_no_more(place: Place) -> None:
+    from cli_terminal import sitting
+
+    session = _ran(place, "about zirconium")
+    _made_old(place, 25)
+    assert place.bridle("sessions", "dismiss", session).code == 0
+    _made_old(place, -20)
+    script = place.script(TALK)
+    for told in (False, True):
+        with sitting(place, "-m", script) as person:
+            person.sees("Type what you want")
+            assert ("1 session loses its content within 7 days" in person.text) == told
+        _made_old(place, 20)
+        _next_day(place)
+
+
+def test_nothing_to_dismiss_is_said(place: Place) -> None:
+    done = place.bridle("sessions", "dismiss")
+    assert (done.code, done.out) == (0, "No session loses its content within 7 days.\n")
+
+
+@beside_engine
 def test_the_list_to_resume_from_can_be_put_in_order(place: Place) -> None:
     from cli_terminal import sitting
 
@@ -447,6 +514,7 @@ def test_a_long_output_is_encrypted_and_read_again_after_a_new_key_and_in_a_bran
     assert not kept.exists()
 
 
+@beside_engine
 def test_an_output_that_was_changed_on_the_disk_is_not_shown(place: Place) -> None:
     long = 'call bash {"command": "seq 1 20000"}\n---\nsay one\n---\n'
     session = _ran(place, "count", "--mode", "yolo", script=f"{long}say two\n")

@@ -12,6 +12,10 @@ from bridle.sessions.database import Database
 from bridle.sessions.migrations import MIGRATIONS
 from cli_kit import Place, kinds
 
+goes_on = pytest.mark.through_engine(
+    "a session is found and gone on with by the engine; the other tests read what is stored, which is the same"
+)
+
 TALK = "say one\n---\nsay two\n---\nsay three\n---\nsay four\n"
 
 
@@ -80,6 +84,7 @@ def test_where_nobody_can_pick_the_sessions_are_listed_with_their_ids(place: Pla
     assert (nothing_here.code, nothing_here.out) == (2, place.bridle("sessions", "list", "--all").out)
 
 
+@goes_on
 def test_where_there_is_no_session_nothing_is_listed(place: Place) -> None:
     ran = place.bridle("-r")
     assert (ran.code, ran.out) == (2, "")
@@ -137,6 +142,7 @@ def test_what_is_shown_of_a_session_is_what_was_said_and_done(place: Place) -> N
     assert "ran      write notes.txt                +1 -1" in lines
 
 
+@goes_on
 @pytest.mark.requirement("C22")
 def test_a_session_nobody_knows_and_one_that_could_be_several_are_refused(place: Place) -> None:
     place.bridle("run", "-m", "demo", "same words")
@@ -154,6 +160,7 @@ def test_a_session_nobody_knows_and_one_that_could_be_several_are_refused(place:
     assert place.sessions() == before
 
 
+@goes_on
 def test_continue_goes_on_with_the_newest_session_of_this_folder(place: Place) -> None:
     model = place.script(TALK)
     place.bridle("run", "-m", "demo", "older")
@@ -170,6 +177,7 @@ def test_continue_goes_on_with_the_newest_session_of_this_folder(place: Place) -
     place.verify(newer.id)
 
 
+@goes_on
 def test_resume_takes_any_unique_beginning_of_the_id_or_the_title(place: Place) -> None:
     model = place.script(TALK)
     place.bridle("run", "-m", model, "a title of its own")
@@ -181,6 +189,7 @@ def test_resume_takes_any_unique_beginning_of_the_id_or_the_title(place: Place) 
     assert place.bridle("run", "-r", "a title of its own", "-m", model, "x").out == "[scripted] four\n"
 
 
+@goes_on
 def test_a_resumed_session_stays_in_the_folder_it_was_made_in(place: Place) -> None:
     elsewhere = place.work / "elsewhere"
     elsewhere.mkdir()
@@ -192,6 +201,7 @@ def test_a_resumed_session_stays_in_the_folder_it_was_made_in(place: Place) -> N
     assert (place.work / "here").exists()
 
 
+@goes_on
 def test_a_session_whose_folder_was_moved_is_refused_in_a_sentence_and_left_as_it_is(place: Place) -> None:
     place.bridle("run", "-m", place.script(TALK), "x")
     session = place.only_session()
@@ -203,12 +213,14 @@ def test_a_session_whose_folder_was_moved_is_refused_in_a_sentence_and_left_as_i
     assert place.events(session) == before
 
 
+@goes_on
 def test_a_continued_session_keeps_its_model(place: Place) -> None:
     place.bridle("run", "-m", place.script(TALK), "x")
     ran = place.bridle("run", "-c", "and then")
     assert (ran.code, ran.out) == (0, "[scripted] two\n")
 
 
+@goes_on
 def test_a_continued_session_finds_its_script_from_another_folder(place: Place) -> None:
     elsewhere = place.work / "elsewhere"
     elsewhere.mkdir()
@@ -217,6 +229,7 @@ def test_a_continued_session_finds_its_script_from_another_folder(place: Place) 
     assert (ran.code, ran.out) == (0, "[scripted] two\n")
 
 
+@goes_on
 def test_a_session_whose_script_is_gone_goes_on_with_another_model(place: Place) -> None:
     place.bridle("run", "-m", place.script(TALK), "x")
     (place.work / "it.script").unlink()

@@ -20,6 +20,8 @@ from bridle.providers.script import Say, Script, ScriptAnswer
 from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
 from cli_terminal import Sitting, at_terminal, sitting
 
+pytestmark = pytest.mark.through_engine
+
 READY = "Type what you want."
 NO_MODEL = "No model is connected yet, and nothing has been sent anywhere."
 WAITING = "A question is waiting: Tab to answer"
@@ -109,6 +111,7 @@ def configure(place: Place, server: Ollama) -> Path:
 # The first start
 
 
+@pytest.mark.in_process("an engine leaves files of its own in the home that is looked at")
 @pytest.mark.parametrize("key", ["q\r", CTRL_D])
 def test_without_a_model_the_first_screen_says_so_and_leaving_it_creates_nothing(
     place: Place, key: str
@@ -140,6 +143,7 @@ def test_enter_on_the_first_screen_runs_the_demo_somewhere_else(place: Place) ->
     assert not (place.home / ".config").exists(), "seeing the demo is no choice of a model"
 
 
+@pytest.mark.in_process("the first screen is the program's own; what it asks an engine is asked above")
 def test_two_ctrl_c_lead_out_of_the_first_screen(place: Place) -> None:
     with sitting(place) as person:
         person.sees("or q to leave [")
@@ -150,6 +154,7 @@ def test_two_ctrl_c_lead_out_of_the_first_screen(place: Place) -> None:
         assert person.modes == person.modes_found
 
 
+@pytest.mark.in_process("the first screen is the program's own; what it asks an engine is asked above")
 def test_one_ctrl_c_on_the_first_screen_changes_nothing(place: Place) -> None:
     with sitting(place) as person:
         person.sees("or q to leave [")
@@ -309,6 +314,7 @@ def test_ctrl_d_leaves_and_nothing_is_ever_cleared(place: Place) -> None:
     assert b"\x1b[2J" not in person.bytes
 
 
+@pytest.mark.in_process("a terminal that goes away leaves its session in the engine: test_attach.py")
 def test_sigterm_restores_the_terminal_and_ends_what_runs(
     place: Place, life: SignOfLife, command: LongCommand
 ) -> None:
@@ -322,6 +328,7 @@ def test_sigterm_restores_the_terminal_and_ends_what_runs(
     place.verify(place.only_session())
 
 
+@pytest.mark.in_process("a terminal that goes away leaves its session in the engine: test_attach.py")
 def test_a_terminal_that_goes_away_ends_everything(
     place: Place, life: SignOfLife, command: LongCommand
 ) -> None:
@@ -352,6 +359,7 @@ def test_a_dumb_terminal_gets_no_escape_code(place: Place) -> None:
 # Coming back
 
 
+@pytest.mark.in_process("which letters a terminal gets is decided in it")
 def test_a_terminal_without_unicode_gets_none(place: Place) -> None:
     env = place.environment(TERM="xterm-256color", LANG="C")
     clean = ("/usr/bin/env", "-u", "LC_CTYPE", "-u", "LC_ALL")  # the Python before ours has set one of them
@@ -402,6 +410,7 @@ def test_r_shows_the_sessions_and_enter_or_an_id_resumes_one(place: Place) -> No
     assert len(place.sessions()) == 2
 
 
+@pytest.mark.in_process("an engine leaves files of its own in the home that is looked at")
 @pytest.mark.parametrize("word", ["-c", "-r"])
 def test_where_no_session_is_there_is_none_to_go_on_with(place: Place, word: str) -> None:
     with sitting(place, word) as person:

@@ -95,6 +95,7 @@ def lock_file(place: Place) -> None:
 
 HOOK = f"printf '%b' '\\033[31mred\\033[0m\\r\\u202e'; printf '%s' {QUOTED!s} >&2; exit 2"
 HOOKS = f'[[hooks]]\nevent = "PreToolUse"\ntool = "bash"\ncommand = {quoted(HOOK)}\n'
+HOOK_OF_PROJECT = f'[[hooks]]\nevent = "PreToolUse"\ntool = "bash"\ncommand = [{quoted("./" + A_NAME)}]\n'
 RULES = f'[[permissions.rules]]\ntool = "bash"\ncommand = {QUOTED}\nverdict = "ask"\n'
 
 DOORS = (
@@ -139,7 +140,7 @@ DOORS = (
     Door("hooks", ("hooks", "list"), user_settings(HOOKS)),
     Door("a tried hook", ("hooks", "test", "PreToolUse"), user_settings(HOOKS)),
     Door("things to trust", ("trust", "list"), lambda place: (
-        user_settings(f"[context]\nsources = [{quoted(A_NAME)}]\n")(place), project(A_NAME, "words\n")(place))),
+        user_settings(HOOK_OF_PROJECT)(place), project(A_NAME, "words\n")(place))),
     Door("a file to trust", ("trust", "diff", "AGENTS.md"), project("AGENTS.md", f"# Rules\n{HOSTILE}\n")),
     Door("settings to trust", ("trust", "diff", ".bridle/config.toml"), project(
         ".bridle/config.toml", f"[mcp_servers.{QUOTED}]\ncommand = [{QUOTED}]\n")),
@@ -293,8 +294,7 @@ def lay_all(place: Place) -> None:
     run_before(HOSTILE)(place)
     project(A_NAME, "words\n")(place)
     user_settings(
-        f"model = {QUOTED}\n[context]\nsources = [{quoted(A_NAME)}]\n{HOOKS}{RULES}"
-        f"[sandbox]\nwritable = [{quoted('/' + A_NAME)}]\n"
+        f"model = {QUOTED}\n{HOOKS}{HOOK_OF_PROJECT}{RULES}[sandbox]\nwritable = [{quoted('/' + A_NAME)}]\n"
     )(place)
 
 

@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
+from bridle.engine.conversation import Conversation
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
@@ -15,7 +17,7 @@ def ignore(_event: DurableEvent) -> None:
     """Nothing runs here."""
 
 
-TOOLS = builtin_tools(Jobs(ignore))
+TOOLS = (*builtin_tools(Jobs(ignore)), skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation))
 
 
 @pytest.mark.requirement("T2.3", "T2.8a", "G7.20")

@@ -64,6 +64,22 @@ def test_looking_shows_what_waits_and_makes_nothing(place: Place, project: Path)
     assert os.listdir(place.home) == []
 
 
+@pytest.mark.requirement("G39.2")
+def test_files_further_down_and_imports_are_listed_to_be_agreed_to(place: Place) -> None:
+    for name, text in {
+        "web/AGENTS.md": "Web. @style.md @.env",
+        "web/style.md": "Style.",
+        "web/.env": "A=1",
+        "web/CLAUDE.md": "Not named.",
+        "node_modules/p/AGENTS.md": "Not ours.",
+    }.items():
+        path = place.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    listed = [line.split()[:3] for line in place.bridle("trust", "list").out.splitlines()]
+    assert listed == [["new", "instructions", "web/AGENTS.md"], ["new", "instructions", "web/style.md"]]
+
+
 def test_where_nothing_wants_trust_that_is_said(place: Place) -> None:
     assert place.bridle("trust") == (0, "Nothing here wants trust.\n", "")
     assert place.bridle("trust", "verify").code == 0

@@ -411,13 +411,16 @@ def test_profiles_are_found_by_name_or_path_and_unknown_keys_warn(desk: Desk):
 @pytest.mark.parametrize(
     ("chosen", "sentence"),
     [
-        ("carful", 'profile: there is no profile "carful" (nearest: careful; there are careful, default).'),
+        (
+            "carful",
+            'profile: there is no profile "carful" (nearest: careful; there are careful, default, t-compat).',
+        ),
         (
             "../default",
-            'profile: there is no profile "../default" (nearest: default; there are careful, default).',
+            'profile: there is no profile "../default" (nearest: default; there are careful, default, t-compat).',
         ),
-        ("gone.toml", 'profile: there is no profile "gone.toml" (there are careful, default).'),
-        ("a\x1bb", 'profile: there is no profile "a⟨ESC⟩b" (there are careful, default).'),
+        ("gone.toml", 'profile: there is no profile "gone.toml" (there are careful, default, t-compat).'),
+        ("a\x1bb", 'profile: there is no profile "a⟨ESC⟩b" (there are careful, default, t-compat).'),
     ],
 )
 @pytest.mark.requirement("G38.4")
@@ -438,7 +441,7 @@ def test_the_profiles_that_ship_are_sound_and_default_sets_nothing(desk: Desk):
     from bridle.config.profiles import profile_names, shipped_folder
 
     names = profile_names(str(desk.root / "nowhere"))
-    assert names == ["careful", "default"]
+    assert names == ["careful", "default", "t-compat"]
     for name in names:
         tiers = desk.load(config_file=None, profile=os.path.join(shipped_folder(), f"{name}.toml")).checked()
         own = [source.values for source in tiers.sources if source.tier == "profile"]

@@ -144,9 +144,9 @@ def test_a_link_out_of_the_project_is_named_and_never_read(tmp_path):
     found = find_instruction_files(
         str(tmp_path / "shop"), config_folder=str(tmp_path / "none"), sources=("AGENTS.md", "CLAUDE.md")
     )
-    assert [(file.shown, file.text, file.outside) for file in found] == [
-        ("AGENTS.md", "", True),
-        ("CLAUDE.md", "inside", False),
+    assert [(file.shown, file.text, file.problem) for file in found] == [
+        ("AGENTS.md", "", "is a link that leads out of this project"),
+        ("CLAUDE.md", "inside", ""),
     ]
 
 

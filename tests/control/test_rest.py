@@ -13,9 +13,10 @@ from bridle.control.routes import routes
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.protocol.codec import COMMAND_KINDS, encode_envelope
 from bridle.protocol.errors import SENTENCES, CommandRefused, StoreError
-from bridle.protocol.events import PermissionRequested, QuestionAsked
+from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked
 from bridle.protocol.queries import QUERY_KINDS, CustomQuery
 from bridle.protocol.questions import TokenQuestion
+from bridle.protocol.slash_arguments import schema_arguments, usage_words
 from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
 from served_kit import UNIX, served, text
@@ -122,6 +123,7 @@ async def test_a_stream_ends_with_its_session_and_says_so_last() -> None:
     assert kinds[-1] == "SessionEnded"
 
 
+@pytest.mark.requirement("G17.5")
 @pytest.mark.requirement("G17.6")
 async def test_what_there_is_can_be_listed() -> None:
     async with served(scripted()) as kit:
@@ -131,6 +133,9 @@ async def test_what_there_is_can_be_listed() -> None:
             ("providers", "providers"),
             (f"tools?session={kit.session.id}", "tools"),
             ("slash-commands", "commands"),
+            ("skills", "skills"),
+            (f"skills?session={kit.session.id}", "skills"),
+            ("skills/find-the-cause", "body"),
             ("models?names=demo:scripted", "models"),
             ("costs?by=day", "rows"),
             ("search?words=nothing", "hits"),
@@ -138,9 +143,52 @@ async def test_what_there_is_can_be_listed() -> None:
         ):
             answer = await kit.ask("GET", f"/v1/{path}")
             assert (answer.status, field in answer.json) == (200, True), path
+        nobody = await kit.ask("GET", "/v1/skills/nothing")
+        assert nobody.json["reason"] == "UnknownSkill"
         health = await kit.ask("GET", "/v1/health")
         assert health.json["open_sessions"] == 1
         assert health.json["version"]
+
+
+@pytest.mark.requirement("G45.20")
+async def test_commands_are_listed_with_what_they_take() -> None:
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        listed = (await kit.ask("GET", f"/v1/slash-commands?session={kit.session.id}")).json["commands"]
+    commands = {one["name"]: one for one in listed}
+    assert {usage_words(name, schema_arguments(one["args_schema"])) for name, one in commands.items()} == {
+        "/init [words]",
+        "/review [words]",
+        "/diff [path]",
+        "/branch NAME",
+        "/commit [MESSAGE]",
+        "/commit-push-pr [MESSAGE]",
+        "/worktree NAME",
+        "/stash",
+        "/compact [words]",
+        "/pin words",
+        "/memory [words]",
+        "/undo [what]",
+        "/redo",
+        "/skills",
+        "/skills:reload",
+        "/skills:find-the-cause [words]",
+        "/skills:write-a-skill [words]",
+    }
+    undo = commands["undo"]
+    assert (undo["namespace"], undo["description"][:9]) == ("", "take back")
+    assert undo["args_schema"]["properties"]["what"]["examples"] == ["session"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("redo", "now"), ("pin", "")])
+@pytest.mark.requirement("G45.20")
+async def test_a_command_never_gets_words_it_does_not_take(name: str, words: str) -> None:
+    problem = {"redo": "/redo takes no words.", "pin": "Which words? /pin words"}[name]
+    async with served(scripted()) as kit:
+        await kit.shake_hands()
+        asked = {"name": name, "arguments": words}
+        await kit.ask("POST", f"/v1/sessions/{kit.session.id}/slash", asked)
+        assert (await kit.session.until(Notice)).message == problem
 
 
 async def test_a_query_that_a_feature_brings_has_its_route() -> None:

@@ -14,7 +14,8 @@ from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials import seal_format
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, SealLock, checked
-from bridle.credentials.records import ApiKey, CredentialError, SignIn, decoded, encoded
+from bridle.credentials.records import ApiKey, SignIn, decoded, encoded
+from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import Vault, a_secret, made_key
 
 CHEAP = SealLock(kind="passphrase", salt="00" * 16, memory_kib=32, passes=1, lanes=1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridle.base.files import FileLock
 from bridle.credentials.key_wrap import LocalKeyWrap, NewerWrap, Wrap, decoded, encoded, key_id, unwrap, wrap
 from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, LockKeys, SealLock
-from bridle.credentials.records import CredentialError
+from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import Vault, made_key
 
 keys_of_32 = st.binary(min_size=32, max_size=32)

@@ -7,7 +7,8 @@ import pytest
 from bridle.base.installation import install_command
 from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials.keychain import KeychainStore, system_keychain
-from bridle.credentials.records import ApiKey, CredentialError
+from bridle.credentials.records import ApiKey
+from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import a_secret
 
 

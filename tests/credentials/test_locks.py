@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.credentials.locks import machine_key
-from bridle.credentials.records import CredentialError
+from bridle.protocol.errors import CredentialError
 
 keys = st.binary(min_size=32, max_size=32)
 

@@ -10,7 +10,7 @@ import bridle
 from bridle.credentials.login_link import LoginLink, code_from, login_link
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.pkce import challenge_of
-from bridle.credentials.records import CredentialError
+from bridle.protocol.errors import CredentialError
 
 CLIENT = OAuthClient(
     client_id="hub",

@@ -21,9 +21,10 @@ from bridle.credentials.callback import code_of
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import FormAnswer, Post, SignInRefused, client_of, seconds_of, sign_in_of
 from bridle.credentials.pkce import challenge_of, new_verifier
-from bridle.credentials.records import ApiKey, CredentialError, SignIn
+from bridle.credentials.records import ApiKey, SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal
+from bridle.protocol.errors import CredentialError
 from credentials.authorization_server import AuthorizationServer, facts_of_call
 from credentials.credential_kit import Vault, a_secret
 

@@ -17,8 +17,9 @@ from bridle.base.http import HttpConnections
 from bridle.conformance.servers import Received, ReplyWriter
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import FormAnswer, Post
-from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
+from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.credentials.token_renewal import Renewal
+from bridle.protocol.errors import CredentialError
 from credentials.authorization_server import AuthorizationServer
 from credentials.credential_kit import Vault, a_secret
 

@@ -14,7 +14,7 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.deadline import Deadline
-from bridle.engine.deltas import MIN_GAP_S, ProgressWriter
+from bridle.engine.deltas import MIN_GAP_S, PROGRESS_GAP_S, DeltaWriter, ProgressWriter
 from bridle.engine.dispatch import Dispatcher, runs
 from bridle.engine.journal import Journal, redacted
 from bridle.engine.loops import LoopDetector
@@ -126,7 +126,7 @@ def test_every_durable_event_either_changes_the_conversation_or_is_known_not_to(
     changes_nothing = {
         "ThinkingDelta", "PermissionRequested", "PermissionDecided", "QuestionAsked",
         "QuestionAnswered", "GrantAdded", "GrantRevoked", "UndoApplied", "GitEnded", "AsideAsked", "AsideAnswered",
-        "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown",
+        "BackgroundStarted", "BackgroundEnded", "HookTimeout", "HookError", "MCPServerDown", "SkillRegistryChanged",
         "Degraded", "Notice", "Error", "Cancelled", "TurnTiming", "SessionEnded", "CustomEvent",
         "ApprovalGiven", "CommandTaken",
     }  # fmt: skip
@@ -258,20 +258,34 @@ async def test_a_deadline_comes_when_the_last_limit_says(limits_s):
         await task
 
 
+async def test_words_that_come_as_a_model_speaks_are_told_at_once_and_faster_ones_60_times_a_second():
+    clock, told = FakeClock(), []
+    writer = DeltaWriter(SimpleNamespace(emit=told.append, secrets=tuple), clock)
+    for word in ("one ", "two ", "three "):
+        writer.text(word)
+        assert told[-1].text == word, "nothing came for a while"
+        await clock.advance(0.02)
+    for word in ("four ", "five ", "six ", "seven "):
+        writer.text(word)
+    assert [event.text for event in told[3:]] == ["four "]
+    await clock.advance(MIN_GAP_S)
+    assert [event.text for event in told[3:]] == ["four ", "five six seven "]
+
+
 async def test_what_a_call_prints_is_shown_30_times_a_second_and_not_when_it_is_over_by_then():
     clock, shown = FakeClock(), []
     journal = SimpleNamespace(show=shown.append)
     short, long = (ProgressWriter(journal, clock, name) for name in ("short", "long"))
     for writer in (short, long):
         writer.write("a")
-    await clock.advance(MIN_GAP_S / 2)
+    await clock.advance(PROGRESS_GAP_S / 2)
     short.stop()
     long.write("b")
-    await clock.advance(MIN_GAP_S / 2)
+    await clock.advance(PROGRESS_GAP_S / 2)
     await clock.advance(1)
     long.write("c")
     long.write("d")
-    await clock.advance(MIN_GAP_S)
+    await clock.advance(PROGRESS_GAP_S)
     assert [(event.call_id, event.text) for event in shown] == [("long", "ab"), ("long", "c"), ("long", "d")]
 
 

@@ -11,6 +11,7 @@ from bridle.mcp.message_lines import LongLine, MessageLines
 from bridle.mcp.server_commands import prompt_arguments
 from bridle.mcp.server_log import MOST_BYTES, ServerLog
 from bridle.mcp.tool_lists import ListedPrompt, PromptWord
+from bridle.mcp.transports import WireCounts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -102,7 +103,8 @@ def test_the_words_behind_a_prompt_are_its_arguments(words, given):
 
 def test_the_log_of_a_server_stays_short_and_keeps_no_secret(tmp_path):
     secret = "tok-" + "a1b2c3" * 4
-    log = ServerLog(str(tmp_path / "log" / "mcp-x.log"), [secret])
+    log = ServerLog(str(tmp_path / "log" / "mcp-x.log"))
+    log.hide([secret])
     log.begin("started")
     for chunk in (b"key " + secret[:9].encode(), secret[9:].encode() + b" given\n"):
         log.hear(chunk)
@@ -115,3 +117,14 @@ def test_the_log_of_a_server_stays_short_and_keeps_no_secret(tmp_path):
     assert all(file.stat().st_mode & 0o077 == 0 for file in files)
     assert not any(secret.encode() in file.read_bytes() for file in files)
     assert json.dumps(log.last_line()) == json.dumps("y" * 200)
+
+
+def test_what_a_server_says_by_other_ways_than_its_standard_error_is_without_secrets_too(tmp_path):
+    secret = "tok-" + "a1b2c3" * 4
+    log = ServerLog(str(tmp_path / "log" / "mcp-x.log"))
+    log.hide([secret])
+    WireCounts(log.note).count_garbage(f"my key is {secret}".encode())
+    log.note(f"info: {secret}")
+    written = (tmp_path / "log" / "mcp-x.log").read_text()
+    assert "no message: my key is" in written
+    assert secret not in written

@@ -16,15 +16,16 @@ from bridle.protocol.events import (
     PrefixSet,
     QuestionAsked,
     ToolCallProgress,
+    ToolCallStarted,
     ToolOfServer,
     ToolResult,
     TurnEnded,
 )
 from bridle.protocol.messages import FileMention, ImageBlock, TextBlock
-from bridle.protocol.queries import ListSlash
+from bridle.protocol.queries import CheckHealth, ListSlash
 from bridle.protocol.questions import InputAnswer, InputQuestion, OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
-from mcp_kit import server, session_with, slash, states, until_phase
+from mcp_kit import asked_trust, server, session_with, slash, states, until_phase
 
 ALL = {"allow": ("mcp__*",)}
 
@@ -123,6 +124,33 @@ async def test_a_server_that_the_person_believes_reads_without_a_question(tmp_pa
     assert outcomes(events) == ["ok", "denied"]
 
 
+@pytest.mark.parametrize("mode", ["default", "strict", "safe", "auto", "plan"])
+@pytest.mark.parametrize("kept", [False, True], ids=["listed", "kept"])
+async def test_a_claim_to_change_nothing_is_believed_of_nobody_but_whom_the_person_believes(
+    tmp_path, mode, kept
+):
+    claims = {"readOnlyHint": True, "destructiveHint": False}
+    lies = server({"named": [{"name": "wipe", "annotations": claims}, {"name": "plain"}]})
+    folder = tmp_path / "here"
+    folder.mkdir()
+    if kept:
+        async with session_with(
+            scripted(), tmp_path / "home", {"files": lies}, folder=str(folder)
+        ) as session:
+            await until_phase(session, "files", "up")
+    model = scripted(call("mcp__files__wipe"), call("mcp__files__plain"), say("No."))
+    async with session_with(
+        model, tmp_path / "home", {"files": lies}, folder=str(folder), mode=mode
+    ) as session:
+        if not kept:
+            await until_phase(session, "files", "up")
+        events = await session.ask("go")
+    believed_nothing = "ok" if mode == "auto" else "denied"  # auto lets servers run, whatever they claim
+    assert outcomes(events) == [believed_nothing] * 2
+    started = of_kind(events, ToolCallStarted)
+    assert [one.mutating for one in started] == [True] * len(started)
+
+
 async def test_tools_are_switched_off_by_name(tmp_path):
     some = server({"tools": 3}, enabled_tools=["t0", "t1", "read_resource"], disabled_tools=["t1"])
     model = scripted(call("mcp__files__t1"), say("Done."))
@@ -144,9 +172,10 @@ async def test_a_deny_rule_for_a_server_holds(tmp_path):
 @pytest.mark.requirement("H1.3")
 async def test_a_server_that_changes_its_tools_is_listed_anew(tmp_path):
     model = scripted(call("mcp__files__change"), say("Changed."), call("mcp__files__extra"), say("Done."))
-    async with session_with(model, tmp_path, {"files": server()}, **ALL) as session:
+    async with session_with(model, tmp_path, {"files": server()}, answers=True, **ALL) as session:
         before = (await until_phase(session, "files", "up"))["tools"]
         await session.ask("change")
+        await asked_trust(session, use=True)
         while (await states(session))["files"]["tools"] == before:
             await asyncio.sleep(0.005)
         events = await session.ask("use it")
@@ -211,7 +240,16 @@ async def test_a_prompt_of_a_server_becomes_words_of_the_person_who_saw_them(tmp
         await session.connection.send(answer)
         await session.until(TurnEnded)
         messages = session.conversation.messages
-    assert "mcp:files:greet" in [one.name for one in listed]
+    (greet,) = (one for one in listed if one.name == "mcp:files:greet")
+    assert (greet.namespace, greet.args_schema) == (
+        "mcp",
+        {
+            "type": "object",
+            "properties": {"who": {"type": "string"}, "what": {"type": "string"}},
+            "additionalProperties": False,
+            "required": ["who"],
+        },
+    )
     words = 'Greet {"who": "Ann", "what": "a long day"}'
     assert isinstance(asked.question, OpenQuestion)
     assert words in asked.question.text
@@ -223,9 +261,11 @@ async def test_a_prompt_that_the_person_does_not_send_reaches_nobody(tmp_path):
         await until_phase(session, "files", "up")
         said = await slash(session, "mcp:files:greet", "Ann")
         none = await slash(session, "mcp:files:bid")
+        nobody = await slash(session, "mcp:files:greet", "what=a long day")
         messages = session.conversation.messages
     assert said.message == "Not sent."
     assert none.reason == "MCPNoPrompt"
+    assert nobody.message == "Which who? /mcp:files:greet who [what]"
     assert not messages
 
 
@@ -331,3 +371,21 @@ async def test_without_servers_there_is_nothing_of_them(tmp_path):
     assert told(events) == []
     assert "mcp" not in names
     assert not of_kind(events, Notice)
+
+
+@pytest.mark.requirement("G45.18")
+async def test_health_tells_of_the_servers_that_sessions_use(tmp_path):
+    missing = {"command": [str(tmp_path / "nothing")], "sandbox": "off"}
+    async with session_with(scripted(), tmp_path, {"files": server(), "lost": missing}) as session:
+        await until_phase(session, "files", "up")
+        while (await states(session))["lost"]["phase"] in ("waiting", "connecting"):
+            await asyncio.sleep(0)
+        health = await session.connection.ask(CheckHealth())
+        agent = session.engine.connect(name="agent", identity="agent", answers=False)
+        elsewhere = await agent.ask(CheckHealth())
+    parts = {one.part: (one.status, one.text) for one in health.parts}
+    assert health.ok
+    assert parts["mcp files"] == ("ok", "up")
+    status, text = parts["mcp lost"]
+    assert (status, text.partition(" (")[0] in ("down", "given up")) == ("warn", True)
+    assert {one.part for one in elsewhere.parts} >= {"store", "mcp files"}

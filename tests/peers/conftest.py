@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from peers.peer_kit import serving
+from peers.peer_kit import HERE, serving
 
 MODEL_PACKAGES = Path(sys.prefix) / "peers-model"
+
+
+ONE_BY_ONE = ("test_mcp_client_suite",)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the tests of a file share is started once: they run in one process, and the small model is one for all."""
+    for item in items:
+        if item.path.parent == HERE and item.path.stem not in ONE_BY_ONE:
+            shares_model = item.path.stem.startswith("test_small_model")
+            item.add_marker(pytest.mark.xdist_group("small_model" if shares_model else item.path.stem))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,9 +11,10 @@ from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient
-from bridle.credentials.records import CredentialError, SignIn
+from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal
+from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import Vault
 from peers.peer_kit import agrees, running
 

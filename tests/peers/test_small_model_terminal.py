@@ -76,7 +76,7 @@ def test_a_conversation_with_a_small_model_leaves_no_second_unexplained(
     (folder / "config.toml").write_text(section)
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=place.work, check=True)
     with sitting(place, "-m", "small:model") as person:
-        person.sees("(git main)", "Type what you want")
+        person.sees("(git", "main)", "Type what you want")
         watcher = Watcher(person)
         watcher.says("Say hello.")
         person.sees("it does not see the tools", "Choose another model: /model")

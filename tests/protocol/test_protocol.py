@@ -3,6 +3,7 @@
 import json
 import re
 import string
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -163,3 +164,25 @@ def test_the_schema_is_json_and_names_every_definition_it_uses():
         document = msgspec.json.decode(text)
         used = set(re.findall(r'"#/\$defs/([^"]+)"', text.decode()))
         assert used <= set(document["$defs"])
+
+
+@pytest.mark.requirement("G25.5")
+@pytest.mark.parametrize(
+    "name", ["commands", "events", "handshake", "queries", "query-answers", "token-claims"]
+)
+def test_names_that_begin_with_x_or_an_underscore_are_left_to_others(repository: Path, name: str) -> None:
+    """`x_` belongs to vendors, `_` is never on the wire: nothing of ours has such a name."""
+
+    def names(schema: object) -> Iterator[str]:
+        if isinstance(schema, dict):
+            yield from schema.get("properties", {})
+            for one in schema.values():
+                yield from names(one)
+        elif isinstance(schema, list):
+            for one in schema:
+                yield from names(one)
+
+    schema = json.loads((repository / f"docs/schema/{name}.json").read_text("utf-8"))
+    ours = set(names(schema))
+    assert len(ours) > 2
+    assert not [one for one in ours if one.startswith(("x_", "_"))]

@@ -98,13 +98,15 @@ def test_words_variables_and_folder_are_part_of_the_launch(project: Project):
     assert len({launch.digest for launch in launches}) == len(launches)
 
 
-def test_a_program_is_not_looked_for_in_the_project(project: Project):
+@pytest.mark.parametrize("search_path", [".:/nowhere", "/nowhere::", "scripts/..:/usr/bin"])
+def test_a_program_of_the_project_that_the_search_path_leads_to_is_the_program(
+    project: Project, search_path: str
+):
     project.write("ls", "#!/bin/sh\ntouch stolen\n")
     (project.root / "ls").chmod(0o755)
-    found = launch_of(
-        ["ls"], root=str(project.root), cwd=str(project.root), env={}, search_path=".::/nowhere"
-    )
-    assert found.program == ""
+    root = str(project.root)
+    found = launch_of(["ls"], root=root, cwd=root, env={}, search_path=search_path)
+    assert found.program == f"{root}/ls", "the system would start it too"
 
 
 def test_the_same_project_elsewhere_has_the_same_launch(project: Project, tmp_path: Path):
@@ -142,3 +144,22 @@ LAUNCHES = st.builds(
 @given(LAUNCHES, LAUNCHES)
 def test_two_launches_have_one_digest_only_if_they_are_the_same(first: ProgramLaunch, second: ProgramLaunch):
     assert (first.digest == second.digest) == (first == second)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("scripts/.npmrc", ("npx", "-y", "some-server@1.0.0")),
+        ("scripts/json.py", ("python3", "-m", "tool")),
+        ("scripts/inner.py", ("uv", "--directory", ".", "run", "inner.py")),
+    ],
+    ids=str,
+)
+def test_what_a_folder_says_to_a_launcher_is_part_of_the_launch(
+    project: Project, file: str, words: tuple[str, ...]
+):
+    before = project.launch(*words, cwd="scripts").digest
+    project.write(file, "script-shell=./one")
+    with_it = project.launch(*words, cwd="scripts").digest
+    project.write(file, "script-shell=./two")
+    assert len({before, with_it, project.launch(*words, cwd="scripts").digest}) == 3

@@ -1,13 +1,16 @@
 """`glob`, through the layers a session puts around it, and path patterns alone."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.tools.folder_walk import walk
 
 
 def touch(bench, path: str, changed_s: int = 0) -> None:
@@ -113,3 +116,23 @@ def test_any_text_is_a_pattern_or_is_refused(pattern: str, path: str) -> None:
 def test_a_plain_name_matches_itself_only(name: str) -> None:
     assert PathPattern(name).matches([name])
     assert not PathPattern(name).matches([name + "x"])
+
+
+NAMES = st.sampled_from(["a", "b", "ab", "a.c", ".x", "node_modules"])
+TREES = st.lists(st.lists(NAMES, min_size=1, max_size=4), max_size=8)
+PARTS = st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "*.c", "{a,b}", "a*"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(TREES, st.lists(PARTS, min_size=1, max_size=4))
+def test_a_walk_by_a_pattern_comes_to_just_the_files_that_match(tree, parts) -> None:
+    pattern = PathPattern("/".join(parts))
+    with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
+        for path in tree:
+            file = Path(scratch, *path)
+            if not file.exists() and not any(parent.is_file() for parent in file.parents):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+        everything = [path for path, _ in walk(scratch, skipped={"node_modules"})]
+        matching = [path for path, _ in walk(scratch, skipped={"node_modules"}, pattern=pattern)]
+    assert matching == [path for path in everything if pattern.matches(path.split("/"))]

@@ -224,6 +224,27 @@ async def test_ripgrep_and_the_fallback_agree_on_what_is_searched(both) -> None:
     assert [match.path for match in below.matches] == ["a.log"]
 
 
+async def test_of_more_answers_than_are_taken_as_they_come_the_first_by_path_are_shown(both) -> None:
+    for number in range(60):
+        folder = both.folder / f"d{number:02}"
+        folder.mkdir()
+        (folder / "x.py").write_text("hit\n" * 10)
+        (folder / "x.md").write_text("hit\n")
+    (both.folder / "d00/x.py").write_bytes(b"hit\n" * 300 + b"\0")  # is found first, and is no text
+    answer = await both.search("hit", limit=25)
+    assert answer.more
+    assert [match.path for match in answer.matches] == (
+        ["d00/x.md", "d01/x.md"]
+        + ["d01/x.py"] * 10
+        + ["d02/x.md"]
+        + ["d02/x.py"] * 10
+        + ["d03/x.md", "d03/x.py"]
+    )
+    few = await both.search("hit", glob="*.md", limit=200)
+    assert [match.path for match in few.matches] == [f"d{number:02}/x.md" for number in range(60)]
+    assert not few.more
+
+
 names = st.sampled_from(["a", "b", "ab", "a.c", "build", ".x"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 lines = st.lists(st.text(alphabet="abAB 1_é.\r", max_size=6), max_size=4).map("\n".join)
@@ -266,16 +287,19 @@ patterns = st.lists(st.builds(str.__add__, atoms, repeats), min_size=1, max_size
     ignore_case=st.booleans(),
     only_files=st.booleans(),
     limit=st.sampled_from([1, 200]),
+    glob=st.sampled_from([None, "*", "a*", "*.{c,x}", "{a,b}*", "*.c", "a/**", "[ab]*", "?"]),
 )
 def test_ripgrep_and_the_fallback_give_the_same_answers(
-    files, ignored, pattern: str, ignore_case: bool, only_files: bool, limit: int
+    files, ignored, pattern: str, ignore_case: bool, only_files: bool, limit: int, glob: str | None
 ) -> None:
     try:
         search_pattern(pattern)
     except BadSearchPattern:
         pattern = "a"
     asyncio.run(
-        _compared(files, ignored, pattern, ignore_case=ignore_case, only_files=only_files, limit=limit)
+        _compared(
+            files, ignored, pattern, ignore_case=ignore_case, only_files=only_files, limit=limit, glob=glob
+        )
     )
 
 

@@ -26,10 +26,16 @@ from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold, Transcript
 
 if TYPE_CHECKING:
+    from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Service, Services, ToolSource
+    from bridle.engine.slash_command import SessionPrompts
     from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
+
+
+NOT_IN_EVERY_SESSION = frozenset({"memory"})
+"""Features with slash commands that only some sessions have: the list of commands learns of theirs from the session."""
 
 
 class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,8 @@ class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...]
     next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
     added: tuple[Feature, ...] = ()
+    prompts: tuple[SessionPrompts, ...] = ()
+    skills: SessionSkills | None = None
 
 
 def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
@@ -74,7 +82,13 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         hooks=parts.watching,
         policy=parts.policy,
         next_prefix=functools.partial(next_prefix, parts),
-        added=tuple(feature for feature in ours if feature.queries),
+        added=tuple(
+            feature
+            for feature in ours
+            if feature.queries or feature.prompts or feature.name in NOT_IN_EVERY_SESSION
+        ),
+        prompts=tuple(feature.prompts for feature in joined.features if feature.prompts is not None),
+        skills=parts.skills,
         notices=(
             *joined.notices(),
             *_idle_rules(parts, joined),

@@ -172,7 +172,12 @@ class Engine:
     def _answers(self) -> EngineAnswers:
         from bridle.app.engine_answers import EngineAnswers  # a run that asks nothing does without
 
-        return EngineAnswers(self.services, self.opening, self._features)
+        return EngineAnswers(
+            self.services,
+            self.opening,
+            self._features,
+            servers=lambda: () if self._servers is None else self._servers.states(),
+        )
 
     @functools.cached_property
     def access(self) -> ServiceAccess:
@@ -263,8 +268,8 @@ class Engine:
             )
         return self._traces
 
-    async def _found(self, name: str) -> tuple[str, str]:
-        row = await self.sessions.find(name)
+    async def _found(self, name: str, *, exact: bool = False) -> tuple[str, str]:
+        row = await self.sessions.find(name, exact=exact)
         return row.id, row.cwd
 
     def _check_claims(self, claims: Claims) -> None:

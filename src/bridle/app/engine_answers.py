@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from bridle.app.query_answers import Sources, answer_query
 from bridle.app.session_opening import SessionOpening, working_folder
 from bridle.app.session_parts import ProcessServices
@@ -14,11 +17,21 @@ from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
 from bridle.providers.known_models import KnownModels
 
+if TYPE_CHECKING:
+    from bridle.mcp.server_state import ServerState
+
 
 class EngineAnswers:
     """Those of one engine. `features` are from outside."""
 
-    def __init__(self, services: ProcessServices, opening: SessionOpening, features: Joined) -> None:
+    def __init__(
+        self,
+        services: ProcessServices,
+        opening: SessionOpening,
+        features: Joined,
+        *,
+        servers: Callable[[], Sequence[ServerState]],
+    ) -> None:
         self._services = services
         self._opening = opening
         self._store = opening.store
@@ -30,6 +43,7 @@ class EngineAnswers:
             clock=services.clock,
             sandbox=lambda: services.spawn.adapter,
             features=features,
+            servers=servers,
         )
 
     async def answer(self, query: AnyQuery, sight: ClientSight) -> AnyQueryAnswer:

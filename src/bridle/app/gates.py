@@ -63,6 +63,7 @@ def gates(
         named_by_user=named_by_user(settings.rules, here),
         judge_url=_judge_url(settings),
         private=private,
+        readable=settings.skills.readable_folders(where.config),
     )
     permissions = Permissions(
         folders=here,

@@ -11,6 +11,7 @@ from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import SessionFolders
 from bridle.config.folders import Folders, project_folder
+from bridle.config.origins import BUNDLE
 from bridle.config.tiers import WrittenEntry
 from bridle.engine.features import Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.journal import Journal
@@ -112,6 +113,7 @@ def written_hook(entry: WrittenEntry) -> WrittenHook:
         scope="project" if origin.tier in ("project", "local") else "user",
         where=origin.name if origin.line is None else f"{origin.name}:{origin.line}",
         path=origin.path or "",
+        confined=origin.name.startswith(BUNDLE),
     )
 
 

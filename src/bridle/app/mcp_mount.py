@@ -57,7 +57,7 @@ class McpMount:
             )
             from bridle.clients.mcp_server.sdk_server import mcp_server
 
-            server = mcp_server(self._door, names=self._names)
+            server = mcp_server(self._door, names=self._names, hear_fault=self._engine.access.note_fault)
         except ImportError:
             ready.set_exception(
                 CommandRefused("ExtraMissing", what="Serving MCP", install=install_command("mcp"))

@@ -1,33 +1,40 @@
 """What of a project wants to be obeyed, as its settings and its files say: the items of `safety/trust` made from them.
 
-files = await consent(approvals, files, …).usable(files)
+trust = trust_port(approvals, clock)
 items = project_items(approvals, where=…, cwd=…, env=…)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from bridle.app.settings import is_acked
-from bridle.base.clock import Clock
+from bridle.app.settings import is_acked, skill_settings
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders
+from bridle.config.folders import Folders, project_folder
+from bridle.config.project_profile import project_profile_files
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
-from bridle.context.consent import AT_A_DESK, Consent
+from bridle.context.consent import TrustPort
+from bridle.context.imports import Imports
 from bridle.context.instruction_files import (
     DEFAULT_SOURCES,
     InstructionFile,
+    files_in,
     find_instruction_files,
+    prefix_folders,
 )
-from bridle.engine.ports import AskPerson
-from bridle.protocol.events import Notice
+from bridle.context.offered_sources import OfferedSources
 from bridle.safety.trust.approvals import Approvals, content_digest
-from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item, server_items
+from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
+
+MAX_LOOKED_AT = 50_000
+MAX_NESTED_FOLDERS = 100
+"""So many files of a project are looked at for instruction files further down, and so many folders are told of."""
 
 
 def is_agreed_secret(approvals: Approvals, root: str) -> Callable[[bytes], bool]:
@@ -39,28 +46,52 @@ def is_agreed_secret(approvals: Approvals, root: str) -> Callable[[bytes], bool]
     return agreed
 
 
-def consent(
-    approvals: Approvals,
-    files: Sequence[InstructionFile],
-    *,
-    ask: AskPerson,
-    notice: Callable[[Notice], object],
-    clock: Clock,
-    how: str = AT_A_DESK,
-) -> Consent:
-    """Consent to these instruction files, remembered with their text so that a change can be shown as one.
+def trust_port(approvals: Approvals, clock: Clock) -> TrustPort:
+    """What this person approved of instruction files, remembered with their text so that a change can be shown."""
 
-    `how` is said of one that nobody could be asked about.
-    """
-    items = {file.sha256: _instruction_item(file) for file in files if not file.outside}
-    return Consent(
-        is_approved=lambda digest: items[digest].is_trusted(approvals),
-        approve=lambda _path, digest: items[digest].approve(approvals),
-        question=lambda file: items[file.sha256].question(approvals, clock.now_ms()),
-        ask=ask,
-        notice=notice,
-        how=how,
+    def approved_ms(file: InstructionFile) -> int | None:
+        item = _instruction_item(file)
+        last = approvals.last(kind=item.kind, root=item.root, path=item.path)
+        return last.approved_ms if last is not None and last.digest == item.digest else None
+
+    return TrustPort(
+        is_approved=is_trusted_file(approvals),
+        approve=lambda file: _instruction_item(file).approve(approvals),
+        question=lambda file: _instruction_item(file).question(approvals, clock.now_ms()),
+        approved_ms=approved_ms,
     )
+
+
+def all_instruction_files(where: Folders, cwd: str, sources: Sequence[str]) -> tuple[InstructionFile, ...]:
+    """The instruction files that are there, agreed to or not: listed ones, those of other agents that the person
+    wants here, and what each brings along."""
+    root = repository_root(cwd)
+    used = OfferedSources(where.state, root).used()
+    names = tuple(dict.fromkeys((*sources, *used)))
+    found = find_instruction_files(cwd, config_folder=where.config, sources=names)
+    return tuple(Imports(cwd=cwd, root=root, config_folder=where.config).all_of(found))
+
+
+def _nested_files(where: Folders, cwd: str, sources: Sequence[str]) -> Iterator[InstructionFile]:
+    """The instruction files of folders further down, which join a session when a file there is touched."""
+    from fnmatch import fnmatchcase
+    from itertools import islice
+
+    from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
+
+    root = repository_root(cwd)
+    names = tuple(dict.fromkeys((*sources, *OfferedSources(where.state, root).used())))
+    folders: dict[str, None] = {}
+    for path, _entry in islice(walk(root, skipped=ALWAYS_SKIPPED | BUILD_OUTPUT), MAX_LOOKED_AT):
+        for name in names:
+            parts = path.split("/")
+            depth = len(parts) - name.count("/") - 1
+            if depth > 0 and fnmatchcase("/".join(parts[depth:]), name):
+                folders[os.path.join(root, *parts[:depth])] = None
+    counted_before = {*prefix_folders(cwd), os.path.join(cwd, ".bridle")}
+    imports = Imports(cwd=cwd, root=root, config_folder=where.config)
+    for folder in islice((one for one in folders if one not in counted_before), MAX_NESTED_FOLDERS):
+        yield from imports.all_of(files_in(folder, names, cwd=cwd, root=root))
 
 
 def is_trusted_file(approvals: Approvals) -> Callable[[InstructionFile], bool]:
@@ -68,16 +99,20 @@ def is_trusted_file(approvals: Approvals) -> Callable[[InstructionFile], bool]:
 
 
 def require_trust(
-    approvals: Approvals, files: Sequence[InstructionFile], waiting: Sequence[WorkspaceFile]
+    approvals: Approvals,
+    files: Sequence[InstructionFile],
+    waiting: Sequence[WorkspaceFile],
+    skills: Iterable[TrustItem] = (),
 ) -> None:
     """For `--require-trust`: refuses to begin while anything of the project waits for a person."""
     settings = ((f"settings file {file.shown}", _config_item(file)) for file in waiting)
     instructions = (
-        (f"instruction file {file.shown}", None if file.outside else _instruction_item(file))
+        (f"instruction file {file.shown}", None if file.problem else _instruction_item(file))
         for file in files
         if file.scope == "project"
     )
-    refuse_unseen(approvals, (*settings, *instructions))
+    wanted = ((f"skill {item.shown}", item) for item in skills)
+    refuse_unseen(approvals, (*settings, *instructions, *wanted))
 
 
 # What `bridle trust` looks at
@@ -94,16 +129,30 @@ def project_items(
         return is_acked(approvals)(file)
 
     tiers = load(where=where, cwd=cwd, env=env, is_acked=acked, allow_project_hooks=True)
+    places = {file.path for file in seen}
+    seen += [
+        file for file in project_profile_files(where.config, project_folder(cwd)) if file.path not in places
+    ]
     sources = tuple(tiers.get("context.sources") or DEFAULT_SOURCES)
     root = repository_root(cwd)
-    files = find_instruction_files(cwd, config_folder=where.config, sources=sources)
+    files = (*all_instruction_files(where, cwd, sources), *_nested_files(where, cwd, sources))
     return (
         *(_config_item(file) for file in seen),
-        *(_instruction_item(file) for file in files if file.scope == "project" and not file.outside),
+        *(_instruction_item(file) for file in files if file.scope == "project" and not file.problem),
+        *_skill_items(tiers, where=where, cwd=cwd, env=env),
         *_hook_items(tiers, root=root, cwd=cwd, where=where),
-        *server_items(_project_servers(tiers), root=root, search_path=env.get("PATH", os.defpath)),
+        *_server_items(tiers, cwd=cwd, env=env, state=where.state),
         *_secrets_items(root),
+        *_prompt_items(tiers, root=root, cwd=cwd, where=where),
     )
+
+
+def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
+    from bridle.app.prompt_file_feature import prompt_items
+    from bridle.app.prompt_folders import prompt_folders
+
+    _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
+    return prompt_items(project, root)
 
 
 def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
@@ -114,14 +163,31 @@ def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
     return {name: server for name, server in servers.items() if name in of_project}
 
 
+def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str], state: str) -> Iterator[TrustItem]:
+    """The programs that servers of the project would be."""
+    for name, server in _project_servers(tiers).items():
+        if server.get("command"):
+            from bridle.app.mcp_feature import ServerPlace, project_server_item
+
+            yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env, state=state))
+
+
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
     from bridle.app.hook_feature import written_hook
-    from bridle.config.folders import project_folder
     from bridle.safety.hooks.hook_sources import Project
 
     written = list(map(written_hook, tiers.written("hooks")))
     project = Project(root=root, folder=project_folder(cwd))
     return hook_items(written, project=project, config_folder=where.config, cwd=cwd)
+
+
+def _skill_items(tiers: Tiers, *, where: Folders, cwd: str, env: Mapping[str, str]) -> Iterator[TrustItem]:
+    from bridle.app.skill_sources import project_skill_items
+
+    settings = skill_settings(tiers)
+    if not settings.enabled:
+        return iter(())
+    return project_skill_items(settings, where=where, cwd=cwd, env=env, now_ms=SystemClock().now_ms())
 
 
 def _secrets_items(root: str) -> Iterator[TrustItem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
@@ -11,6 +11,7 @@ from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import short_ids
+from bridle.base.redact import error_marker, redact
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, home_of
 from bridle.config.retention_days import NOTICE_MS, days_kept
@@ -21,14 +22,18 @@ from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
+from bridle.protocol.slash_arguments import args_schema
 from bridle.providers.model_directory import Models
 from bridle.sandbox.plain_spawn import UNCONFINED
 
 if TYPE_CHECKING:
+    from bridle.context.skills.session_skills import SessionSkills
     from bridle.control.live_sessions import ClientSight
+    from bridle.engine.conversation import Conversation
     from bridle.engine.features import Joined
-    from bridle.engine.slash_command import SlashCommand
+    from bridle.engine.slash_command import DescribedSlash, SessionPrompts, SlashCommand
     from bridle.engine.tools import Registry
+    from bridle.mcp.server_state import ServerState
     from bridle.protocol.commands import CreateSession
     from bridle.providers.known_models import KnownModels
     from bridle.safety.grants import Grant
@@ -39,7 +44,7 @@ LAST_CHARS = 200
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """What answers are made from. `known` are the models of an open session, of one that a command would make, or those
-    of the person's own settings; `features` those from outside."""
+    of the person's own settings; `features` those from outside; `servers` the MCP servers that sessions use."""
 
     store: Store
     known: Callable[[str | None, CreateSession | None], KnownModels]
@@ -48,6 +53,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     sandbox: Callable[[], str]
     features: Joined
+    servers: Callable[[], Sequence[ServerState]]
 
 
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
@@ -89,12 +95,27 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
         case q.ReadOutput(session=session, call_id=call_id, offset=offset):
             return await sight.live[session].run.output(call_id, offset)
         case q.ListSlash(session=session):
-            added = () if session is None else sight.live[session].run.added_slash
-            return q.SlashList(commands=_slash((*sources.features.slash, *added)))
-        case q.ListProfiles():
-            from bridle.config.profiles import profile_names
+            run = None if session is None else sight.live[session].run
+            added, prompts = ((), ()) if run is None else (run.added_slash, run.prompts)
+            return q.SlashList(commands=_slash((*sources.features.slash, *added), prompts))
+        case q.ListSkills(session=session):
+            return (
+                listed_skills(_own_skills(sources)) if session is None else sight.live[session].run.skills()
+            )
+        case q.DescribeSkill(name=name, session=session):
+            if session is None:
+                return described_skill(_own_skills(sources), name)
+            return sight.live[session].run.skill(name)
+        case q.ListProfiles(session=session):
+            from bridle.app.profile_answers import profile_list
 
-            return q.ProfileList(profiles=tuple(profile_names(sources.where.config)))
+            if session is None:
+                return profile_list(sources.where)
+            run = sight.live[session].run
+            cwd = run.session.journal.conversation.cwd
+            return profile_list(sources.where, cwd=cwd, in_force=run.profile().name)
+        case q.DescribeProfile(name="", session=str(session)):
+            return sight.live[session].run.profile()
         case q.DescribeProfile(name=name):
             return _profile(sources, name)
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
@@ -104,7 +125,7 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             paid = [(row, await store.costs(row.id, since_ms=max(since_ms, 0))) for row in seen]
             return cost_sum(paid, by=by, models=sources.known(None, None).models)
         case q.CheckHealth():
-            parts = await _parts(sources)
+            parts = (*await _parts(sources), *(_server_parts(sources) if _sees_all(sight) else ()))
             return q.Health(
                 version=__version__,
                 protocol_version=PROTOCOL_VERSION,
@@ -136,6 +157,19 @@ async def _parts(sources: Sources) -> tuple[q.PartHealth, ...]:
         q.PartHealth(part="disk", status=room),
         q.PartHealth(part="sandbox", status=held, text=held_by),
     )
+
+
+def _sees_all(sight: ClientSight) -> bool:
+    """Whether what belongs to sessions in general is theirs to know."""
+    return all(map(sight.shows, sight.live))
+
+
+def _server_parts(sources: Sources) -> Iterator[q.PartHealth]:
+    """The MCP servers that sessions use. One that is down makes the engine no worse."""
+    for one in sources.servers():
+        status = "ok" if one.phase == "up" else "warn" if one.phase in ("down", "given up") else "skip"
+        problem = f" ({redact(one.problem, error_marker)})" if one.problem else ""
+        yield q.PartHealth(part=f"mcp {one.name}", status=status, text=f"{one.phase}{problem}")
 
 
 async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) -> q.CustomAnswer:
@@ -194,8 +228,7 @@ async def _details(
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
-    from bridle.app.project_trust import is_trusted_file
-    from bridle.app.session_features import instruction_files
+    from bridle.app.project_trust import all_instruction_files, is_trusted_file
     from bridle.app.settings import session_options, session_settings
     from bridle.base.files import branch_of, real_folder
     from bridle.context.consent import agreed_and_waiting
@@ -207,7 +240,7 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     where, options = sources.where, session_options(create)
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
-    files = instruction_files(where, cwd, settings)
+    files = all_instruction_files(where, cwd, settings.sources)
     used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
     model, model_from = create.model, "command"
     if model is None and resume is None:
@@ -335,26 +368,60 @@ def _profile(sources: Sources, name: str) -> q.ProfileDescription:
     found = described_profile(name, config_folder=sources.where.config)
     if found is None:
         raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])
-    return q.ProfileDescription(name=name, about=found.about, settings=found.settings)
+    return q.ProfileDescription(name=name, about=found.about, settings=found.settings, scope=found.scope)
 
 
-def _slash(added: Iterable[SlashCommand]) -> tuple[q.SlashEntry, ...]:
-    from bridle.app.session_undo import UNDO_DOES
-    from bridle.commands.git_commands import GIT_DOES
-    from bridle.commands.prompts import DOES, PROMPTS
-    from bridle.context.compaction_layer import COMPACT_DOES
+def _own_skills(sources: Sources) -> SessionSkills:
+    from bridle.app.skill_sources import own_skills
 
-    others: dict[str, str] = {}
-    for command in added:
-        others[command.name] = command.does
-        if command.others is not None:
-            others |= {f"{command.name}:{name}": does for name, does in command.others().items()}
-    known = (DOES, GIT_DOES, COMPACT_DOES, UNDO_DOES, others)
+    return own_skills(where=sources.where, env=sources.env, now_ms=sources.clock.now_ms())
+
+
+def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:
+    """None: this session has no skills."""
+    from bridle.context.skills.skill_views import skill_list
+
+    return q.SkillList(skills=(), problems=()) if skills is None else skill_list(skills.offered, conversation)
+
+
+def described_skill(
+    skills: SessionSkills | None, name: str, conversation: Conversation | None = None
+) -> q.SkillDescription:
+    from bridle.context.skills.session_skills import unknown_skill
+    from bridle.context.skills.skill_views import skill_description
+
+    if skills is None:
+        raise unknown_skill(name, ())
+    return skill_description(skills, name, conversation)
+
+
+def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()) -> tuple[q.SlashEntry, ...]:
+    from bridle.commands.prompts import PROMPTS
+
+    words = {one.name: one.words for one in PROMPTS}
+    others = (one for command in added for one in (command, *(command.others() if command.others else ())))
+    named = (one for some in prompts for one in some.names())
     return tuple(
-        q.SlashEntry(name=name, does=does, words=PROMPTS.get(name, ""))
-        for some in known
-        for name, does in some.items()
+        q.SlashEntry(
+            name=one.name,
+            description=one.does,
+            namespace=one.name.partition(":")[0] if ":" in one.name else "",
+            args_schema=args_schema(one.arguments),
+            words=words.get(one.name, ""),
+            stands_for=one.stands_for,
+        )
+        for one in (*shipped_slash(), *others, *named)
     )
+
+
+def shipped_slash() -> tuple[DescribedSlash, ...]:
+    """The commands of the engine that every session has."""
+    from bridle.app.session_undo import REDO, UNDO
+    from bridle.commands.git_commands import GIT_COMMANDS
+    from bridle.commands.prompts import PROMPTS
+    from bridle.context.compaction_layer import COMPACT, PIN
+
+    return (*PROMPTS, *GIT_COMMANDS, COMPACT, PIN, UNDO, REDO)
 
 
 # Money

@@ -15,6 +15,7 @@ from bridle.control.authority import Asked, session_of
 from bridle.control.multiplex import Multiplexer
 from bridle.control.service_audit import ServiceAudit
 from bridle.engine.open_questions import Client
+from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
     from bridle.control.capability_tokens import Tokens
@@ -75,8 +76,9 @@ class ServiceAccess:
         self.audit.write("revoked", {"jti": jti, "by": by})
 
     def note_fault(self, fault: BaseException) -> None:
-        """Something went wrong that nobody foresaw, outside of any session."""
-        self._services.notes.write("error", "engine", "fault", problem=type(fault).__name__)
+        """Something broke outside of any session; whoever asked is told no details."""
+        known = f"{fault.reason}: {fault.message}" if isinstance(fault, BridleError) else type(fault).__name__
+        self._services.notes.write("error", "engine", "fault", problem=known)
 
     def note_refusal(self, reason: str, peer: str) -> None:
         """A request was refused before anybody here looked at it."""

@@ -7,21 +7,33 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from bridle.app.model_features import budget, compaction, models
+from bridle.app.prompt_folders import prompt_folders
 from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
-from bridle.app.settings import SessionSettings
+from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
-from bridle.commands.git_commands import GIT_DOES
-from bridle.config.folders import Folders
-from bridle.context.instruction_files import InstructionFile, find_instruction_files, instruction_text
+from bridle.base.files import repository_root
+from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.context.instruction_files import has_instruction_files
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
-from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
+from bridle.context.skills.skill_list import skills_text
+from bridle.engine.features import (
+    EventListener,
+    Feature,
+    FeatureQuery,
+    PlacedRequestLayer,
+    PlacedToolLayer,
+)
 from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
@@ -29,16 +41,20 @@ from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
-from bridle.tools.builtin import builtin_tools
+from bridle.tools.builtin import builtin_tools, with_kept_schemas
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 
 if TYPE_CHECKING:
     from bridle.base.web import RefuseBody, WebAnswer
+    from bridle.context.session_instructions import SessionInstructions
     from bridle.engine.ports import AskPerson
+    from bridle.protocol.queries import CustomQuery
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
     from bridle.safety.trust.approved_edits import ApprovedEdits
 
+GRAMMAR = "tree_sitter_python"
+"""The package of the extra `map` that is looked for; the others come with it."""
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
 
@@ -55,14 +71,19 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         permissions(parts, edits),
         trust(edits),
         tools(parts),
+        *repo_map(parts),
         brought(parts.services),
         *servers(parts),
+        *skills(parts),
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
         git(parts),
         Feature(name="transcript", notices=fold.notices),
         sandbox(parts),
         instructions(parts),
+        *memory(parts),
+        *prompt_files(parts),
+        *aliases(parts),
         budget(parts),
         models(parts),
         compaction(parts),
@@ -152,9 +173,32 @@ def tools(parts: SessionParts) -> Feature:
         return await parts.services.fetch()(url, wanted, parts.gates().paths.judge_url)
 
     plan = exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan)
-    return Feature(
-        name=BUILTIN.scope, origin=BUILTIN, tools=(*builtin_tools(jobs, fetch), plan), at_end=jobs.close
-    )
+    built_in, packs = builtin_tools(jobs, fetch), parts.settings.tool_packs
+    if packs is not None:
+        from bridle.tools.packs import in_packs
+
+        built_in = in_packs(built_in, packs)
+    return Feature(name=BUILTIN.scope, origin=BUILTIN, tools=(*built_in, plan), at_end=jobs.close)
+
+
+def repo_map(parts: SessionParts) -> Iterator[Feature]:
+    """A map of the project's sources: a tool, and at the tail where a setting says so.
+
+    Where its extra is not installed, or a setting says so, there is no feature.
+    """
+    if parts.settings.repo_map == "off" or PathFinder.find_spec(GRAMMAR) is None:
+        return
+    from bridle.tools.repo_map import NAME, repo_map_tool
+
+    cache_folder = os.path.join(parts.services.where.state, "repo-map")
+    feature = Feature(name=NAME, origin=BUILTIN, tools=with_kept_schemas((repo_map_tool(cache_folder),)))
+    if parts.settings.repo_map == "tail":
+        from bridle.app.map_feature import map_at_tail
+
+        tail = map_at_tail(parts, cache_folder)
+        layers = (PlacedRequestLayer("repo_map", tail.layer),)
+        feature = msgspec.structs.replace(feature, request_layers=layers, at_end=tail.end)
+    yield feature
 
 
 def brought(services: ProcessServices) -> Feature:
@@ -196,8 +240,7 @@ def git(parts: SessionParts) -> Feature:
         return await run_git_slash(parts, name, arguments)
 
     commands = (
-        SlashCommand(name=name, does=does, run=functools.partial(run, name))
-        for name, does in GIT_DOES.items()
+        SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
     )
     return Feature(name="git", slash=tuple(commands))
 
@@ -218,19 +261,80 @@ def sandbox(parts: SessionParts) -> Feature:
 
 
 def instructions(parts: SessionParts) -> Feature:
-    """System text, tools and model in force."""
+    """System text, tools and model in force, and what of the project's instructions joins them later."""
+    files = functools.cache(lambda: session_instructions(parts))
 
     async def system() -> str:
-        return await _system_text(parts)
+        return await _system_text(parts, files, asks=True)
+
+    async def add_touched(step: Step, proceed: AskModel) -> Reply:
+        if not step.journal.conversation.known_files:
+            return await proceed(step)
+        return await files().layer(step, proceed)
+
+    async def described(_query: CustomQuery) -> dict[str, Any]:
+        return files().described()
+
+    async def project(_query: CustomQuery) -> dict[str, Any]:
+        from bridle.context.working_context import working_context
+
+        count = sum(one["state"] != "left out" for one in files().described()["files"])
+        found = working_context(repository_root(parts.opened.cwd), count)
+        return msgspec.structs.asdict(found) | {"top_level_files": list(found.top_level_files)}
 
     def corrected(text: str) -> str:
         held = _held_in(parts)
         return text if held == NOT_KNOWN else with_sandbox(text, held)
 
     layer = instructions_layer(
-        system=system, tools=parts.registry.schemas, parameters=_parameters(parts), corrected=corrected
+        system=system,
+        tools=parts.registry.schemas,
+        parameters=_parameters(parts),
+        corrected=corrected,
+        renew=parts.opened.has_new_profile,
     )
-    return Feature(name="instructions", request_layers=(PlacedRequestLayer("instructions", layer),))
+    return Feature(
+        name="instructions",
+        request_layers=(
+            PlacedRequestLayer("instructions", layer),
+            PlacedRequestLayer("nested_instructions", add_touched),
+        ),
+        queries=(
+            FeatureQuery(verb="files", answer=described),
+            FeatureQuery(verb="project", answer=project),
+        ),
+    )
+
+
+def memory(parts: SessionParts) -> Iterator[Feature]:
+    """Notes that last, where a session has them."""
+    if parts.settings.memory:
+        from bridle.app.memory_feature import memory
+
+        yield memory(parts)
+
+
+def prompt_files(parts: SessionParts) -> Iterator[Feature]:
+    """Prompts as files: the person's, the project's, and those of bundles. Without a folder there is no feature."""
+    user, project = prompt_folders(parts.services.where, parts.opened.cwd, parts.settings.prompt_folders)
+    if not (user or project or parts.settings.bundles):
+        return
+    from bridle.app.prompt_file_feature import bundle_prompts, project_prompts, user_prompts
+
+    if user:
+        yield user_prompts(parts, user)
+    if project:
+        yield project_prompts(parts, project)
+    for folder in parts.settings.bundles:
+        yield bundle_prompts(parts, folder)
+
+
+def aliases(parts: SessionParts) -> Iterator[Feature]:
+    """Short names of the person's own, where they have a file of them."""
+    if os.path.isfile(os.path.join(parts.services.where.config, "aliases.toml")):
+        from bridle.app.alias_source import aliases
+
+        yield aliases(parts)
 
 
 NOT_KNOWN = "not known yet"
@@ -240,10 +344,14 @@ async def next_prefix(parts: SessionParts, chosen: ModelChanged) -> PrefixSet:
     """What a request would begin with, as things stand. Nobody is asked: what is not agreed to yet is left out."""
     conversation = parts.journal.conversation
     current = conversation.prefix
+    if current is not None:
+        system = current.system
+    else:
+        system = await _system_text(parts, lambda: session_instructions(parts, _not_now), asks=False)
     return PrefixSet(
         provider=chosen.provider,
         model=chosen.model,
-        system=current.system if current is not None else await _system_text(parts, ask=_not_now),
+        system=system,
         tools=parts.registry.schemas(),
         parameters=parameters_of(conversation, _parameters(parts)),
     )
@@ -257,36 +365,45 @@ async def _not_now(question_id: str, question: AnyQuestion) -> AnyAnswer | None:
     """Where nobody is asked."""
 
 
-def instruction_files(where: Folders, cwd: str, settings: SessionSettings) -> tuple[InstructionFile, ...]:
-    """The instruction files that are there, agreed to or not."""
-    return find_instruction_files(cwd, config_folder=where.config, sources=settings.sources)
-
-
-async def _agreed_files(parts: SessionParts, ask: AskPerson | None) -> Sequence[InstructionFile]:
-    """The instruction files that a person agreed to, asked about now where they did not yet."""
-    opened = parts.opened
-    files = instruction_files(parts.services.where, opened.cwd, parts.settings)
-    if not files:
-        return ()
-    from bridle.app.project_trust import consent
-    from bridle.context.consent import AT_A_DESK, IN_CI
-
-    may_use = consent(
-        opened.approvals,
-        files,
-        ask=ask or parts.questions.ask,
-        notice=parts.journal.emit,
-        clock=parts.services.clock,
-        how=IN_CI if parts.services.env.get("CI") else AT_A_DESK,
+def session_instructions(parts: SessionParts, ask: AskPerson | None = None) -> SessionInstructions:
+    """The instruction files of a session. `ask` puts questions in place of the session's own way."""
+    from bridle.app.project_trust import trust_port
+    from bridle.context.consent import AT_A_DESK, IN_CI, Consent
+    from bridle.context.offered_sources import OfferedSources
+    from bridle.context.session_instructions import (
+        InstructionPlace,
+        InstructionPorts,
+        SessionInstructions,
     )
-    return await may_use.usable(files)
+
+    opened, services, settings = parts.opened, parts.services, parts.settings
+    trust, root, notice = (
+        trust_port(opened.approvals, services.clock),
+        repository_root(opened.cwd),
+        parts.journal.emit,
+    )
+    how = IN_CI if services.env.get("CI") else AT_A_DESK
+    return SessionInstructions(
+        InstructionPlace(
+            cwd=opened.cwd, root=root, config_folder=services.where.config, sources=settings.sources
+        ),
+        InstructionPorts(
+            consent=Consent(trust, ask=ask or parts.questions.ask, notice=notice, how=how),
+            trust=trust,
+            offers=OfferedSources(services.where.state, root),
+            notice=notice,
+            remembers=ask is None and not settings.options.headless,
+        ),
+        parts.journal.conversation,
+    )
 
 
-async def _system_text(parts: SessionParts, ask: AskPerson | None = None) -> str:
+async def _system_text(parts: SessionParts, files: Callable[[], SessionInstructions], *, asks: bool) -> str:
     opened, settings, clock = parts.opened, parts.settings, parts.services.clock
-    more = "\n\n".join(
-        filter(None, (settings.instructions, instruction_text(await _agreed_files(parts, ask))))
-    )
+    config = parts.services.where.config
+    has_files = has_instruction_files(opened.cwd, config_folder=config, sources=settings.sources)
+    text = await files().text() if has_files else ""  # most of this is loaded where there is one
+    more = "\n\n".join(filter(None, (settings.instructions, text, await _skills_text(parts, asks=asks))))
     system = os.uname()
     return system_text(
         cwd=opened.cwd,
@@ -295,6 +412,17 @@ async def _system_text(parts: SessionParts, ask: AskPerson | None = None) -> str
         sandbox=_held_in(parts),
         more=more,
     )
+
+
+async def _skills_text(parts: SessionParts, *, asks: bool) -> str:
+    """What the model is told of skills; where `asks`, a person is asked first about those that are new here."""
+    known = parts.skills
+    if known is None:
+        return ""
+    if asks:
+        await ask_about(parts, known, parts.questions.ask)
+        known.is_told = True
+    return skills_text(tuple(known.offered.skills.values()))
 
 
 def _held_in(parts: SessionParts) -> str:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.composition import ReadySession, compose
-from bridle.app.session_features import instruction_files
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import home_of
-from bridle.config.profiles import is_path
+from bridle.config.problems import shown
+from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
@@ -34,11 +34,18 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import opening_words
 
 if TYPE_CHECKING:
-    from bridle.app.session_past import StoredPast
+    from bridle.app.session_past import Carried, StoredPast
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
-    from bridle.protocol.queries import GrantEntry, ToolEntry
+    from bridle.protocol.queries import (
+        GrantEntry,
+        ProfileDescription,
+        SkillDescription,
+        SkillList,
+        ToolEntry,
+    )
+    from bridle.safety.trust.trust_items import TrustItem
 
 
 class SessionPlace(msgspec.Struct, frozen=True):
@@ -89,13 +96,27 @@ class SessionOpening:
         place = await self.place_of(command)
         if command.resume is not None:
             working_folder(place.cwd)
+            if client.identity == "agent":
+                self._refuse_other_profile(place)
+        carried = await self._carried(command)
         _refuse_wide(place.cwd, place.options, self._services.env)
         settings, plugged = self.settings_of(place)
         if settings.require_trust:
-            from bridle.app.project_trust import require_trust
+            from bridle.app.project_trust import all_instruction_files, require_trust
 
-            files = instruction_files(self._services.where, place.cwd, settings)
-            require_trust(place.approvals, files, settings.waiting)
+            files = all_instruction_files(self._services.where, place.cwd, settings.sources)
+            skills: Iterable[TrustItem] = ()
+            if settings.skills.enabled:
+                from bridle.app.skill_sources import project_skill_items
+
+                skills = project_skill_items(
+                    settings.skills,
+                    where=self._services.where,
+                    cwd=place.cwd,
+                    env=self._services.env,
+                    now_ms=self._services.clock.now_ms(),
+                )
+            require_trust(place.approvals, files, settings.waiting, skills)
         services, keys_notice = await self.services_of(settings, place, command.env)
         chosen = await choose_model(command, client, settings, services.known)
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
@@ -104,7 +125,7 @@ class SessionOpening:
         async with sandbox.looking(not is_off):  # while the store is opened
             log = await self._open_log(command, place.cwd, settings)
         try:
-            past = None
+            past, before = None, (await self.store.find(log.session)).profile
             if command.resume is not None:
                 past = await self._past(log.session, command.env, place.options)
                 _check_model(past.conversation, chosen, services.models)
@@ -121,6 +142,7 @@ class SessionOpening:
                 unjudged=None if past is None else past.unjudged,
                 kept_until=0 if past is None else past.kept_until,
                 plugged=plugged,
+                has_new_profile=past is not None and before != settings.profile,
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
@@ -129,7 +151,7 @@ class SessionOpening:
                 from bridle.app.outer_agents import session_notice
 
                 notices = (session_notice(log.session, client), *notices)
-            await _emit_first_events(ready, opened, command, chosen, notices)
+            await _emit_first_events(ready, opened, command, chosen, notices, carried)
             await log.committed()
         except BaseException:
             await log.aclose()
@@ -151,7 +173,10 @@ class SessionOpening:
         from bridle.app.session_past import unexpired
 
         row = unexpired(await self.store.find(command.resume))
-        return SessionPlace(row.cwd, _named_from(here, options), approvals)
+        options = _named_from(here, options)
+        if options.profile is None and row.profile not in (DEFAULT, PROJECT_CHOICE_NAME):
+            options = msgspec.structs.replace(options, profile=row.profile)  # a session keeps its own
+        return SessionPlace(row.cwd, options, approvals)
 
     def settings_of(self, place: SessionPlace) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
@@ -160,11 +185,37 @@ class SessionOpening:
             place.options, where=where, cwd=place.cwd, env=env, approvals=place.approvals
         )
         if settings.plugin_tiers is None and not self._plugins:
-            return settings, ()
-        from bridle.app.plugins import session_plugins
+            return _with_packs_checked(settings), ()
+        from bridle.app.plugins import session_plugins, within_packs
 
         settings, loaded = session_plugins(settings, self._plugins)
-        return settings, tuple(plugin.feature for plugin in loaded)
+        features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
+        return _with_packs_checked(settings, features), features
+
+    def _refuse_other_profile(self, place: SessionPlace) -> None:
+        """An agent has what the person's settings give: a stored session with a profile of its own is for people."""
+        if (profile := place.options.profile) is None:
+            return
+        where, env = self._services.where, self._services.env
+        own = session_settings(
+            SessionOptions(), where=where, cwd=place.cwd, env=env, approvals=place.approvals
+        )
+        if own.profile != profile:
+            raise CommandRefused(
+                "NotAPerson", what=f'A session with the profile "{visible(profile, newlines=False)}"'
+            )
+
+    async def _carried(self, command: CreateSession) -> Carried | None:
+        """What a new session takes along from another one."""
+        if command.carry_from is None:
+            return None
+        if command.resume is not None:
+            raise CommandRefused(
+                "BadCommand", kind="CreateSession", problem="carry_from is for a new session"
+            )
+        from bridle.app.session_past import carried_turns
+
+        return await carried_turns(self.store, command.carry_from, command.carry_turns)
 
     async def services_of(
         self, settings: SessionSettings, place: SessionPlace, env: Mapping[str, str]
@@ -246,11 +297,26 @@ class SessionOpening:
 
             return grant_entries(ready.grants())
 
+        def profile() -> ProfileDescription:
+            from bridle.app.profile_answers import profile_in_force
+
+            return profile_in_force(opened, ready.registry, self._services.where, ready.skills)
+
         def promote(grant_id: str) -> Notice:
             from bridle.app.gates import promoted
 
             where, env = self._services.where, self._services.env
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
+
+        def skills() -> SkillList:
+            from bridle.app.query_answers import listed_skills
+
+            return listed_skills(ready.skills, ready.session.journal.conversation)
+
+        def skill(name: str) -> SkillDescription:
+            from bridle.app.query_answers import described_skill
+
+            return described_skill(ready.skills, name, ready.session.journal.conversation)
 
         added = (*opened.plugged, *ready.added)
         return Run(
@@ -260,8 +326,13 @@ class SessionOpening:
             promote=promote,
             changes=ready.changes,
             output=ready.output,
+            skills=skills,
+            skill=skill,
+            prompts=ready.prompts,
+            profile=profile,
             added_slash=tuple(command for feature in added for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
+            commands={(feature.name, one.verb): one for feature in added for one in feature.commands},
             effort=opened.settings.effort,
             idle_s=opened.settings.idle_timeout_s,
             stays=stays,
@@ -275,6 +346,7 @@ async def _emit_first_events(
     command: CreateSession,
     chosen: ModelChanged | None,
     notices: Iterable[Notice],
+    carried: Carried | None,
 ) -> None:
     """The past is closed, then what holds from here on. `notices` come behind those of the session's features."""
     journal, settings, held_by = ready.session.journal, opened.settings, opened.held_by
@@ -290,14 +362,18 @@ async def _emit_first_events(
             log=opened.log.log,
             cwd=opened.cwd,
             profile=settings.profile,
-            mode=command.mode or (conversation.mode if resumed else settings.mode),
+            mode=command.mode
+            or (conversation.mode if resumed and not opened.has_new_profile else settings.mode),
             resumed=resumed,
             sandbox=held_by,
             confined=policy.mode if held_by not in {"", UNCONFINED} else "off",
             network=policy.network,
             hosts=policy.hosts,
+            carried_from="" if carried is None else carried.session,
         )
     )
+    if carried is not None and carried.text:
+        journal.emit(ContextAdded(source="carried", content=(TextBlock(text=carried.text),)))
     if chosen is not None and chosen != conversation.model:
         journal.emit(chosen)
     named, effort = settings.options.effort is not None, settings.effort
@@ -363,6 +439,20 @@ def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> N
         return
     if options.wide_folder is None or os.path.realpath(options.wide_folder) != cwd:
         raise CommandRefused("WideFolder", path=visible(cwd), problem=problem)
+
+
+def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = ()) -> SessionSettings:
+    """The settings, with a word on every tool pack that is none."""
+    if settings.tool_packs is None:
+        return settings
+    from bridle.tools.packs import PACKS
+
+    known = (*PACKS, *(feature.name for feature in plugged))
+    unknown = [pack for pack in settings.tool_packs if pack not in known]
+    said = tuple(
+        f'tools.packs: there is no pack "{shown(pack)}" (there are {", ".join(known)}).' for pack in unknown
+    )
+    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
 
 
 def _named_from(folder: str, options: SessionOptions) -> SessionOptions:

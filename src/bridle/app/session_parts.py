@@ -12,6 +12,7 @@ import msgspec
 from bridle.app.housekeeping import Notes
 from bridle.app.session_undo import SessionUndo, session_undo
 from bridle.app.settings import SessionSettings
+from bridle.app.skill_sources import session_skills
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
 from bridle.base.paths import SessionFolders, session_folders
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bridle.app.hook_feature import SessionHooks
     from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
+    from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
@@ -89,7 +91,8 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
-    the fold of the log is kept. `plugged` are the plugins of this session.
+    the fold of the log is kept. `plugged` are the plugins of this session. `has_new_profile`: it goes on with another
+    profile than it had.
     """
 
     log: OpenLog
@@ -102,6 +105,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: InterruptedRun | None = None
     kept_until: int = 0
     plugged: tuple[Feature, ...] = ()
+    has_new_profile: bool = False
 
 
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +134,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: SessionHooks | None
     undo: SessionUndo
     saved: SavedGrants | None
+    skills: SessionSkills | None
 
     @property
     def settings(self) -> SessionSettings:
@@ -161,7 +166,13 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         return gates().sight.shows_content(path)
 
     scratch = os.path.join(where.state, "tmp", opened.log.session)
-    policy = session_policy(settings.sandbox, folders, env=opened.env, scratch=scratch)
+    policy = session_policy(
+        settings.sandbox,
+        folders,
+        env=opened.env,
+        scratch=scratch,
+        shown=settings.skills.readable_folders(where.config),
+    )
     is_off = policy.mode == "off"
     spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
     return SessionParts(
@@ -192,6 +203,14 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             shows=shows_content,
         ),
         saved=saved,
+        skills=session_skills(
+            settings.skills,
+            where=where,
+            cwd=opened.cwd,
+            env=opened.env if "HOME" in opened.env else services.env,
+            clock=clock,
+            approvals=opened.approvals,
+        ),
     )
 
 

@@ -41,6 +41,27 @@ def unexpired(row: StoredSession) -> StoredSession:
     return row
 
 
+class Carried(msgspec.Struct, frozen=True):
+    """What a new session takes along from another one; no text where nothing was said there."""
+
+    session: str
+    text: str
+
+
+async def carried_turns(store: Store, session: str, turns: int) -> Carried:
+    """The last turns of a stored session in words, as far as they are kept."""
+    from bridle.context.compaction_layer import CompactionSettings
+    from bridle.context.summaries import carried_summary
+
+    row = unexpired(await store.find(session))
+    conversation = Conversation()
+    async for envelope in store.events(row.id, after=0):
+        conversation.apply(envelope)
+    most = CompactionSettings().summary_tokens
+    text = carried_summary(conversation.entries, conversation.todos, turns=turns, max_tokens=most)
+    return Carried(row.id, text or "")
+
+
 async def stored_past(
     store: Store, session: str, services: ProcessServices, env: Mapping[str, str], options: SessionOptions
 ) -> StoredPast:

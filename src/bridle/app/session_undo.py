@@ -10,20 +10,21 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.files import KEPT_OBJECTS
+from bridle.base.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.ids import Ids
-from bridle.base.paths import session_folders
+from bridle.base.paths import is_beneath, session_folders
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.protocol.events import Notice
+from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
@@ -37,11 +38,19 @@ if TYPE_CHECKING:
     from bridle.undo.undo_commands import Talk
     from bridle.undo.undo_service import Undo
 
-UNDO_DOES: Mapping[str, str] = {
-    "undo": "take back what the last turn did to files: /undo [TURN|CALL|session]",
-    "redo": "bring back what /undo took away",
-}
-"""What each of the commands does, for the list of commands."""
+UNDO: Final = DescribedSlash(
+    name="undo",
+    does="take back what the last turn did to files: /undo [TURN|CALL|session]",
+    arguments=(
+        SlashArgument(
+            name="what",
+            about="a turn by its number, a call by its id, or the whole session; else the last turn",
+            examples=("session",),
+        ),
+    ),
+)
+REDO: Final = DescribedSlash(name="redo", does="bring back what /undo took away", arguments=())
+"""What the commands do, for the list of commands."""
 
 
 class SessionUndo(msgspec.Struct, frozen=True):
@@ -81,7 +90,10 @@ def session_undo(
         return conversation.turn if conversation.turn_is_open else None
 
     def work() -> Undo:
-        return _undo(log, _ground(paths(), where), paths(), clock)
+        return _undo(log, _ground(paths(), where), paths(), where, clock)
+
+    def hides(path: str) -> bool:
+        return not (shows(path) or _is_memory(path, where))
 
     def keeper() -> Keeper:
         from bridle.undo.keeper import Keeper  # not before something is about to change
@@ -97,7 +109,7 @@ def session_undo(
             committed=journal.committed,
             new_id=lambda: ids.new("undo"),
             now_ms=clock.now_ms,
-            hides=lambda path: not shows(path),
+            hides=hides,
         )
 
     async def undo(arguments: str) -> SlashEvent:
@@ -114,10 +126,9 @@ def session_undo(
         from bridle.undo.change_list import list_changes
 
         await journal.committed()
-        return await asyncio.to_thread(list_changes, work(), what, hides=lambda path: not shows(path))
+        return await asyncio.to_thread(list_changes, work(), what, hides=hides)
 
-    runs = {"undo": undo, "redo": redo}
-    commands = tuple(SlashCommand(name=name, does=does, run=runs[name]) for name, does in UNDO_DOES.items())
+    commands = (SlashCommand.of(UNDO, undo), SlashCommand.of(REDO, redo))
     return SessionUndo(keeper, changes, commands, work)
 
 
@@ -183,9 +194,9 @@ def stored_undo(
         )
         journal.originator = Ids(clock.now_ms, os.urandom).new("cli")
         yield StoredUndo(
-            _undo(log, _ground(paths, where), paths, clock),
+            _undo(log, _ground(paths, where), paths, where, clock),
             journal,
-            hides=lambda path: not seen.shows_content(path),
+            hides=lambda path: not (seen.shows_content(path) or _is_memory(path, where)),
         )
     finally:
         log.close()
@@ -203,16 +214,26 @@ def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
     )
 
 
-def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, clock: Clock) -> Undo:
+def _is_memory(path: str, where: Folders) -> bool:
+    """Whether it is one of the memories, which lie among Bridle's own files and are the person's all the same."""
+    return is_beneath(path, os.path.realpath(os.path.join(where.data, MEMORIES)))
+
+
+def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, where: Folders, clock: Clock) -> Undo:
     from bridle.safety.path_guard import why_not_written
     from bridle.sandbox.git_places import named_repositories
     from bridle.undo.undo_service import Undo  # not before somebody wants it
     from bridle.undo.watched_repositories import with_destroyed
 
     ground = with_destroyed(ground, named_repositories)
+
+    def may_write(path: str) -> str | None:
+        theirs = ground.is_of_repository(path) or _is_memory(path, where)
+        return None if theirs else why_not_written(path, paths)
+
     return Undo(
         log.undo_store(),
         ground=ground,
-        may_write=lambda path: None if ground.is_of_repository(path) else why_not_written(path, paths),
+        may_write=may_write,
         now_ms=clock.now_ms,
     )

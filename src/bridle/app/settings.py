@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from bridle.config.folders import Folders
-from bridle.config.origins import GivenOption, ValueOrigin
+from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
 from bridle.config.setting_table import key_of
 from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.instruction_files import DEFAULT_SOURCES
+from bridle.context.skills.skill_records import SkillSettings
 from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
 from bridle.protocol.commands import CreateSession, SystemText
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
@@ -72,6 +73,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     wide_folder: SystemText | None = None
     transcript: SystemText | None = None
     output_schema: dict[str, Any] | None = None
+    memory: bool | None = None
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,13 +91,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     definitions: "tuple[ServerDefinition, ...]" = ()
     tables: Mapping[str, Mapping[str, Any]] = {}
     start_s: float = 5.0
+    sampling_requests: int = 10
+    sampling_tokens: int = 20_000
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a session is composed from. `secret_files`: None where the built-in list holds.
 
-    `unused` are settings that somebody has written and nothing uses yet. `plugin_tiers` are there where something is
-    said about plugins: they read it themselves.
+    `tool_packs`: None where all tools are there. `bundles` are the folders of those that count. `unused` are settings
+    that somebody has written and nothing uses yet. `plugin_tiers` are there where something is said about plugins: they
+    read it themselves.
     """
 
     options: SessionOptions
@@ -110,11 +115,14 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     fallback_model: str | None
     usd_per_session: float | None
     sources: tuple[str, ...]
+    repo_map: Literal["off", "tool", "tail"] = "tool"
     instructions: str
     warnings: tuple[str, ...]
     unused: tuple[str, ...] = ()
     plugin_tiers: Tiers | None = None
     profile: str = "default"
+    tool_packs: tuple[str, ...] | None = None
+    bundles: tuple[str, ...] = ()
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
     hooks: HookSettings = HookSettings()
     secret_files: tuple[str, ...] | None = None
@@ -130,9 +138,12 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: float = 1800.0
     log_levels: str = ""
     servers: ServerSettings = ServerSettings()
+    skills: SkillSettings = SkillSettings()
     otel_endpoint: str | None = None
     raw_dumps: bool = False
     transcript: Literal["events", "envelope", "chain"] | None = None
+    memory: bool = True
+    prompt_folders: tuple[str, ...] = ()
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -185,17 +196,20 @@ def session_settings(
         fallback_model=tiers.get("fallback_model"),
         usd_per_session=tiers.get("budget.usd_per_session"),
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
+        repo_map=tiers.get("context.repo_map") or "tool",
         instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         unused=tuple(map(key_of, tiers.unused)),
         plugin_tiers=tiers if tiers.get("plugins") else None,
         profile=tiers.get("profile"),
+        tool_packs=tiers.get("tools.packs"),
+        bundles=bundle_folders(tiers.sources),
         permission_timeout_s=float(tiers.get("permissions.timeout_s")),
         hooks=HookSettings(
             written=tuple(tiers.written("hooks")),
             timeout_ms=tiers.get("hook_defaults.timeout_ms"),
             failure_policy=tiers.get("hook_defaults.failure_policy") or "closed",
-            allow_project_hooks=options.allow_project_hooks,
+            allow_project_hooks=options.allow_project_hooks or bool(tiers.get("hook_defaults.allow_project")),
         ),
         secret_files=tuple(tiers.get("permissions.secret_files") or ()) or None,
         persist_grants=tiers.get("permissions.persist") is not False,
@@ -217,9 +231,21 @@ def session_settings(
         idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
         log_levels=tiers.get("log.levels") or "",
         servers=server_settings(tiers),
+        skills=skill_settings(tiers),
         otel_endpoint=tiers.get("otel.endpoint"),
         raw_dumps=bool(tiers.get("debug.raw")),
         transcript=_transcript(tiers),
+        memory=_memory(tiers, options),
+        prompt_folders=tuple(tiers.get("commands.folders") or ()),
+    )
+
+
+def skill_settings(tiers: Tiers) -> SkillSettings:
+    return SkillSettings(
+        enabled=tiers.get("skills.enabled") is not False,
+        disabled=tuple(tiers.get("skills.disabled") or ()),
+        folders=tuple(tiers.get("skills.folders") or ()),
+        bundles=bundle_folders(tiers.sources),
     )
 
 
@@ -235,7 +261,11 @@ def server_settings(tiers: Tiers) -> ServerSettings:
             raise BridleError("BadConfig", where=found.origin.shown, problem=problem)
         definitions.append(found)
     return ServerSettings(
-        definitions=tuple(definitions), tables=tables, start_s=float(tiers.get("mcp.start_s"))
+        definitions=tuple(definitions),
+        tables=tables,
+        start_s=float(tiers.get("mcp.start_s")),
+        sampling_requests=tiers.get("mcp.sampling_requests"),
+        sampling_tokens=tiers.get("mcp.sampling_tokens"),
     )
 
 
@@ -307,6 +337,14 @@ def _compaction(tiers: Tiers) -> CompactionSettings:
     """`auto` is what the model takes; what a file leaves out is as the table of settings says."""
     given = {name: tiers.get(f"context.{name}") for name in CompactionSettings.__struct_fields__}
     return CompactionSettings(**{name: value for name, value in given.items() if value not in (None, "auto")})
+
+
+def _memory(tiers: Tiers, options: SessionOptions) -> bool:
+    """Notes of earlier sessions: in a run that nobody watches only where somebody asks for them."""
+    if options.memory is not None:
+        return options.memory
+    is_on = tiers.get("memory.enabled") is not False
+    return is_on and (not options.headless or bool(tiers.get("memory.headless")))
 
 
 def _transcript(tiers: Tiers) -> Literal["events", "envelope", "chain"] | None:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from bridle.credentials.keychain import KeychainStore
     from bridle.credentials.locks import LockKeys, LockKind
     from bridle.credentials.oauth import OAuthClient
-    from bridle.credentials.records import Credential
+    from bridle.credentials.records import Credential, SignIn
     from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.log_key import KeyFile
 
 FILE = "creds.enc"
+OF_VALUES = "mcp-value:"
+"""What stands before the name of a value that settings of MCP servers refer to, among the names of providers."""
 KEY_FILE = "machine.key"
 """In another folder than the file it opens: a copy of one of the two opens nothing."""
 
@@ -260,6 +262,23 @@ class StoredKeys:
 
     def providers(self) -> frozenset[str]:
         """The providers that have a credential. Raises `CredentialError` where that cannot be seen."""
+        return frozenset(name for name in self._names() if not name.startswith(OF_VALUES))
+
+    def value_names(self) -> frozenset[str]:
+        """The names of references that a value is stored for. Raises `CredentialError`."""
+        return frozenset(name.removeprefix(OF_VALUES) for name in self._names() if name.startswith(OF_VALUES))
+
+    def put_value(self, name: str, secret: str) -> None:
+        """Stores what references of this name stand for. Raises `CredentialError`."""
+        from bridle.credentials.records import ApiKey
+
+        self.store.put(ApiKey(provider=f"{OF_VALUES}{name}", secret=secret, saved_ms=self._clock.now_ms()))
+
+    def forget_value(self, name: str) -> bool:
+        """False where there was none."""
+        return not self.is_empty and self.store.delete(f"{OF_VALUES}{name}")
+
+    def _names(self) -> frozenset[str]:
         if self.is_empty:
             return frozenset()
         return frozenset(credential.provider for credential in self.store.list())
@@ -271,7 +290,8 @@ class StoredKeys:
         if self.is_empty:
             self._current[provider] = None
             return
-        from bridle.credentials.records import CredentialError, SignIn
+        from bridle.credentials.records import SignIn
+        from bridle.protocol.errors import CredentialError
 
         try:
             found = await asyncio.to_thread(self.store.get, provider)
@@ -281,6 +301,44 @@ class StoredKeys:
             raise ProviderError(problem.reason, **problem.data) from None
         self._current[provider] = found
         self._keep_out(found)
+
+    async def server_sign_in(
+        self, name: str, connections: Callable[[], HttpConnections], *, refused: str = ""
+    ) -> SignIn | None:
+        """The sign-in of that name, renewed where it must be; None where there is none or it has ended.
+
+        `refused` is a token of it that was not taken. Raises `CredentialError`.
+        """
+        if self.is_empty:
+            return None
+        from bridle.credentials.oauth import registered_client
+        from bridle.credentials.records import SignIn
+        from bridle.protocol.errors import CredentialError
+
+        found = await asyncio.to_thread(self.store.get, name)
+        if not isinstance(found, SignIn) or found.registration is None:
+            return None
+        try:
+            client = registered_client(found.registration)
+            after = await self._renewal(connections).current(name, client, refused=refused)
+        except CredentialError as problem:
+            if problem.reason == "SignInEnded":
+                return None
+            raise
+        self._keep_out(after)
+        return after if isinstance(after, SignIn) else None
+
+    async def keep_challenge(self, sign_in: SignIn, challenge: str) -> None:
+        """Remembers what more is wanted than was granted, for the next sign-in. Raises `CredentialError`."""
+        import msgspec
+
+        known = sign_in.registration
+        if known is None or known.challenge == challenge:
+            return
+        after = msgspec.structs.replace(
+            sign_in, registration=msgspec.structs.replace(known, challenge=challenge)
+        )
+        await asyncio.to_thread(self.store.exchange, sign_in, after)
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
         from bridle.credentials.forms import form_post
@@ -303,6 +361,16 @@ class StoredKeys:
 
         return secret_of(found)
 
+    async def value(self, name: str) -> str | None:
+        """What is stored for references of this name, if anything. Raises `CredentialError`."""
+        if self.is_empty:
+            return None
+        from bridle.credentials.records import secret_of
+
+        found = await asyncio.to_thread(self.store.get, f"{OF_VALUES}{name}")
+        self._keep_out(found)
+        return None if found is None else secret_of(found)
+
     def _keep_out(self, found: Credential | None) -> None:
         from bridle.credentials.records import SignIn, secret_of
 
@@ -310,3 +378,5 @@ class StoredKeys:
             self.secrets.add(secret_of(found))
         if isinstance(found, SignIn) and found.refresh_token:
             self.secrets.add(found.refresh_token)
+        if isinstance(found, SignIn) and found.registration and found.registration.client_secret:
+            self.secrets.add(found.registration.client_secret)

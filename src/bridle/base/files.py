@@ -20,6 +20,8 @@ import msgspec
 
 KEPT_OBJECTS = "git-objects"
 """The folder among Bridle's own where undo has second names of git's objects. They are the person's, not Bridle's."""
+MEMORIES = "memory"
+"""The folder among Bridle's own where notes lie that last beyond a session."""
 _READ_SIZE = 1 << 20
 _NOTE_LIMIT = 4096
 _LOCK_POLL_S = 0.01

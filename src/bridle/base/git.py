@@ -5,7 +5,8 @@ for the alternates, a program that fetches missing objects. `compose` builds a c
 a short list of subcommands and of options that neither execute nor write. Settings given with `-c` win over every
 file, so it does not matter which file of a repository says what.
 
-`first_commit` is the one thing that writes, in a folder that nobody else has written to.
+`first_commit` and `fetch_calls` are what writes, in a folder that nobody else has written to; the second is all that
+reaches anywhere, over the one protocol it is told, and checks nothing out.
 
 Two things stay, and are dealt with in `git_repository`: filters, which only their name could switch off, and a
 `core.worktree` that points somewhere else.
@@ -193,6 +194,82 @@ def first_commit(message: str) -> tuple[GitCall, ...]:
             ("commit", "--quiet", "--no-verify", "-m", message),
         )
     )
+
+
+class RemotePlace(NamedTuple):
+    """Where a repository is fetched from, and the one protocol that may be used for it."""
+
+    url: str
+    protocol: str
+
+
+_SCP_LIKE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\s:][^\s]*")
+_URL = re.compile(r"(https|ssh|file)://([^/\s]*)(/\S*)")
+
+
+def remote_place(text: str) -> RemotePlace | None:
+    """A repository by https, ssh or file; None for anything else, also where a password stands in it."""
+    if _SCP_LIKE.fullmatch(text):
+        return RemotePlace(text, "ssh")
+    found = _URL.fullmatch(text)
+    if found is None:
+        return None
+    protocol, host, _ = found.groups()
+    user, at, name = host.rpartition("@")
+    if at and (protocol != "ssh" or ":" in user):
+        return None
+    if name.startswith("-") or (protocol == "file") != (not host):
+        return None
+    return RemotePlace(text, protocol)
+
+
+def fetch_calls(place: RemotePlace, ref: str, *, program: str = "git") -> tuple[GitCall, ...]:
+    """The calls that make an empty folder of our own a repository with what `place` has as `ref`, as FETCH_HEAD.
+
+    Only the last commit comes, nothing is checked out, and nobody's settings of git take part. Raises `GitRefused`.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}", ref) or ".." in ref:
+        raise GitRefused(f"{ref!r} is no name of a version")
+    without = ("protocol.allow=", "core.sshCommand=")
+    kept = [one for one in _SETTINGS if not one.startswith(without)]
+    more = ["transfer.fsckObjects=true", "core.symlinks=false"]
+    settings = [word for setting in (*kept, *more) for word in ("-c", setting)]
+    variables = {
+        **VARIABLES,
+        "GIT_ALLOW_PROTOCOL": place.protocol,
+        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes" if place.protocol == "ssh" else "false",
+        **_NOBODYS_SETTINGS,
+    }
+    fetch = (
+        "fetch",
+        "--quiet",
+        "--depth=1",
+        "--no-tags",
+        "--no-recurse-submodules",
+        "--no-write-commit-graph",
+    )
+    return tuple(
+        GitCall((program, *settings, *words), variables, content=False)
+        for words in (
+            ("init", "--quiet", "--template="),
+            (*fetch, "--end-of-options", place.url, ref),
+        )
+    )
+
+
+def fetched_call(*words: str, program: str = "git") -> GitCall:
+    """A look at what was fetched: its commit, its files, their content as it is stored."""
+    if words[0] not in ("rev-parse", "ls-tree", "cat-file"):
+        raise GitRefused(f"git {words[0]} is not a look at what was fetched")
+    return GitCall((program, *_settings(), *words), {**VARIABLES, **_NOBODYS_SETTINGS}, content=False)
+
+
+_NOBODYS_SETTINGS = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
 
 
 def _settings() -> list[str]:

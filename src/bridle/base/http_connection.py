@@ -17,10 +17,11 @@ _BUFFER_BYTES: Final = 256 * 1024
 """A server that sends faster than the answer is read is held back from here on."""
 _PIECE_BYTES: Final = 64 * 1024
 _STEADY_READS: Final = 16
-"""So many small reads, each on the heels of the one before, are a steady stream of words."""
+"""So many small reads, each on the heels of the one before, are a stream that comes faster than anyone reads."""
+_ON_ITS_HEELS_S: Final = 0.004
 _SMALL_BYTES: Final = 4 * 1024
 _GATHER_S: Final = 0.016
-"""A steady stream is read this often. Nobody sees the difference, and a word costs a fraction of a read of its own."""
+"""Such a stream is read this often. Nobody sees the difference, and a word costs a fraction of a read of its own."""
 _TOLERANCE_S: Final = 0.001
 """A timer may come this much early; arming it again for less would never end."""
 
@@ -129,7 +130,7 @@ class HttpSocket(asyncio.Protocol):
     def _gather(self, size: int) -> None:
         """Reads later when the last reads came quickly one after the other: the system collects meanwhile."""
         now_s = self._loop.time()
-        quick = now_s - self._read_s < _GATHER_S and size <= _SMALL_BYTES
+        quick = now_s - self._read_s < _ON_ITS_HEELS_S and size <= _SMALL_BYTES
         self._steady = self._steady + 1 if quick else 0
         self._read_s = now_s
         if self._steady > _STEADY_READS and self._transport is not None and not self._reading_paused:

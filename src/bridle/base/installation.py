@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-_IN_SETUP: Final = frozenset({"web", "mcp", "otel"})
+_IN_SETUP: Final = frozenset({"web", "mcp", "otel", "map"})
 """The extras that the packages of a clone have."""
 _ROOT: Final = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 

@@ -10,11 +10,12 @@ BadSchema   it is no JSON Schema, or one that is not obeyed here
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from bridle.base.linear_pattern import BadPattern, Effort, LinearPattern, TooMuchWork, UnsupportedPattern
+if TYPE_CHECKING:
+    from bridle.base.linear_pattern import Effort, LinearPattern
 
 MOST_BYTES: Final = 128 * 1024
 MOST_CHECKS: Final = 30_000
@@ -43,11 +44,13 @@ class JsonSchema:
     `checked`: somebody has, and it need not be done again.
     """
 
+    _effort: Effort
+    """What is left for patterns, from the beginning of a check on."""
+
     def __init__(self, document: Mapping[str, Any], *, checked: bool = False) -> None:
         self.document = dict(document)
         self._checked = checked
         self._left = 0
-        self._effort = Effort()
         self._patterns: dict[str, LinearPattern | None] = {}
         self._validator: Any = None
 
@@ -55,6 +58,8 @@ class JsonSchema:
         """Raises `BadSchema` where it is none, leads out of itself, or is too large to be obeyed."""
         if self._checked:
             return
+        from bridle.base.linear_pattern import TooMuchWork
+
         try:
             if _encoded_bytes(self.document) > MOST_BYTES:
                 raise BadSchema(f"it has more than {MOST_BYTES // 1024} KB")
@@ -68,6 +73,8 @@ class JsonSchema:
 
     def problem(self, value: object) -> str | None:
         """What is wrong with a value, and where; None when it fits."""
+        from bridle.base.linear_pattern import Effort, TooMuchWork
+
         self._left, self._effort = MOST_CHECKS, Effort()
         try:
             error = next(self._made().iter_errors(value), None)
@@ -91,6 +98,8 @@ class JsonSchema:
 
     def _validator_of_document(self) -> Any:
         import jsonschema.validators
+
+        from bridle.base.linear_pattern import Effort
 
         library: Any = jsonschema.validators
         self._left, self._effort = _MOST_TO_READ, Effort()
@@ -128,6 +137,8 @@ class JsonSchema:
         named: Any = schema.get("patternProperties", {})
         if named and "unevaluatedProperties" in schema:
             raise BadSchema('"patternProperties" beside "unevaluatedProperties" is not supported')
+        from bridle.base.linear_pattern import BadPattern, LinearPattern, UnsupportedPattern
+
         for pattern in (*named, *filter(None, (schema.get("pattern"),))):
             try:
                 self._patterns[pattern] = LinearPattern(pattern)
@@ -157,6 +168,8 @@ class JsonSchema:
     def _searches(self, pattern: str, text: str) -> bool | None:
         """Whether it matches; None where nobody can tell."""
         if pattern not in self._patterns:  # one of the schemas of schemas
+            from bridle.base.linear_pattern import LinearPattern
+
             self._patterns[pattern] = LinearPattern(pattern)
         found = self._patterns[pattern]
         return None if found is None else found.search(text, self._effort)

@@ -142,9 +142,11 @@ def secret_matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     def matcher(path: str) -> bool:
         folded = path.lower() if path.isascii() else _folded(path)
         name = folded.rpartition("/")[2]
-        for secret, fits in last_first():
-            if fits(folded, name):
-                return secret
+        # Nearly every file fits no pattern at all: what calls one harmless is asked where another calls it secret.
+        groups = last_first()
+        for at, (secret, fits) in enumerate(groups):
+            if secret and fits(folded, name):
+                return not any(harmless(folded, name) for _, harmless in groups[:at])
         return False
 
     return matcher

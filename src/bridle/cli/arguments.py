@@ -11,19 +11,23 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
 VERBS = (
-    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "config", "permissions", "trust",
-    "sandbox", "hooks", "mcp", "serve", "attach", "token", "doctor", "redact", "debug", "conformance",
-    "completion", "help",
+    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "skills", "memory", "config",
+    "profiles", "plugins", "permissions", "trust", "sandbox", "hooks", "mcp", "serve", "attach", "token", "doctor",
+    "redact", "debug", "conformance", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
 DEFAULT_ACTIONS = {
     "sessions": "list",
+    "skills": "list",
     "config": "show",
+    "profiles": "list",
+    "plugins": "list",
     "permissions": "list",
     "trust": "list",
     "sandbox": "show",
     "hooks": "list",
+    "memory": "list",
     "mcp": "list",
     "token": "list",
     "debug": "request",
@@ -155,10 +159,9 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def _topic(self) -> str:
-        """The help page of this verb; `sessions list` has that of `sessions`."""
-        from bridle.cli.help import PAGES
+        from bridle.cli.help import topic_of
 
-        return next((word for word in self.prog.split() if word in PAGES), "")
+        return topic_of(self.prog.split()[1:])
 
 
 def parser(only: str | None = None) -> Parser:
@@ -197,6 +200,7 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--strict-permissions", action="store_true")
     verb.add_argument("--append-system-prompt", metavar="TEXT|@FILE")
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
+    verb.add_argument("--memory", action=argparse.BooleanOptionalAction)
     verb.add_argument("-s", "--sandbox", choices=("auto", "off", "read-only", "workspace-write"))
     _network_options(verb)
     verb.add_argument("-C", "--cwd", default=".", metavar="DIR", action=_NamedFolder)
@@ -279,14 +283,28 @@ def _mcp_words(mcp: Parser) -> None:
 def _mcp_client_words(action: Callable[[str], Parser]) -> None:
     """The servers whose tools sessions have."""
     listed, show, test = action("list"), action("show"), action("test")
-    add, remove, logs = action("add"), action("remove"), action("logs")
-    for verb in (show, test, add, remove, logs):
+    add, remove, logs, restart = action("add"), action("remove"), action("logs"), action("restart")
+    login, logout, secret, imported = action("login"), action("logout"), action("secret"), action("import")
+    approve = action("approve")
+    for verb in (show, test, remove, logs, restart, login, logout, approve):
+        verb.add_argument("name", metavar="SERVER")
+    for verb in (add, secret):
         verb.add_argument("name", metavar="NAME")
+    secret.add_argument("--remove", action="store_true")
+    imported.add_argument("file", nargs="?", metavar="FILE")
+    for name in ("--dry-run", "--yes", "--json"):
+        imported.add_argument(name, action="store_true")
     add.add_argument("words", nargs="*", metavar="CMD|URL")
     add.add_argument("--transport", choices=("http", "sse"))
     logs.add_argument("-n", "--lines", type=_positive, default=100, metavar="N")
+    test.add_argument("--call", metavar="TOOL")
+    test.add_argument("--arguments", metavar="JSON")
+    test.add_argument("--defaults", action="store_true")
+    for option in ("--no-open", "--no-check", "--secret"):
+        login.add_argument(option, action="store_true")
     for verb in (listed, show, test):
         verb.add_argument("--json", action="store_true")
+    for verb in (listed, show, test, login, approve):
         _settings_options(verb)
 
 
@@ -298,6 +316,37 @@ def _mcp_server_words(action: Callable[[str], Parser]) -> None:
     allow.add_argument("id", metavar="ID")
     allow.add_argument("--auto-attach", action="store_true")
     action("forget").add_argument("id", metavar="ID")
+
+
+def _profiles_words(profiles: Parser) -> None:
+    action = profiles.add_below("action")
+    listed, show, new, check = action("list"), action("show"), action("new"), action("check")
+    show.add_argument("name", metavar="PROFILE")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--like", metavar="PROFILE")
+    check.add_argument("name", nargs="?", metavar="PROFILE")
+    for verb in (listed, show, check):
+        verb.add_argument("--json", action="store_true")
+
+
+def _plugins_words(plugins: Parser) -> None:
+    action = plugins.add_below("action")
+    listed = action("list")
+    listed.add_argument("--why", action="store_true")
+    listed.add_argument("--json", action="store_true")
+    _settings_options(listed)
+    add = action("add")
+    add.add_argument("source", metavar="DIR|URL")
+    add.add_argument("--ref", metavar="REF")
+    add.add_argument("--digest", metavar="SHA256")
+    update = action("update")
+    update.add_argument("name", metavar="NAME")
+    update.add_argument("--digest", metavar="SHA256")
+    action("remove").add_argument("name", metavar="NAME")
+    action("verify").add_argument("--json", action="store_true")
+    new = action("new")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("folder", nargs="?", metavar="DIR")
 
 
 def _attach_words(attach: Parser) -> None:
@@ -387,6 +436,7 @@ def _session_changes_words(action: Callable[[str], Parser]) -> None:
     pin = action("pin")
     pin.add_argument("id", metavar="ID")
     pin.add_argument("--off", action="store_true")
+    action("dismiss").add_argument("id", nargs="*", metavar="ID")
     delete = action("delete")
     delete.add_argument("id", nargs="+", metavar="ID")
     delete.add_argument("-y", "--yes", action="store_true")
@@ -472,6 +522,23 @@ def _models_words(models: Parser) -> None:
 
 def _tools_words(tools: Parser) -> None:
     tools.add_argument("--json", action="store_true")
+
+
+def _skills_words(skills: Parser) -> None:
+    action = skills.add_below("action")
+    listed = action("list")
+    show = action("show")
+    show.add_argument("name", metavar="SKILL")
+    for verb in (listed, show):
+        _settings_options(verb)
+    check = action("check")
+    check.add_argument("path", nargs="*", metavar="PATH")
+    new = action("new")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--description", metavar="TEXT")
+    new.add_argument("--own", action="store_true")
+    for verb in (listed, show, check, new):
+        verb.add_argument("--json", action="store_true")
 
 
 def _config_words(config: Parser) -> None:
@@ -587,6 +654,22 @@ def _hooks_words(hooks: Parser) -> None:
         _settings_options(verb)
 
 
+def _memory_words(memory: Parser) -> None:
+    action = memory.add_below("action")
+    listed, show, path = action("list"), action("show"), action("path")
+    for verb in (listed, show, path):
+        verb.add_argument("--json", action="store_true")
+    path.add_argument("name", nargs="?", metavar="NAME")
+    add = action("add")
+    for verb in (show, add, action("edit"), action("remove")):
+        verb.add_argument("name", metavar="NAME")
+    add.add_argument("text", nargs="*", metavar="TEXT|-")
+    add.add_argument("-d", "--description", metavar="LINE")
+    add.add_argument("--scope", choices=("project", "user"), default="project")
+    add.add_argument("--type", choices=("user", "feedback", "project", "reference"))
+    add.add_argument("--tag", action="append", default=[], metavar="WORD")
+
+
 def _doctor_words(doctor: Parser) -> None:
     doctor.add_argument("--offline", action="store_true")
     doctor.add_argument("--json", action="store_true")
@@ -608,7 +691,9 @@ def _debug_words(debug: Parser) -> None:
 
 def _completion_words(completion: Parser) -> None:
     completion.add_argument(
-        "shell", metavar="SHELL", choices=("bash", "zsh", "fish", "sessions", "profiles", "models")
+        "shell",
+        metavar="SHELL",
+        choices=("bash", "zsh", "fish", "sessions", "profiles", "models", "skills", "servers"),
     )
 
 
@@ -623,11 +708,15 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "logout": _logout_words,
     "models": _models_words,
     "tools": _tools_words,
+    "skills": _skills_words,
     "config": _config_words,
+    "profiles": _profiles_words,
+    "plugins": _plugins_words,
     "permissions": _permissions_words,
     "trust": _trust_words,
     "sandbox": _sandbox_words,
     "hooks": _hooks_words,
+    "memory": _memory_words,
     "mcp": _mcp_words,
     "serve": _serve_words,
     "attach": _attach_words,

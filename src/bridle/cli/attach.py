@@ -41,8 +41,6 @@ def attach(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tolerate_characters()
     if parsed.watch:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    elif not says:
-        tell("this token answers questions, and does nothing else here")
     return asyncio.run(_attach(parsed, env))
 
 

@@ -1,7 +1,7 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself but for sessions, profiles and models, which it asks for when Tab is pressed. Where
-no word fits, the shell offers files as ever.
+The script holds every word itself but for sessions, profiles, models, skills and servers, which it asks for when Tab
+is pressed. Where no word fits, the shell offers files as ever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
 _FILES = frozenset({"FILE", "DIR"})
-_LIVE = {"ID": "sessions", "PROFILE": "profiles", "MODEL": "models"}
+_LIVE = {
+    "ID": "sessions",
+    "PROFILE": "profiles",
+    "MODEL": "models",
+    "SKILL": "skills",
+    "SERVER": "servers",
+}
 """What the pages write in capitals and only Bridle knows, with the word that lists it."""
+_OTHER_IDS = ("permissions", "mcp")
+"""Where an ID is not that of a session."""
 
 
 class CompletionOption(NamedTuple):
@@ -66,6 +74,10 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
         return profile_names(folders(env).config)
     if what == "models":
         return _models(env)
+    if what == "skills":
+        return _skills(env)
+    if what == "servers":
+        return _servers(env)
     from bridle.app.machine_store import store_to_look
     from bridle.base.ids import short_ids
 
@@ -75,6 +87,25 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
     except BridleError:  # locked, damaged or not there: then there is nothing to offer
         return []
     return list(short_ids(row.id for row in rows).values())
+
+
+def _skills(env: Mapping[str, str]) -> list[str]:
+    from bridle.cli.skills import skill_names
+
+    try:
+        return skill_names(env)
+    except BridleError:  # settings that cannot be read
+        return []
+
+
+def _servers(env: Mapping[str, str]) -> list[str]:
+    """Every MCP server of this folder, used or not. None is started."""
+    from bridle.cli.mcp_servers import folder_servers
+
+    try:
+        return [row.name for row in folder_servers(argparse.Namespace(), env).rows(env)]
+    except BridleError:  # settings that cannot be read
+        return []
 
 
 def _models(env: Mapping[str, str]) -> list[str]:
@@ -111,7 +142,8 @@ def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[CompletionLevel]:
     asked = ""
     for action in place.arguments:
         values = tuple(map(str, action.choices)) if action.choices else named.get(str(action.metavar), ())
-        live = _LIVE.get(str(action.metavar), "") if verbs[0] != "permissions" else ""
+        is_other = action.metavar == "ID" and verbs[0] in _OTHER_IDS
+        live = "" if is_other else _LIVE.get(str(action.metavar), "")
         if action.option_strings:
             stands_alone = action.nargs == 0
             takes_file = action.metavar in _FILES

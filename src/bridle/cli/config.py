@@ -40,7 +40,7 @@ def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         case "edit":
             return _edit(where, env, parsed)
         case "validate":
-            return _validate(settings_here(parsed, env), as_json=parsed.json)
+            return _validate(settings_here(parsed, env), where, as_json=parsed.json)
         case "path":
             return say(visible(user_file(where), newlines=False) + "\n")
         case _:
@@ -90,10 +90,11 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
     return code or _exit_code(problems)
 
 
-def _validate(tiers: Tiers, *, as_json: bool) -> int:
+def _validate(tiers: Tiers, where: Folders, *, as_json: bool) -> int:
+    from bridle.app.alias_source import alias_problems
     from bridle.app.settings_use import all_problems
 
-    problems = all_problems(tiers)
+    problems = [*all_problems(tiers), *alias_problems(where)]
     errors = sum(problem.severity == "error" for problem in problems)
     if as_json:
         answer = {"valid": not errors, "problems": [problem_data(problem) for problem in problems]}

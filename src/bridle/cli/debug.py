@@ -44,7 +44,7 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """The head goes to stderr, the body to stdout, byte for byte."""
     words = " ".join(parsed.prompt)
     content = (TextBlock(text=words),) if words else ()
-    create = session_wanted(parsed, env)
+    create = session_wanted(parsed, env, asks=sys.stdin.isatty() and sys.stderr.isatty())  # as a run would
     async with running_engine(env, notice=tell) as engine:
         connection = engine.connect(name="debug", answers=False)
         create = await going_on(create, parsed, connection)

@@ -11,16 +11,20 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from bridle._version import __version__
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
+from bridle.base.visible import visible
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import PartHealth
 
 PartStatus: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 ENGINE_S = 5.0
@@ -34,6 +38,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "mcp": ("mcp",),
     "acp": ("acp",),
     "tui": ("textual",),
+    "map": ("tree_sitter_python", "tree_sitter_javascript", "tree_sitter_rust"),
 }
 """Each extra and the modules that it brings."""
 
@@ -92,12 +97,18 @@ async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
         return DoctorRow("fail", "engine", f"it did not answer within {ENGINE_S:g} s")
     text = f"{health.version}, {counted(health.open_sessions, 'open session')}"
     if bad := [one for one in health.parts if one.status == "fail"]:
-        return DoctorRow("fail", "engine", f"{text}; {', '.join(f'{one.part}: {one.text}' for one in bad)}")
+        return DoctorRow("fail", "engine", f"{text}; {_parts_words(bad)}")
     if health.version != __version__:
         return DoctorRow(
             "warn", "engine", f"{text}: another version than this, {__version__}. Start it again"
         )
+    if down := [one for one in health.parts if one.status == "warn" and one.part.startswith("mcp ")]:
+        return DoctorRow("warn", "engine", f"{text}; {_parts_words(down)}")
     return DoctorRow("ok", "engine", text)
+
+
+def _parts_words(parts: Iterable[PartHealth]) -> str:
+    return visible(", ".join(f"{one.part}: {one.text}" for one in parts), newlines=False)
 
 
 def token_rows(machine: Machine) -> Iterable[DoctorRow]:
@@ -199,6 +210,8 @@ def _wanted_extras(machine: Machine) -> Iterator[tuple[str, str]]:
             yield "web", key
     if endpoint_wanted(tiers.get("otel.endpoint"), machine.env) is not None:
         yield "otel", "tracing with OpenTelemetry"
+    if tiers.get("context.repo_map") == "tail":
+        yield "map", "context.repo_map"
 
 
 def _is_there(module: str) -> bool:

@@ -8,8 +8,8 @@ bridle — a coding agent that asks first, remembers everything and can undo it
   bridle login [PROVIDER]       connect a model                -m  model, as provider:model
   bridle demo                   watch it work, with a script
 
-Look back   sessions  undo  cost
-Set up      login  logout  models  config  tools  doctor  completion
+Look back   sessions  undo  cost  memory
+Set up      login  logout  models  config  profiles  plugins  tools  skills  doctor  completion
 Safety      permissions  trust  sandbox  hooks
 Share       serve  attach  token  mcp
 
@@ -22,7 +22,7 @@ Common options
 
 bridle help VERB     bridle help options     bridle help exit-codes     bridle help env     bridle help settings
 bridle help scripts     bridle help man     the manual page, for ~/.local/share/man/man1/bridle.1
-bridle help builders    commands for those who build with Bridle
+bridle help builders    commands for those who build with Bridle     bridle help mcp-serve    a tool of other agents
 """
 
 RUN = """\
@@ -30,7 +30,7 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
 
   bridle run -m openai:MODEL "fix the test"   a model of a provider; bridle models lists what can be used
   bridle run -m demo:my.script "try this"     the scripted model, playing your script; -m demo plays its own
-  git diff | bridle run -m demo -             the prompt comes from stdin; /init, /review and @FILE work as words
+  git diff | bridle run -m demo -             the prompt comes from stdin; @FILE, /init, /review and /skills:NAME work
   bridle run -y /commit                       commit what changed, with a drafted message; --dry-run prints it
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
@@ -68,7 +68,7 @@ bridle sessions — everything that was done is kept, encrypted, on this machine
   prune [--dry-run]                lets go now what is older than sessions.retention_days
   repair [--check] [--json]        looks at every event; what is whole is saved, the damaged file is kept
   backup FILE [--json]             a copy of everything, encrypted, with its key in FILE.key; others may be at work
-  rekey                            a new key, and everything encrypted with it
+  rekey                            a new key for everything        dismiss [ID…]   ends notices of what expires soon
 
 ID is any unique beginning of the id, the exact title, or a name given with --session. Go on: bridle -r ID, with the
 newest: bridle -c, with a branch of it: --fork. What was said and done is kept for 30 days after a session was last
@@ -153,6 +153,21 @@ risk         what a call can do at worst: rules and modes go by it
 concurrency  parallel-safe calls of one step run together, exclusive ones alone, serial ones in order
 changes      what a call may change: nothing, the workspace, whatever a process can
 source       who brought the tool
+"""
+
+SKILLS = """\
+bridle skills — ways of working that the model learns of by name and reads when it needs one.
+
+  bridle skills list [--json]             what is offered here, where each comes from, what is not trusted or no skill
+  bridle skills show SKILL [--json]       one whole: what the model reads, and the files beside it
+  bridle skills check [PATH…] [--json]    whether folders are skills, file and line of what to change; exit 1 for errors
+  bridle skills new NAME [--own]          a folder to begin with: in .bridle/skills, or with --own in your own
+                                          (--description TEXT says when it is used)
+
+Looked for, the last wins: those Bridle brings, folders of your home that skills.folders lists, skills/ in your config
+folder, listed folders of the project, .bridle/skills. Of a project or a listed folder, a skill counts when you agreed
+to all of its files (bridle trust ack); your own need no word. In a conversation: /skills, /skills:NAME, /skills:reload.
+list and show take --config FILE, --profile NAME and --set KEY=VALUE. More: docs/skills.md
 """
 
 CONFIG = """\
@@ -245,15 +260,30 @@ which is said; with sandbox.required = true they do not run.
 """
 
 MCP = """\
-bridle mcp — MCP servers whose tools sessions have; and Bridle as a tool of other agents, which you watch and stop.
+bridle mcp — MCP servers whose tools sessions have. Bridle as a tool of other agents: bridle help mcp-serve
 
   bridle mcp list [--json]                  the servers of this folder, which file names each, whether it is used
-  bridle mcp show NAME [--json]             one of them: what is started, its tools, its log
-  bridle mcp test NAME [--json]             start or reach it as a session would: what it offers, or what went wrong (1)
+  bridle mcp show SERVER [--json]           one of them: what is started, its tools, its log
+  bridle mcp test SERVER [--json]           start or reach it as a session would, and say what it offers
+      --call TOOL [--arguments JSON] [--defaults]   call a tool as well; answer its forms with their own defaults
+  bridle mcp login SERVER                   sign in at one that listens, in a browser; mcp logout SERVER forgets that
+      --no-open  only print the address      --no-check  do not reach it afterwards
+      --secret   type the secret of oauth_client_id, or pipe it
   bridle mcp add NAME -- CMD ARGS           write one that is started into your own settings
   bridle mcp add NAME URL [--transport sse]     one that listens; its keys go into headers: bridle config edit
-  bridle mcp remove NAME                    take it out of your own settings
-  bridle mcp logs NAME [-n 100]             the end of what it wrote on its standard error
+  bridle mcp remove SERVER                  take it out of your own settings
+  bridle mcp import [FILE] [--dry-run] [--yes] [--json]    take over servers of Claude, Cursor, VS Code and Codex
+  bridle mcp secret NAME [--remove]         store what ${NAME} in env, headers, args and url stands for; typed or piped
+  bridle mcp restart SERVER                 start it anew in the sessions of the engine that listens
+  bridle mcp logs SERVER [-n 100]           the end of what it wrote on its standard error
+  bridle mcp approve SERVER                 agree to what it launches and says of its tools now; a person, at a terminal
+
+What a server launches and says of its tools is pinned at its first use. What is not as it was waits for your word, in
+a session (/mcp:approve NAME) or here. list, show, test, login and approve take --config, --profile and --set too.
+"""
+
+MCP_SERVE = """\
+bridle mcp serve — Bridle as a tool of other agents over MCP. You watch, answer and stop. Servers: bridle help mcp
 
   bridle mcp serve [-C DIR]                 what another program starts: MCP over stdin and stdout, until stdin ends
   bridle mcp parents [--json]               the programs that asked to use Bridle, and what you said
@@ -261,13 +291,52 @@ bridle mcp — MCP servers whose tools sessions have; and Bridle as a tool of ot
   bridle mcp forget ID                      it has to ask again
 
   claude mcp add bridle -- bridle mcp serve         codex mcp add bridle -- bridle mcp serve
-  others: command "bridle", arguments "mcp", "serve"
 
 Another agent can begin sessions, run tasks, refuse calls and cancel. It never says yes, sees only sessions it began or
 its token names, and gets no more than your own settings give. A program that is new here waits at its first call until
 you allow it; one whose file changed is new. BRIDLE_TOKEN in its environment binds it to the sessions of a token.
+You are told of every session it begins, with how to attach. Where mcp_server.attach_command says how to show you one,
+--auto-attach does that for the sessions of this program, such as ["tmux", "new-window", "bridle attach {session}"].
 With bridle serve running, sessions live there; over HTTP the same tools are at /mcp, with the token as bearer.
-mcp_server.attach_command is what shows you a session, such as ["tmux", "new-window", "bridle attach {session}"].
+"""
+
+PROFILES = """\
+bridle profiles — bundles of settings to begin a session with: a model, words, tools, servers, rules, a budget.
+
+  bridle profiles list [--json]            those there are, whose each is, and with * the one that holds here
+  bridle profiles show NAME|FILE [--json]  what one sets, its file, and what is wrong with it
+  bridle profiles new NAME [--like NAME]   a file of your own to fill in, or a copy of another
+  bridle profiles check [NAME|FILE]        what is wrong with one, or with all; exit 2 where something is
+
+Choose one with --profile NAME or FILE, BRIDLE_PROFILE, or profile = "NAME" in your config.toml. It stands below your
+own file. In a conversation: /profile shows the one in force, /profiles the others, /profiles:NAME begins a session
+with one and can take a summary of the last turns along; --in-place changes the session you are in.
+
+default and careful come with Bridle. Yours are NAME.toml in profiles/ beside your config.toml, and go before those.
+A project's are in .bridle/profiles/; .bridle/profile.toml is the one it wants where you chose none. Of these nothing
+counts before you agreed to the very file (bridle trust), and then never a looser mode, sandbox or budget than yours; a
+server that is started needs its sha256. An unknown key is named and left out.
+
+  schema_version = 1                     default_model, prompt_header, context_sources, tool_packs, skill_packs,
+  model = "work:large"                   mcp_servers = [{ name, cmd, args, sha256, discovery }], allow_project_hooks and
+  tools.packs = ["read", "web"]          permissions = "FILE.toml" (rules in a file of their own) are understood too
+"""
+
+PLUGINS = """\
+bridle plugins — what others add: plugins (Python packages, listed in plugins.enabled) and bundles (folders of files).
+
+  bridle plugins list [--why] [--json]       all of them; --why: each thing they add, and where it comes from
+  bridle plugins new NAME [DIR]              a package with a plugin that works, to begin with
+  bridle plugins add DIR                     a bundle from a folder: skills, slash commands, hooks, MCP servers
+  bridle plugins add URL [--ref REF]         from a git repository, by https, ssh or file
+  bridle plugins update NAME                 the same again from where it came; asks where something changed
+  bridle plugins remove NAME                 take it away with everything it added
+  bridle plugins verify [--json]             whether each bundle is as you agreed to it; exit 3 if one is not
+
+A bundle is copied, and nothing of it runs while it is added. You are shown everything it would add, and only you agree,
+at a terminal: -y is not for that. Where nobody sits, --digest SHA256 names the very content you agreed to elsewhere.
+What changed since then counts for nothing. A bundle is a folder with bridle-bundle.toml, or a Claude plugin
+(.claude-plugin/plugin.json); no Python of one is ever imported, and its hooks run like the commands of a session.
 """
 
 HOOKS = """\
@@ -288,6 +357,24 @@ BRIDLE_TOOL_OUTPUT, BRIDLE_SESSION_ID (one longer than 100 KB is left out). Exit
 reason, anything else is an error; or it prints {"decision": "allow|warn|block|ask", "message": …, "patch": {…}}.
 An error blocks before a tool, a prompt or a question, and is noted elsewhere; on_error = "warn" or "block" decides.
 A project's hooks need --allow-project-hooks and your trust in each file; so does any file of a project a hook runs.
+"""
+
+MEMORY = """\
+bridle memory — notes that last beyond a session, one Markdown file each; those that fit go with what you say.
+
+  bridle memory list [--json]             what is remembered for this project and for you, and files that do not count
+  bridle memory show NAME [--json]        one of them
+  bridle memory add NAME "TEXT"           a note for this project; with - the text comes from stdin
+  bridle memory edit NAME                 in VISUAL or EDITOR
+  bridle memory remove NAME               forget it
+  bridle memory path [NAME] [--json]      where the files are; edit them as you like
+
+add takes -d, --description LINE (else the first line), --tag WORD (also more than one), --scope project|user and
+--type user|feedback|project|reference. NAME is small letters, digits and hyphens; project/NAME and user/NAME tell two
+of one name apart. A tag, the name, or two words of the description bring a note back; the tag "always" does each time.
+The model keeps notes with the memory tool, which asks like an edit; /undo takes one back. /memory lists them in a
+session. Notes are data for the model and no instructions. A secret is never kept. A run that nobody watches has no
+memory unless you say --memory, or memory.headless = true; --no-memory, or memory.enabled = false: none at all.
 """
 
 SERVE = """\
@@ -458,12 +545,17 @@ PAGES = {
     "logout": LOGIN,
     "models": MODELS,
     "tools": TOOLS,
+    "skills": SKILLS,
     "config": CONFIG,
+    "profiles": PROFILES,
+    "plugins": PLUGINS,
     "permissions": PERMISSIONS,
     "trust": TRUST,
     "sandbox": SANDBOX,
     "hooks": HOOKS,
+    "memory": MEMORY,
     "mcp": MCP,
+    "mcp-serve": MCP_SERVE,
     "serve": SERVE,
     "attach": ATTACH,
     "token": SHARING,
@@ -479,6 +571,10 @@ PAGES = {
 }
 
 
+_BELOW = {f"mcp {verb}": "mcp-serve" for verb in ("serve", "parents", "allow", "forget")}
+"""Verbs below a verb that have another page than it."""
+
+
 SETTINGS = "settings"
 """The page that is made from the table of settings, and longer than a screen."""
 MAN = "man"
@@ -492,9 +588,14 @@ def topics() -> list[str]:
     return [*filter(None, PAGES), OPTIONS, SETTINGS, MAN]
 
 
+def topic_of(words: list[str]) -> str:
+    """The page of these verbs: `sessions list` has that of `sessions`."""
+    return _BELOW.get(" ".join(words[:2])) or next((word for word in words if word in PAGES), "")
+
+
 def page(words: list[str]) -> tuple[str, int]:
     """A page and the exit code; 2 and a sentence instead when there is no such page."""
-    topic = words[0] if words else ""
+    topic = _BELOW.get(" ".join(words[:2]), words[0]) if words else ""
     if topic in PAGES:
         return PAGES[topic], 0
     if topic == MAN:

@@ -99,7 +99,8 @@ def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHo
         project=Project(root=root, folder=project_folder(cwd)),
         cwd=cwd,
         is_trusted=is_trusted,
-        allow_project_hooks=getattr(parsed, "allow_project_hooks", False),
+        allow_project_hooks=getattr(parsed, "allow_project_hooks", False)
+        or bool(tiers.get("hook_defaults.allow_project")),
     )
     return FolderHooks(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
 

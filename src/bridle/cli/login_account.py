@@ -63,7 +63,7 @@ async def sign_in(
         provider=endpoint.name,
         clock=SystemClock(),
         show=show,
-        pasted=_pasted_line if can_paste else None,
+        pasted=pasted_line if can_paste else None,
     )
 
 
@@ -102,7 +102,7 @@ def open_in_browser(address: str, env: Mapping[str, str]) -> None:
         return
 
 
-async def _pasted_line() -> str:
+async def pasted_line() -> str:
     """A line typed while something else is waited for. Where no more will come, it waits for ever."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()

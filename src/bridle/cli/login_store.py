@@ -18,13 +18,15 @@ from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind
-from bridle.credentials.records import ApiKey, Credential, CredentialError
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.credentials.records import ApiKey, Credential
+from bridle.protocol.errors import BridleError, CredentialError, UsageError
 
 if TYPE_CHECKING:
     from bridle.app.stored_keys import StoredKeys
     from bridle.config.folders import Folders
 
+SERVERS = "mcp:"
+"""What the names of sign-ins at MCP servers begin with."""
 LOCK_WORDS: dict[LockKind, str] = {
     "automatic": "locked with the key in {key_path}, which Bridle made by itself",
     "machine": f"locked with {MACHINE_KEY}",
@@ -80,9 +82,13 @@ def _about(credential: Credential) -> str:
 
 
 async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) -> int:
-    """Asks each provider for its list of models, which costs nothing. The exit code is that of the first failure."""
+    """Asks each provider for its list of models, which costs nothing. The exit code is that of the first failure.
 
-    names = sorted(await asyncio.to_thread(desk.stored.providers))
+    Sign-ins at MCP servers are looked at by `bridle mcp test`.
+    """
+
+    stored = await asyncio.to_thread(desk.stored.providers)
+    names = sorted(name for name in stored if not name.startswith(SERVERS))
     if provider is not None and provider not in names:
         raise UsageError(
             f"Nothing is stored for {visible(provider, newlines=False)}. What is: bridle login --list"

@@ -20,8 +20,8 @@ from bridle.mcp.server_definitions import BadServer, decode_server
 from bridle.protocol.errors import UsageError
 
 _REFUSAL = (
-    "One of these words looks like a secret, and the history of a shell keeps them. Write it into env or headers of "
-    "the server instead, or let its program read it from a file: bridle config edit"
+    "One of these words looks like a secret, and the history of a shell keeps them. Write '${NAME}' in its place and "
+    "store it with: bridle mcp secret NAME"
 )
 
 

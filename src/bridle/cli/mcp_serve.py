@@ -33,7 +33,7 @@ from bridle.config.folders import Folders, folders, home_of
 from bridle.config.tiers import load
 from bridle.control.code_surfaces import has_desktop, show_on_desktop, show_on_terminal
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.tokens import claims_said, for_agent, only_session
 from bridle.sandbox.session_border import records_of
 
@@ -68,7 +68,9 @@ async def _serve(door: _Door, env: Mapping[str, str]) -> int:
     except ImportError:
         raise CommandRefused("ExtraMissing", what="Serving MCP", install=install_command("mcp")) from None
     names = load(where=folders(env), cwd=home_of(env), env=env).checked().get("mcp_server.tool_names")
-    server = mcp_server(door.opened, names=names or "underscore")
+    server = mcp_server(
+        door.opened, if_open=door.if_open, names=names or "underscore", hear_fault=door.hear_fault
+    )
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
@@ -98,6 +100,11 @@ class _Door:
         self._made: AgentDoor | None = None
         self._over = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
+        self._note_fault: Callable[[BridleError], None] = lambda _fault: None
+
+    def hear_fault(self, fault: BridleError) -> None:
+        """A part of the engine in this process broke; one elsewhere writes its own log."""
+        self._note_fault(fault)
 
     async def opened(self, agent: OuterAgent, tell_agent: Tell) -> AgentDoor:
         async with self._opening:
@@ -109,6 +116,15 @@ class _Door:
                 self._made = await made
             return self._made
 
+    async def if_open(self, agent: OuterAgent) -> AgentDoor | None:
+        """The same for one who only lists what there is: None while nobody has let this program in."""
+        if self._made is not None:
+            return self._made
+        program = await asyncio.to_thread(parent_program)
+        if ParentRegister(self._where.config, self._clock).ask(program).state != "allowed":
+            return None
+        return await self.opened(agent, lambda _line: None)
+
     async def close(self) -> None:
         self._over.set()
         if self._keeping is not None:
@@ -118,7 +134,7 @@ class _Door:
         """Holds the connection from when it is made until the end: what is opened here is closed here."""
         try:
             async with AsyncExitStack() as stack:
-                connection, bound = await stack.enter_async_context(
+                connection, bound, self._note_fault = await stack.enter_async_context(
                     _connection(name, self._token, self._env, self._where)
                 )
                 made.set_result(
@@ -190,9 +206,9 @@ def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> Non
 @asynccontextmanager
 async def _connection(
     name: str, token: str, env: Mapping[str, str], where: Folders
-) -> AsyncGenerator[tuple[Connection, str]]:
-    """A client of the engine that goes on running, or else of one in this process, to which people can attach; and the
-    one session it is bound to, if its token names one."""
+) -> AsyncGenerator[tuple[Connection, str, Callable[[BridleError], None]]]:
+    """A client of the engine that goes on running, or else of one in this process, to which people can attach; the one
+    session it is bound to, if its token names one; and what writes faults of an engine in this process to its log."""
     place = EnginePlace(where.runtime)
     note = place.found()
     if note is not None and note.stays and note.version == __version__ and note.data == where.data:
@@ -201,7 +217,7 @@ async def _connection(
             opener, address=place.socket, name=name, answers=False, as_agent=True
         )
         try:
-            yield connection, only_session(claims_said(token))
+            yield connection, only_session(claims_said(token)), lambda _fault: None
         finally:
             await connection.close()
         return
@@ -221,6 +237,6 @@ async def _connection(
         )
         connection = engine.connect(name=claims.name or name, claims=claims, answers=False)
         try:
-            yield connection, only_session(claims)
+            yield connection, only_session(claims), engine.access.note_fault
         finally:
             await connection.close()

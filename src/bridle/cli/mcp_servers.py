@@ -6,15 +6,16 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import reduce
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.mcp_feature import untrusted_servers
+from bridle.app.mcp_feature import ServerPlace, untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
-from bridle.base.clock import SystemClock
-from bridle.base.files import read_limited
+from bridle.base.clock import SystemClock, iso_ms
+from bridle.base.files import read_limited, repository_root
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
 from bridle.base.tool_names import unique_server_parts
@@ -29,6 +30,8 @@ from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 from bridle.mcp.server_log import MOST_BYTES, log_path
+from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_tokens import SignInMarks, login_command
 from bridle.mcp.tool_lists import KeptLists
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.safety.trust.approvals import Approvals
@@ -39,8 +42,9 @@ RowState: TypeAlias = Literal["used", "disabled", "waits for trust", "wrong"]
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One server as people look for it, without the values of its variables and headers.
 
-    `why` says why it is not used. `files` name it, the strongest first. `tools` are those that an earlier run kept, by
-    the names the model knows; None where nothing is kept.
+    `why` says why it is not used. `files` name it, the strongest first. `pin` says what was agreed to and when, and
+    `unpinned` what of that can be other code the next time. `tools` are those that an earlier run kept, by the names
+    the model knows; None where nothing is kept. `needs_sign_in`: it let nobody in when it was last asked.
     """
 
     name: str
@@ -55,8 +59,11 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: str = ""
     network: str = ""
     discovery: str = ""
+    pin: str = ""
+    unpinned: str = ""
     tools: tuple[str, ...] | None = None
     log: str = ""
+    needs_sign_in: bool = False
 
 
 class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +85,17 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f'There is no MCP server "{shown(name)}" here.{hint} See: bridle mcp list')
         return found[name]
 
+    def counting(self) -> frozenset[str]:
+        """The names in files that count, those of disabled servers too."""
+        return frozenset(_tables(self.tiers))
+
+    def definition(self, name: str) -> ServerDefinition:
+        """One that is used."""
+        tables: Mapping[str, Mapping[str, Any]] = self.tiers.get("mcp_servers") or {}
+        found = dict(zip(tables, decoded_servers(self.tiers, tables), strict=True))[name]
+        assert isinstance(found, ServerDefinition), "a row says that it is used"
+        return found
+
     def rows(self, env: Mapping[str, str]) -> Iterator[ServerRow]:
         """Every server, in the order of their names."""
         counting: Mapping[str, Mapping[str, Any]] = self.tiers.get("mcp_servers") or {}
@@ -86,9 +104,8 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         untrusted = frozenset(
             untrusted_servers(
                 ServerSettings(definitions=good, tables=counting),
-                cwd=self.cwd,
-                env=env,
-                approvals=self.approvals,
+                ServerPlace(cwd=self.cwd, env=env, state=self.where.state),
+                self.approvals,
             )
         )
         here, everywhere = _tables(self.tiers), _tables(self.written)
@@ -120,6 +137,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
     def _described(self, definition: ServerDefinition, state: RowState, why: str, tiers: Tiers) -> ServerRow:
         kept = KeptLists(self.where.state).read(launch_hash(definition, self.cwd), SystemClock().now_ms())
         starts = definition.transport == "stdio"
+        pins = self._pins(definition)
         return ServerRow(
             name=definition.name,
             state=state,
@@ -133,9 +151,36 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
             sandbox=definition.sandbox if starts else "",
             network=(definition.network or "as commands have it") if starts else "",
             discovery=definition.discovery,
+            pin=_pinned(pins),
+            unpinned=pins.launch.unpinned if pins is not None and pins.launch is not None else "",
             tools=None if kept is None else tuple(used_tools(definition, kept)),
             log=log_path(self.where.state, definition.name),
+            needs_sign_in=SignInMarks(self.where.state).read(launch_hash(definition, self.cwd)) is not None,
         )
+
+    def _pins(self, definition: ServerDefinition) -> ServerPins | None:
+        """What was agreed to of a server, for this project or for all of them."""
+        store = PinStore(self.where.state, SystemClock())
+        for folder in (os.path.realpath(repository_root(self.cwd)), ""):
+            with suppress(PinsUnreadable):
+                if (pins := store.read(pin_place(definition, folder))) is not None:
+                    return pins
+        return None
+
+
+def _pinned(pins: ServerPins | None) -> str:
+    """When it was pinned and by whom."""
+    if pins is None:
+        return ""
+    launch = pins.launch
+    what = "its tools" if launch is None else f"sha256 {launch.sha256[:12] or 'not known'}"
+    if launch is not None and launch.is_address:
+        what = "its address"
+    when_ms, agreed = (
+        (pins.tools_ms, pins.tools_agreed) if launch is None else (pins.launch_ms, pins.launch_agreed)
+    )
+    by = "by you" if agreed else "by its first use"
+    return f"{what}, {by}, {iso_ms(when_ms)[:10]}"
 
 
 def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -205,11 +250,12 @@ def _files(tiers: Tiers, name: str) -> tuple[str, ...]:
 
 
 def _lines(rows: list[ServerRow]) -> Iterator[str]:
-    heads = ("server", "used", "tools", "written in", "launch")
+    heads = ("server", "used", "pinned", "tools", "written in", "launch")
     cells = [
         (
             row.name,
-            "yes" if row.state == "used" else f"no: {row.state}",
+            _used(row),
+            "no" if not row.pin else "in part" if row.unpinned else "yes",
             "-" if row.tools is None else str(len(row.tools)),
             ", ".join(row.files),
             row.launch or "-",
@@ -222,11 +268,17 @@ def _lines(rows: list[ServerRow]) -> Iterator[str]:
         yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
 
 
+def _used(row: ServerRow) -> str:
+    if row.state != "used":
+        return f"no: {row.state}"
+    return f"needs sign-in: {login_command(row.name)}" if row.needs_sign_in else "yes"
+
+
 def _page(row: ServerRow) -> Iterator[str]:
     """One server, line by line; what it does not have is not there."""
     kept = None if row.tools is None else counted(len(row.tools), "tool")
     facts = {
-        "used": "yes" if row.state == "used" else f"no, {row.state}: {row.why}",
+        "used": _used(row) if row.state == "used" else f"no, {row.state}: {row.why}",
         "written in": ", ".join(row.files),
         "starts" if row.transport == "stdio" else row.transport or "launch": row.launch,
         "folder": row.cwd,
@@ -234,6 +286,7 @@ def _page(row: ServerRow) -> Iterator[str]:
         "headers": ", ".join(row.headers),
         "sandbox": row.sandbox and f"{row.sandbox}, network {row.network}",
         "discovery": row.discovery,
+        "pinned": row.pin and f"{row.pin}{f'; {row.unpinned}' if row.unpinned else ''}",
         "tools": "not known yet" if kept is None else f"{kept}, as kept: {', '.join(row.tools or ())}",
         "log": row.log,
     }

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import signal
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bridle.app.server_sign_ins import stored_tokens
+from bridle.app.server_values import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
-from bridle.base.clock import SystemClock
+from bridle.app.stored_keys import StoredKeys
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.phrases import counted
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.mcp_servers import ServerRow, folder_servers
+from bridle.cli.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.sandbox_context import SandboxContext
 from bridle.config.folders import home_of
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, SharedServer
+from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, ServerUser, SharedServer
+from bridle.protocol.errors import UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of
 
 if TYPE_CHECKING:
+    from bridle.base.http import HttpConnections
+    from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.pin_gate import PinReview
+    from bridle.mcp.sampling_requests import SampleReply, SampleRequest
+    from bridle.mcp.server_connection import ServerConnection
     from bridle.protocol.events import Degraded
 
 EXIT_FAILED = 1
+EXIT_CREDENTIALS = 4
 PREPARING_S = 60.0
 """What the sandbox and our own packages may take: that is not the time of the server, which has its own limit."""
 _STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -38,7 +49,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it went. `problem` says why it cannot be used, as the end of a sentence; empty where it can.
 
     `protocol` is the revision it speaks, `calls_itself` its own name and version. `tools` have the names the model
-    knows. `left_out` are tools that cannot be used, each with why; `garbage` counts lines that were no message.
+    knows. `left_out` are tools that cannot be used, each with why; `held_back` those that wait for a person's word, and
+    `unpinned` what of it can be other code the next time; `garbage` counts lines that were no message. `called` is the
+    tool that was tried, `result` what it answered. `needs_sign_in`: only that is missing.
     """
 
     name: str
@@ -50,8 +63,23 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resources: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    held_back: tuple[str, ...] = ()
+    unpinned: str = ""
     garbage: int = 0
     log: str = ""
+    called: str = ""
+    result: str = ""
+    needs_sign_in: bool = False
+    needs_approval: bool = False
+
+
+class TrialCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is tried. `takes_defaults`: forms are answered with what they say themselves; else nobody is there
+    to answer."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    takes_defaults: bool = False
 
 
 def mcp_test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -59,14 +87,53 @@ def mcp_test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     row = here.row(parsed.name, env)
     if row.state != "used":
         return _report(Trial(name=row.name, ok=False, problem=_why_not(row)), as_json=parsed.json)
+    found = tried_server(parsed, here, row, env, call=_wanted_call(parsed))
+    return found if isinstance(found, int) else _report(found, as_json=parsed.json)
+
+
+def tried_server(
+    parsed: argparse.Namespace,
+    here: FolderServers,
+    row: ServerRow,
+    env: Mapping[str, str],
+    call: TrialCall | None = None,
+) -> Trial | int:
+    """How it went, or the exit code of a signal."""
     options = SessionOptions(config_file=parsed.config, profile=parsed.profile, sets=tuple(parsed.set))
     settings = session_settings(options, where=here.where, cwd=here.cwd, env=env)
     definition = next(one for one in settings.servers.definitions if one.name == row.name)
     context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
-    found = asyncio.run(_unless_stopped(definition, context, env))
-    if isinstance(found, int):
-        return found
-    return _report(msgspec.structs.replace(found, log=row.log), as_json=parsed.json)
+    found = try_server(definition, context, env, call)
+    return found if isinstance(found, int) else msgspec.structs.replace(found.trial, log=row.log)
+
+
+class TrialRun(NamedTuple):
+    """A trial, and what of the server's tools waits for a person."""
+
+    trial: Trial
+    tools_review: PinReview | None
+
+
+def try_server(
+    definition: ServerDefinition,
+    context: SandboxContext,
+    env: Mapping[str, str],
+    call: TrialCall | None = None,
+) -> TrialRun | int:
+    """Starts or reaches a server as a session would; the exit code of a signal where one came."""
+    return asyncio.run(_unless_stopped(definition, context, env, call))
+
+
+def _wanted_call(parsed: argparse.Namespace) -> TrialCall | None:
+    if parsed.call is None:
+        if parsed.arguments is not None or parsed.defaults:
+            raise UsageError("--arguments and --defaults go with --call TOOL")
+        return None
+    try:
+        arguments = msgspec.json.decode(parsed.arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise UsageError('--arguments is not a JSON object, such as \'{"path": "."}\'') from None
+    return TrialCall(tool=parsed.call, arguments=arguments, takes_defaults=parsed.defaults)
 
 
 def _why_not(row: ServerRow) -> str:
@@ -74,11 +141,11 @@ def _why_not(row: ServerRow) -> str:
 
 
 async def _unless_stopped(
-    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str]
-) -> Trial | int:
+    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
+) -> TrialRun | int:
     """How it went, or the exit code of a signal. Either way nothing is left running."""
     loop, codes = asyncio.get_running_loop(), list[int]()
-    trying = asyncio.ensure_future(_tried(definition, context, env))
+    trying = asyncio.ensure_future(_tried(definition, context, env, call))
 
     def interrupt(code: int) -> None:
         codes.append(code)
@@ -95,27 +162,49 @@ async def _unless_stopped(
         return codes[0]
 
 
-async def _tried(definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str]) -> Trial:
+async def _tried(
+    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
+) -> TrialRun:
     where, policy = context.where, context.policy
     processes = Processes(adopts_orphans=True, records=records_of(where))
     machine = machine_spawn(processes, where=where, home=home_of(env), env=env)
-    pool = ServerPool(where.state, SystemClock())
+    clock = SystemClock()
+    pool = ServerPool(where.state, clock)
+    stored = stored_keys(context, env)
+    connections = functools.cache(lambda: _connections(env, clock))
     place = LaunchPlace(
         spawn=machine if policy.mode == "off" else claimed_spawn(machine, "", _warn),
         policy=policy,
         cwd=context.cwd,
         env=context.env,
         roots=(context.cwd,),
+        tokens=stored_tokens(stored, connections),
+        values=ServerValues(context.env, env, stored),
     )
     try:
         server = pool.server(definition, place)
         watcher = _FirstTrouble()
         pool.use((server,), watcher)
-        return await _asked(server, watcher)
+        trial = await _asked(server, watcher, call)
+        return TrialRun(trial, server.pins.tools_review)
     finally:
         await pool.close()
+        if connections.cache_info().currsize:
+            await connections().close()
         await processes.close()
         machine.close()
+
+
+def stored_keys(context: SandboxContext, env: Mapping[str, str]) -> StoredKeys:
+    """What people stored, for sign-ins at servers and for values of their references."""
+    back_end = context.settings.credential_store
+    return StoredKeys(where=context.where, env=env, clock=SystemClock(), notice=tell, back_end=back_end)
+
+
+def _connections(env: Mapping[str, str], clock: Clock) -> HttpConnections:
+    from bridle.base.http import HttpConnections  # only a token that must be renewed needs them
+
+    return HttpConnections(env=env, clock=clock)
 
 
 class _FirstTrouble:
@@ -126,13 +215,13 @@ class _FirstTrouble:
 
     def server_changed(self, server: SharedServer) -> None:
         state = server.state()
-        if state.phase in ("down", "given up") and not self.problem.done():
+        if state.phase in ("down", "given up", "changed", "needs sign-in") and not self.problem.done():
             self.problem.set_result(state.problem)
 
 
-async def _asked(server: SharedServer, watcher: _FirstTrouble) -> Trial:
+async def _asked(server: SharedServer, watcher: _FirstTrouble, call: TrialCall | None) -> Trial:
     definition = server.definition
-    connecting = asyncio.ensure_future(_offer(server))
+    connecting = asyncio.ensure_future(_offer(server, watcher, call))
     try:
         await asyncio.wait((connecting, watcher.problem), return_when=asyncio.FIRST_COMPLETED)
         if watcher.problem.done():
@@ -147,8 +236,8 @@ async def _asked(server: SharedServer, watcher: _FirstTrouble) -> Trial:
         await asyncio.gather(connecting, return_exceptions=True)
 
 
-async def _offer(server: SharedServer) -> Trial:
-    """What it offers. Raises `ServerUnavailable` and `TimeoutError`."""
+async def _offer(server: SharedServer, watcher: _FirstTrouble, call: TrialCall | None) -> Trial:
+    """What it offers, and what the tool said that is tried. Raises `ServerUnavailable` and `TimeoutError`."""
     definition = server.definition
     connection = await server.connected(definition.connect_s + PREPARING_S)
     from bridle.mcp.server_connection import ConnectionLost, ServerRefused
@@ -160,7 +249,7 @@ async def _offer(server: SharedServer) -> Trial:
             resources = await connection.resources() if offer.resources else ()
     except (ConnectionLost, ServerRefused) as problem:
         raise ServerUnavailable(f"what it has to read could not be listed: {problem}") from None
-    return Trial(
+    found = Trial(
         name=definition.name,
         ok=True,
         protocol=offer.protocol,
@@ -169,12 +258,74 @@ async def _offer(server: SharedServer) -> Trial:
         resources=tuple(one.uri for one in resources),
         prompts=tuple(one.name for one in offer.prompts),
         left_out=offer.left_out,
+        held_back=server.state().held_back,
+        unpinned=server.state().unpinned,
         garbage=server.state().garbage,
+    )
+    return found if call is None else await _called(server, connection, watcher, call, found)
+
+
+async def _called(
+    server: SharedServer, connection: ServerConnection, user: ServerUser, call: TrialCall, found: Trial
+) -> Trial:
+    from bridle.mcp.server_connection import ConnectionLost, ServerRefused
+
+    assert server.offer is not None, "it is connected"
+    known = used_tools(server.definition, server.offer)
+    listed = known.get(call.tool) or next((one for one in known.values() if one.name == call.tool), None)
+    if listed is None:
+        raise ServerUnavailable(f"it has no tool {call.tool}; it has: {', '.join(found.tools) or 'none'}")
+    active = _TriedCall(user, call)
+    server.started_call(active)
+    try:
+        async with asyncio.timeout(server.definition.call_s):
+            result = await connection.call(listed.name, call.arguments, _unheard)
+    except TimeoutError:
+        raise ServerUnavailable(f"{listed.name} took longer than {server.definition.call_s:g} s") from None
+    except (ConnectionLost, ServerRefused) as problem:
+        raise ServerUnavailable(server.sign_in_problem or f"{listed.name} failed: {problem}") from None
+    finally:
+        server.ended_call(active)
+    return msgspec.structs.replace(
+        found,
+        ok=not result.failed,
+        problem=f"{listed.name} failed: {result.text()}" if result.failed else "",
+        called=listed.name,
+        result=result.text(),
     )
 
 
+def _unheard(_done: float, _total: float | None, _words: str) -> None:
+    """Nobody watches a trial."""
+
+
+class _TriedCall:
+    """A call that nobody watches."""
+
+    def __init__(self, user: ServerUser, call: TrialCall) -> None:
+        self.user = user
+        self._takes_defaults = call.takes_defaults
+
+    async def answer_input(self, request: InputRequest) -> InputReply:
+        from bridle.mcp.input_requests import NOBODY, default_reply
+
+        return default_reply(request) if self._takes_defaults else NOBODY
+
+    async def answer_sample(self, request: SampleRequest) -> SampleReply:
+        from bridle.mcp.sampling_requests import SampleReply
+
+        return SampleReply(refusal="a trial has no model")
+
+
 def _failed(server: SharedServer, problem: str) -> Trial:
-    return Trial(name=server.definition.name, ok=False, problem=problem, garbage=server.state().garbage)
+    return Trial(
+        name=server.definition.name,
+        ok=False,
+        problem=problem,
+        garbage=server.state().garbage,
+        needs_sign_in=bool(server.sign_in_problem),
+        needs_approval=server.state().phase == "changed",
+    )
 
 
 def _warn(degraded: Degraded) -> None:
@@ -183,12 +334,20 @@ def _warn(degraded: Degraded) -> None:
 
 def _report(trial: Trial, *, as_json: bool) -> int:
     if as_json:
-        return say_json(trial) or (0 if trial.ok else EXIT_FAILED)
+        return say_json(trial) or _code(trial)
     if trial.ok:
         return say("\n".join(visible(line, newlines=False) for line in _lines(trial)) + "\n")
-    log = f". Its log: {trial.log}" if trial.log else ""
-    tell(visible(f'MCP server "{trial.name}" cannot be used: {trial.problem}{log}', newlines=False))
-    return EXIT_FAILED
+    if trial.needs_approval:
+        log = f". Look at it and agree: bridle mcp approve {trial.name}"
+    else:
+        log = f". Its log: {trial.log}" if trial.log and not trial.needs_sign_in else ""
+    how = "" if trial.needs_sign_in else " cannot be used:"
+    tell(visible(f'MCP server "{trial.name}"{how} {trial.problem}{log}', newlines=False))
+    return _code(trial)
+
+
+def _code(trial: Trial) -> int:
+    return EXIT_CREDENTIALS if trial.needs_sign_in else 0 if trial.ok else EXIT_FAILED
 
 
 def _lines(trial: Trial) -> Iterator[str]:
@@ -201,9 +360,14 @@ def _lines(trial: Trial) -> Iterator[str]:
         ("resources", trial.resources),
         ("prompts", trial.prompts),
         ("left out", trial.left_out),
+        ("waits", trial.held_back),
     ):
         if names or label == "tools":
             yield f"  {label:<10}  {len(names)}{': ' if names else ''}{', '.join(names)}"
+    if trial.unpinned:
+        yield f"  pins        {trial.unpinned}"
     if trial.garbage:
         yield f"  garbage     {counted(trial.garbage, 'line')} that were no message"
+    if trial.called:
+        yield f"  called      {trial.called}: {trial.result}"
     yield f"  log         {trial.log}"

@@ -20,8 +20,7 @@ from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
-from bridle.credentials.records import CredentialError
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.known_models import KnownModels, Listed, shared_catalogue
@@ -73,6 +72,8 @@ def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     desk = ModelDesk(tiers, env)
     if (problem := asyncio.run(desk.read_project_keys())) is not None:
         tell(problem)
+    if desk.plugin_problem:
+        tell(visible(desk.plugin_problem))
     if parsed.filter and not parsed.keys and (rows := _known_rows(parsed.filter, desk)):
         return (
             say_json({"default": _name(desk.configured()), "models": rows})
@@ -91,13 +92,22 @@ def models(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 class ModelDesk:
     """The models of a person with these settings and this environment. Close it.
 
-    `stored` are their stored credentials, where somebody else holds them already.
+    `stored` are their stored credentials, where somebody else holds them already. `plugin_problem` says why the
+    providers of plugins are not among them.
     """
 
     def __init__(self, tiers: Tiers, env: Mapping[str, str], *, stored: StoredKeys | None = None) -> None:
         self._tiers = tiers
         self._env = env
         self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}
+        self.plugin_problem = ""
+        if tiers.get("plugins.enabled"):
+            from bridle.app.plugins import provider_sections
+
+            try:
+                self._sections = provider_sections(tiers)
+            except BridleError as problem:
+                self.plugin_problem = problem.message
         clock = SystemClock()
         stored = stored or StoredKeys(where=folders(env), env=env, clock=clock)
         models = Models(env=env, clock=clock, stored=stored)

@@ -15,6 +15,7 @@ OPTIONS = (
     ("--allow RULE, --deny RULE", "rules of this run, such as 'bash(npm test*)'; repeat them"),
     ("--allow-policy-changes", "also change what later runs obey, such as AGENTS.md"),
     ("--allow-unsandboxed", "also let commands leave the sandbox"),
+    ("--memory", "notes of earlier sessions, in a run too; --no-memory: none"),
     ("--persistent-grants", "use a yes of other sessions, and keep yours; --no-persistent-grants: neither"),
     ("-s, --sandbox MODE", "auto off read-only workspace-write"),
     ("--network MODE", "inherit filtered deny; with filtered: --allow-host HOST"),

@@ -18,7 +18,7 @@ from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
-from bridle.cli.run_words import git_command_of, input_of
+from bridle.cli.run_words import command_of, input_of, without_alias
 from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
@@ -272,9 +272,11 @@ def _input(
     say: Callable[[str], None],
     env: Mapping[str, str],
 ) -> RunInput:
-    """What is to be done: a git command, or what the model is sent."""
+    """What is to be done: a git command, a skill, or what the model is sent."""
     given = prompt_of(parsed.prompt, parsed.prompt_file, say)
-    command = git_command_of(given) if given.typed.startswith("/") else None
+    if given.typed.startswith("/") and os.path.isfile(os.path.join(folders(env).config, "aliases.toml")):
+        given = without_alias(given, folders(env))
+    command = command_of(given, folders(env).data) if given.typed.startswith("/") else None
     if command is None:
         return _content(given, parsed, schema, say, env)
     if schema is not None or parsed.image:
@@ -371,6 +373,7 @@ def session_wanted(
             "wide_folder": cwd if parsed.folder_named else None,
             "transcript": parsed.transcript,
             "output_schema": output_schema,
+            "memory": parsed.memory,
         },
     )
 

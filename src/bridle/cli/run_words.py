@@ -8,26 +8,62 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from bridle.cli.stdin import GivenPrompt
+from bridle.config.folders import Folders
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
 
+_PROMPTS = ("skills", "user", "project")
+"""The namespaces of prompts and skills, beside those of bundles."""
 
-def git_command_of(given: GivenPrompt) -> RunSlash | None:
-    """The git command that a person typed; None where they typed anything else. Raises `UsageError` beside other words.
 
-    It names no session yet.
+def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
+    """The git command, or the prompt or skill by name, that a person typed; None where they typed anything else.
+
+    `data_folder` is where bundles are. It names no session yet. Raises `UsageError` for a git command beside other
+    words; for a prompt they are what it is about.
     """
     from bridle.clients.interaction.parse import Slash, parse
     from bridle.commands.git_commands import WRITES
 
     typed = parse(given.typed, lambda _path: False)
+    if isinstance(typed, Slash) and _is_prompt(typed.name, data_folder):
+        words = (given.before.strip(), typed.arguments, given.after.strip())
+        return RunSlash(session="", name=typed.name, arguments="\n\n".join(filter(None, words)))
     if not isinstance(typed, Slash) or typed.name not in WRITES:
         return None
     if given.before.strip() or given.after.strip():
         raise UsageError(f"/{typed.name} takes nothing from a file or from stdin. Nothing was done")
     return RunSlash(session="", name=typed.name, arguments=typed.arguments)
+
+
+def without_alias(given: GivenPrompt, where: Folders) -> GivenPrompt:
+    """What was typed, with the line that it stands for in the place of an alias."""
+    from bridle.app.alias_source import aliases_of
+    from bridle.clients.interaction.parse import Slash, parse
+    from bridle.protocol.slash_arguments import in_full
+
+    typed = parse(given.typed, lambda _path: False)
+    if not isinstance(typed, Slash):
+        return given
+    name, arguments = in_full(typed.name, typed.arguments, aliases_of(where).lines)
+    if name == typed.name:
+        return given
+    return msgspec.structs.replace(given, typed=f"/{name} {arguments}".rstrip())
+
+
+def _is_prompt(name: str, data_folder: str) -> bool:
+    lead, colon, _ = name.partition(":")
+    if not colon or name == "skills:reload":
+        return False
+    if lead in _PROMPTS:
+        return True
+    from bridle.config.bundles import has_bundle
+
+    return has_bundle(lead, data_folder)
 
 
 def input_of(
@@ -93,9 +129,10 @@ def _unknown(name: str) -> UsageError:
     from bridle.commands.prompts import PROMPTS
     from bridle.config.setting_table import nearest
 
-    *others, last = (f"/{one}" for one in (*PROMPTS, *WRITES))
-    near = nearest(name, (*PROMPTS, *WRITES))
-    known = f"{', '.join(others)} and {last}"
+    names = (*(one.name for one in PROMPTS), *WRITES)
+    *others, last = (f"/{one}" for one in names)
+    near = nearest(name, names)
+    known = f"/skills:NAME, {', '.join(others)} and {last}"
     hint = f" Did you mean /{near}?" if near else ""
     return UsageError(
         f"A run does not know /{name}, only {known}.{hint} Others are for a conversation: bridle -c. "

@@ -34,6 +34,7 @@ class SandboxContext(NamedTuple):
             session_folders(self.cwd, options.add_dirs),
             env=self.env,
             scratch="",
+            shown=self.settings.skills.readable_folders(self.where.config),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The verbs of `bridle sessions` that change something: branch, import, rename, pin, delete, prune."""
+"""The verbs of `bridle sessions` that change something: branch, import, rename, pin, dismiss, delete, prune."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
             return _rename(store, parsed)
         case "pin":
             return _pin(store, parsed)
+        case "dismiss":
+            return _dismiss(store, parsed, env)
         case "delete":
             return _delete(store, parsed, env)
         case _:
@@ -131,6 +133,31 @@ def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
     kept(row)
     store.pin(row.id, pinned=True)
     return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
+
+
+def _dismiss(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """The notice before content goes is not given any more for these; it still goes."""
+    from bridle.cli.expiry_notice import NOTICE_DAYS, dismiss
+
+    where = folders(env)
+    until_ms = time.time_ns() // 1_000_000 + NOTICE_DAYS * 24 * 3600 * 1000
+    due = StoredArchive(store).expiring(days_kept(where, env, os.path.realpath(".")), until_ms=until_ms)
+    going = {one.id: one for one in due}
+    named = [store.find(text) for text in parsed.id]
+    for row in named:
+        if row.id not in going:
+            raise UsageError(
+                f"{_named(row)} loses no content within {NOTICE_DAYS} days: nobody is told of it"
+            )
+    meant = list(dict.fromkeys(row.id for row in named)) or list(going)
+    if not meant:
+        return say(f"No session loses its content within {NOTICE_DAYS} days.\n")
+    try:
+        dismiss(where.state, meant)
+    except OSError as problem:
+        raise UsageError(f"{problem.filename or where.state} cannot be used ({problem.strerror})") from None
+    these = "that of 1 session goes" if len(meant) == 1 else f"that of {len(meant)} sessions goes"
+    return say(f"You are not told again; {these} all the same. Keep one: bridle sessions pin ID\n")
 
 
 def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -26,7 +26,7 @@ from bridle.sessions.store import SessionRow, SessionStore
 COLUMNS = 80
 """A line of the list is no wider; programs read --json."""
 FOLDER_COLUMNS = 20
-CHANGING = frozenset({"branch", "import", "rename", "pin", "delete", "prune"})
+CHANGING = frozenset({"branch", "import", "rename", "pin", "dismiss", "delete", "prune"})
 
 
 def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -123,7 +123,7 @@ def _show(store: SessionStore, text: str) -> int:
     story = Story(diffs=True, outputs=True)
     lines = [
         f"{row.id}   {visible(row.title or '', newlines=False)}",
-        f"in {visible(row.cwd, newlines=False)}",
+        f"in {visible(row.cwd, newlines=False)}{_with_profile(row.profile)}",
         "",
     ]
     if row.expired_ms is not None:
@@ -151,6 +151,10 @@ def _show(store: SessionStore, text: str) -> int:
             case _:
                 lines += [f"  {line}" for line in story.told(envelope)]
     return say("\n".join(lines) + "\n")
+
+
+def _with_profile(profile: str) -> str:
+    return "" if profile == "default" else f", with the profile {visible(profile, newlines=False)}"
 
 
 def _show_json(store: SessionStore, text: str) -> int:

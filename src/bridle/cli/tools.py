@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -12,11 +12,15 @@ from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.config.folders import folders
+from bridle.config.tiers import Tiers
+from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
+from bridle.engine.conversation import Conversation
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
+from bridle.tools.packs import in_packs
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,25 +37,33 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    listed = [_row(tool, BUILTIN) for tool in builtin_tools(Jobs(_nothing))]
-    listed += _of_plugins(parsed, env)
+    tiers = _settings(parsed, env)
+    packs = None if tiers is None else tiers.get("tools.packs")
+    uses_skills = skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation)
+    built_in = (*in_packs(builtin_tools(Jobs(_nothing)), packs), uses_skills)
+    listed = [_row(tool, BUILTIN) for tool in built_in]
+    listed += _of_plugins(tiers, packs)
     if parsed.json:
         return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
 
 
-def _of_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[ToolRow]:
+def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers | None:
     try:
         folders(env)
     except UsageError:  # nobody's settings are read without a home, and nobody lists a plugin
+        return None
+    return settings_here(parsed, env)
+
+
+def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRow]:
+    if tiers is None or not tiers.get("plugins.enabled"):
         return []
-    tiers = settings_here(parsed, env)
-    if not tiers.get("plugins.enabled"):
-        return []
+    from bridle.app.plugins import within_packs
     from bridle.plugin.loading import load_plugins
 
-    loaded = load_plugins(tiers)
-    return [_row(tool, plugin.feature.origin) for plugin in loaded for tool in plugin.feature.tools]
+    features = within_packs([plugin.feature for plugin in load_plugins(tiers)], packs)
+    return [_row(tool, feature.origin) for feature in features for tool in feature.tools]
 
 
 def _row(tool: Tool, origin: ToolOrigin) -> ToolRow:

@@ -10,12 +10,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from bridle.app.project_trust import config_items, project_items
 from bridle.app.settings import is_acked
 from bridle.base.clock import SystemClock
-from bridle.base.files import write_atomic
+from bridle.base.files import repository_root, write_atomic
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
@@ -27,6 +27,9 @@ from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.approvals import Approvals, read_lockfile, session_approvals
 from bridle.safety.trust.lockfile import Approval, encode
 from bridle.safety.trust.trust_items import State, TrustItem
+
+if TYPE_CHECKING:
+    from bridle.mcp.server_pins import PinStore, ServerPins
 
 EXIT_DRIFT: Final = 3
 GLIMPSE: Final = 10
@@ -52,15 +55,23 @@ def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         case "diff":
             return _diff(_named(_items(approvals, cwd, env), parsed.path, cwd), approvals)
         case "revoke":
-            return _revoke(parsed.what, approvals, cwd)
+            return _revoke(parsed.what, approvals, _pins(env), cwd)
         case _:
-            return _list(_items(approvals, cwd, env), approvals, everywhere=parsed.all, as_json=parsed.json)
+            pinned = _pinned(_pins(env), cwd, everywhere=parsed.all)
+            items = _items(approvals, cwd, env)
+            return _list(items, approvals, pinned, everywhere=parsed.all, as_json=parsed.json)
 
 
 def stored_approvals(env: Mapping[str, str]) -> Approvals:
     """What this person has agreed to so far."""
     where = folders(env)
     return Approvals(where.config, copies=os.path.join(where.state, "approved"))
+
+
+def _pins(env: Mapping[str, str]) -> PinStore:
+    from bridle.mcp.server_pins import PinStore
+
+    return PinStore(folders(env).state, SystemClock())
 
 
 def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
@@ -137,7 +148,11 @@ def _review_all(items: Sequence[TrustItem], approvals: Approvals) -> int:
 def review(question: TrustQuestion, ask: Ask) -> bool:
     """Shows a question and takes the answer. Enter says not now; a yes counts only after all of it was shown."""
     words = trust_words(question)
-    title, body, odd = words.title, trust_lines(question), words.warnings
+    return review_lines(words.title, trust_lines(question), words.warnings, ask)
+
+
+def review_lines(title: str, body: Sequence[str], odd: Sequence[str], ask: Ask) -> bool:
+    """The same for anything that people agree to by lines of text."""
     complete = len(body) <= GLIMPSE
     more = () if complete else (f"    …  (v to read all {len(body)})",)
     say("\n".join((title, *body[:GLIMPSE], *more, *odd)) + "\n")
@@ -196,9 +211,33 @@ def _emit(path: str, approvals: Approvals, items: Sequence[TrustItem]) -> int:
 # Looking
 
 
-def _list(items: Sequence[TrustItem], approvals: Approvals, *, everywhere: bool, as_json: bool) -> int:
+TrustRow: TypeAlias = tuple[str, str, str, str, str]
+
+
+def _pinned(pins: PinStore, cwd: str, *, everywhere: bool) -> list[TrustRow]:
+    """The MCP servers whose launch or tools are pinned for this folder, or for any."""
+    here = ("", os.path.realpath(repository_root(cwd)))
+    return [
+        ("pinned", "mcp_server", _pin_name(one), _day(max(one.launch_ms, one.tools_ms)), place[:12])
+        for place, one in pins.everything()
+        if everywhere or one.folder in here
+    ]
+
+
+def _pin_name(pins: ServerPins) -> str:
+    return f"MCP server {pins.name}" + (f" in {pins.folder}" if pins.folder else "")
+
+
+def _list(
+    items: Sequence[TrustItem],
+    approvals: Approvals,
+    pinned: Sequence[TrustRow],
+    *,
+    everywhere: bool,
+    as_json: bool,
+) -> int:
     lock = approvals.read()
-    rows: list[tuple[str, str, str, str, str]] = []
+    rows: list[TrustRow] = []
     for item in items:
         last = approvals.last(kind=item.kind, root=item.root, path=item.path)
         when = _day(last.approved_ms) if last is not None else ""
@@ -210,6 +249,7 @@ def _list(items: Sequence[TrustItem], approvals: Approvals, *, everywhere: bool,
             for entry in lock.entries
             if (entry.kind, entry.digest) not in here
         ]
+    rows += pinned
     if as_json:
         names = ("state", "kind", "path", "approved", "id")
         return say_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -250,7 +290,7 @@ def _diff(item: TrustItem, approvals: Approvals) -> int:
     return say("\n".join((words.title, *trust_lines(question), *words.warnings)) + "\n")
 
 
-def _revoke(what: str, approvals: Approvals, cwd: str) -> int:
+def _revoke(what: str, approvals: Approvals, pins: PinStore, cwd: str) -> int:
     path = os.path.join(cwd, what)
 
     def matches(entry: Approval) -> bool:
@@ -258,10 +298,27 @@ def _revoke(what: str, approvals: Approvals, cwd: str) -> int:
         return what == "all" or by_id or os.path.join(entry.root, entry.path) == path or entry.path == what
 
     gone = approvals.revoke(matches)
-    if not gone:
+    unpinned = [
+        (place, one)
+        for place, one in pins.everything()
+        if what == "all"
+        or (len(what) >= 8 and place.startswith(what.lower()))
+        or what in (_pin_name(one), f"mcp_servers.{one.name}")
+    ]
+    try:
+        for place, _one in unpinned:
+            pins.forget(place)
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise BridleError("TrustUnwritable", path=problem.filename or "the pins", problem=why) from None
+    if not gone and not unpinned:
         raise UsageError(f'Nothing trusted fits "{what}". See: bridle trust list --all')
     lines = [
         f"revoked  {entry.kind:<13} {visible(entry.path, newlines=False):<32} {entry.id}" for entry in gone
+    ]
+    lines += [
+        f"revoked  {'mcp_server':<13} {visible(_pin_name(one), newlines=False):<32} {place[:12]}"
+        for place, one in unpinned
     ]
     return say("\n".join(lines) + "\n")
 

@@ -68,14 +68,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.cost import cost
 
             return cost(parsed, os.environ)
-        case "login":
-            from bridle.cli.login import login
+        case "login" | "logout":
+            from bridle.cli.login import login, logout
 
-            return login(parsed, os.environ)
-        case "logout":
-            from bridle.cli.login import logout
-
-            return logout(parsed, os.environ)
+            return (login if parsed.verb == "login" else logout)(parsed, os.environ)
         case "models":
             from bridle.cli.models import models
 
@@ -84,10 +80,16 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.tools import tools
 
             return tools(parsed, os.environ)
+        case "skills":
+            from bridle.cli.skills import skills
+
+            return skills(parsed, os.environ)
         case "config":
             from bridle.cli.config import config
 
             return config(parsed, os.environ)
+        case "profiles" | "plugins":
+            return _bundled(parsed)
         case "permissions":
             from bridle.cli.permissions import permissions
 
@@ -104,8 +106,19 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.hooks import hooks
 
             return hooks(parsed, os.environ)
+        case "memory":
+            from bridle.cli.memory import memory
+
+            return memory(parsed, os.environ)
         case "mcp":
             return _mcp(parsed)
+        case _:
+            return _carry_out_beside_sessions(parsed)
+
+
+def _carry_out_beside_sessions(parsed: argparse.Namespace) -> int:
+    """Verbs that share, look after or test an installation, and those of stored sessions."""
+    match parsed.verb:
         case "serve":
             from bridle.cli.serve import serve
 
@@ -144,6 +157,17 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             return sessions(parsed, os.environ)
 
 
+def _bundled(parsed: argparse.Namespace) -> int:
+    """What comes as a whole: profiles, plugins and bundles."""
+    if parsed.verb == "profiles":
+        from bridle.cli.profile_verbs import profiles
+
+        return profiles(parsed, os.environ)
+    from bridle.cli.plugin_verbs import plugins
+
+    return plugins(parsed, os.environ)
+
+
 def _mcp(parsed: argparse.Namespace) -> int:
     if parsed.action == "serve":
         from bridle.cli.mcp_serve import mcp_serve
@@ -157,10 +181,30 @@ def _mcp(parsed: argparse.Namespace) -> int:
         from bridle.cli.mcp_trial import mcp_test
 
         return mcp_test(parsed, os.environ)
+    if parsed.action == "approve":
+        from bridle.cli.mcp_approve import mcp_approve
+
+        return mcp_approve(parsed, os.environ)
+    if parsed.action in ("login", "logout"):
+        from bridle.cli.mcp_login import mcp_login
+
+        return mcp_login(parsed, os.environ)
     if parsed.action in ("add", "remove"):
         from bridle.cli.mcp_edit import mcp_edit
 
         return mcp_edit(parsed, os.environ)
+    if parsed.action == "import":
+        from bridle.cli.mcp_import import mcp_import
+
+        return mcp_import(parsed, os.environ)
+    if parsed.action == "secret":
+        from bridle.cli.mcp_secret import mcp_secret
+
+        return mcp_secret(parsed, os.environ)
+    if parsed.action == "restart":
+        from bridle.cli.mcp_restart import mcp_restart
+
+        return mcp_restart(parsed, os.environ)
     from bridle.cli.mcp_servers import mcp_servers
 
     return mcp_servers(parsed, os.environ)

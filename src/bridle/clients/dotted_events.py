@@ -108,6 +108,7 @@ class DottedEvents:
                 | e.GrantAdded()
                 | e.GrantRevoked()
                 | e.MCPServerDown()
+                | e.SkillRegistryChanged()
                 | e.Degraded()
                 | e.Notice()
                 | e.Error()

@@ -281,6 +281,8 @@ def careful_answer(question: q.AnyQuestion) -> q.AnyAnswer:
             return q.GitAnswer(choice="keep")
         case q.InputQuestion():
             return q.InputAnswer(declined=True)
+        case q.SamplingQuestion():
+            return q.SamplingAnswer(allow=False)
         case q.OrphanQuestion():
             return q.OrphanAnswer(judgement="unknown")
         case q.TokenQuestion():

@@ -193,8 +193,8 @@ class Printer:
         """Sends words or gives a command, and follows what comes of it; returns the exit code."""
         session = self._result.session_id or ""
         if isinstance(content, RunSlash):
-            await connection.send(msgspec.structs.replace(content, session=session))
-            return await self._follow(connection, session, since, None)
+            given = await connection.send(msgspec.structs.replace(content, session=session))
+            return await self._follow(connection, session, since, given.event)
         sent = await connection.send(SendInput(session=session, content=content, mode="queue"))
         return await self._follow(connection, session, since, sent.event or 0)
 
@@ -285,7 +285,7 @@ class Printer:
         self.stopped = exit_code_of("DeadlineReached")
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
-        """To the end of the turn of `own_input`, or of the git command that was given."""
+        """To the end of the turn of `own_input`; without one, of the command that was given, or the turn it led to."""
         own_turn = False
         async for envelope in connection.events(session, since=since):
             own = e.concerns(envelope)
@@ -303,6 +303,11 @@ class Printer:
                     self._took_ms += timing.work_ms
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
+                case e.InputAccepted() if own_input is None:  # a prompt that a person has just agreed to
+                    own_input = envelope.id
+                case e.Notice(reason="PromptNotTrusted") as refused if own_input is None:
+                    self.fail(BridleError(refused.reason, **refused.data))
+                    return self._result.exit_code
                 case e.GitEnded() as ended if own_input is None:
                     return self._git_ended(ended)
                 case e.Cancelled() if own_input is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bridle.engine.slash_command import SlashEvent
+from bridle.engine.slash_command import DescribedSlash, SlashEvent
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.slash_arguments import SlashArgument
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
@@ -18,16 +19,34 @@ if TYPE_CHECKING:
 MAX_DIFF_BYTES = 32 * 1024
 MAX_NAMES = 20
 """How many file names stand in one list."""
-GIT_DOES: Mapping[str, str] = {
-    "diff": "what changed since the last commit, for you and the model: /diff git [path]",
-    "branch": "make a branch and go to it: /branch NAME",
-    "commit": "commit what changed; the message is drafted, or yours: /commit [MESSAGE]",
-    "commit-push-pr": "the same, then push and open a pull request with gh",
-    "worktree": "a second working folder, with a branch of its own: /worktree NAME",
-    "stash": "put what changed aside; !git stash pop brings it back",
-}
-"""What each command about the repository does, for the list of commands."""
-WRITES: tuple[str, ...] = tuple(name for name in GIT_DOES if name != "diff")
+_NAME = SlashArgument(name="NAME", about="the name of the new branch", required=True)
+_MESSAGE = SlashArgument(name="MESSAGE", about="the message; without one it is drafted")
+GIT_COMMANDS: tuple[DescribedSlash, ...] = (
+    DescribedSlash(
+        name="diff",
+        does="what changed since the last commit, for you and the model: /diff git [path]",
+        arguments=(SlashArgument(name="path", about="only what changed at or below it"),),
+    ),
+    DescribedSlash(name="branch", does="make a branch and go to it: /branch NAME", arguments=(_NAME,)),
+    DescribedSlash(
+        name="commit",
+        does="commit what changed; the message is drafted, or yours: /commit [MESSAGE]",
+        arguments=(_MESSAGE,),
+    ),
+    DescribedSlash(
+        name="commit-push-pr",
+        does="the same, then push and open a pull request with gh",
+        arguments=(_MESSAGE,),
+    ),
+    DescribedSlash(
+        name="worktree",
+        does="a second working folder, with a branch of its own: /worktree NAME",
+        arguments=(_NAME,),
+    ),
+    DescribedSlash(name="stash", does="put what changed aside; !git stash pop brings it back", arguments=()),
+)
+"""The commands about the repository, for the list of commands."""
+WRITES: tuple[str, ...] = tuple(one.name for one in GIT_COMMANDS if one.name != "diff")
 """Those that change it, and run as the person."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bridle.engine.slash_command import DescribedSlash
+from bridle.protocol.slash_arguments import SlashArgument
 
 INIT = """\
 Draft an AGENTS.md for this repository: what a newcomer who works here with an agent must know.
@@ -17,17 +18,30 @@ read what the changes touch, and look for bugs, missing tests, unclear names and
 nothing. Answer with findings, the most serious first, each with file and line, what goes wrong and what you
 would do."""
 
-PROMPTS: Mapping[str, str] = {"init": INIT, "review": REVIEW}
-DOES: Mapping[str, str] = {
-    "init": "have an AGENTS.md written for this repository",
-    "review": "have the uncommitted changes reviewed; nothing is changed",
-}
-"""What each of them does, for the list of commands."""
+
+class NamedPrompt(DescribedSlash, frozen=True, kw_only=True):
+    """A command that is words for the model. What is written behind its name follows them."""
+
+    words: str
+
+
+_MORE = SlashArgument(name="words", about="what else the model is to know or to look at")
+PROMPTS: tuple[NamedPrompt, ...] = (
+    NamedPrompt(
+        name="init", does="have an AGENTS.md written for this repository", arguments=(_MORE,), words=INIT
+    ),
+    NamedPrompt(
+        name="review",
+        does="have the uncommitted changes reviewed; nothing is changed",
+        arguments=(_MORE,),
+        words=REVIEW,
+    ),
+)
 
 
 def prompt_of(name: str, arguments: str) -> str | None:
     """The words behind `/name arguments`; None when there is no such command."""
-    text = PROMPTS.get(name)
-    if text is None:
+    found = next((one for one in PROMPTS if one.name == name), None)
+    if found is None:
         return None
-    return f"{text}\n\n{arguments}" if arguments.strip() else text
+    return f"{found.words}\n\n{arguments}" if arguments.strip() else found.words

@@ -47,6 +47,10 @@ OTHER_VARIABLES = (
 """The variables that mean something else."""
 
 
+BUNDLE = "bundle "
+"""What the name of a source begins with that is an installed bundle's."""
+
+
 class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a value comes from. `name` is how people call the place: a file, a variable, an option."""
 
@@ -58,7 +62,9 @@ class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """`user config, line 12`, `BRIDLE_MODE`, `default`."""
-        place = f"{self.tier} config" if self.tier in {"user", "project", "local"} else self.name
+        named = self.name.startswith(("profile ", BUNDLE))
+        own_file = self.tier in {"user", "project", "local"} and not named
+        place = f"{self.tier} config" if own_file else self.name
         return place if self.line is None else f"{place}, line {self.line}"
 
 
@@ -85,6 +91,11 @@ class SettingsSource:
 
     def __repr__(self) -> str:  # without values: there may be keys among them
         return f"SettingsSource({self.tier!r}, {self.name!r})"
+
+
+def bundle_folders(sources: Iterable[SettingsSource]) -> tuple[str, ...]:
+    """Where the bundles lie that are among these sources."""
+    return tuple(one.path for one in sources if one.name.startswith(BUNDLE) and one.path is not None)
 
 
 class GivenOption(msgspec.Struct, frozen=True):

@@ -1,7 +1,10 @@
 """Profiles: preset bundles of settings as TOML files, found by name or by path.
 
 Those that ship lie in `profiles/`; the person's own in `profiles/` of the config folder, and go before. A file more
-is a profile more. The `default` that ships sets nothing, so it is never even read.
+is a profile more. The `default` that ships sets nothing, so it is never even read. A project has profiles in
+`.bridle/profiles`, behind those two, and with `.bridle/profile.toml` one that it wants where the person chose none: of
+both nothing counts before the person agreed to their very bytes (`project_profile`). What a file says is brought to
+our settings by `profile_form`.
 """
 
 from __future__ import annotations
@@ -12,60 +15,158 @@ from typing import Any
 
 import msgspec
 
+from bridle.config.folders import PROJECT_FOLDER
 from bridle.config.problems import Problem, shown, shown_names
 from bridle.config.setting_table import nearest
-from bridle.config.settings_file import ParsedFile, SettingsFile, read
+from bridle.config.settings_file import ParsedFile, ProfileScope, SettingsFile, read
 
 DEFAULT = "default"
-SCHEMA_VERSION = 1
-HEADER = ("schema_version", "name", "about")
-"""Keys of a profile that are about the profile and not settings."""
+FOLDER = "profiles"
+PROJECT_CHOICE = "profile.toml"
+"""In the folder of a project: the profile it wants where the person chose none."""
+PROJECT_CHOICE_NAME = f"{PROJECT_FOLDER}/{PROJECT_CHOICE}"
 TOLD = ("mode", "permissions", "sandbox", "budget", "context", "trust", "tools")
 """What of a profile anybody may know who may begin a session."""
 
 
-class Preset(msgspec.Struct, frozen=True):
-    """What a profile says besides its header, or why there is none."""
+class ProfileFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile that can be chosen by `name`, and where it stands. `hides` are files that its name means no more.
 
-    place: SettingsFile | None
+    `project` is the folder `.bridle` of one that is a project's.
+    """
+
+    name: str
+    path: str
+    scope: ProfileScope
+    hides: tuple[str, ...] = ()
+    project: str = ""
+
+    @property
+    def place(self) -> SettingsFile:
+        source = f"profile {shown(self.name)}"
+        return SettingsFile(path=self.path, source=source, foreign=self.scope == "project")
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """What a profile says as settings, and of whom; `file` is None where there is none, or where it sets nothing.
+
+    `permissions` is what the file says that it names in their place.
+    """
+
+    file: ProfileFile | None
     parsed: ParsedFile
+    permissions: tuple[SettingsFile, ParsedFile] | None = None
+
+
+NOTHING = ParsedFile({}, {}, [])
 
 
 def shipped_folder() -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), FOLDER)
 
 
-def profile_names(config_folder: str) -> list[str]:
-    """Every profile that can be chosen by name."""
-    folders = (shipped_folder(), os.path.join(config_folder, "profiles"))
-    files = [name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
-    return sorted({name.removesuffix(".toml") for name in files if name.endswith(".toml")})
+def find_profiles(config_folder: str, project: str | None = None) -> list[ProfileFile]:
+    """Every profile that can be chosen by name, in the order of their names. `project` is the folder `.bridle` of one.
+
+    The person's own goes before one that ships, and both before one of a project.
+    """
+    found: dict[str, list[ProfileFile]] = {}
+    places: list[tuple[ProfileScope, str]] = [
+        ("own", os.path.join(config_folder, FOLDER)),
+        ("shipped", shipped_folder()),
+    ]
+    if project is not None:
+        places.append(("project", os.path.join(project, FOLDER)))
+    for scope, folder in places:
+        for name in _names_in(folder):
+            path = os.path.join(folder, f"{name}.toml")
+            of = (project or "") if scope == "project" else ""
+            found.setdefault(name, []).append(ProfileFile(name=name, path=path, scope=scope, project=of))
+    return [
+        msgspec.structs.replace(files[0], hides=tuple(file.path for file in files[1:]))
+        for _, files in sorted(found.items())
+    ]
 
 
-def read_profile(chosen: str, *, config_folder: str, relative_to: str) -> Preset:
-    """The profile a person chose: a name, or a path (with a slash, or ending in .toml), which must exist."""
-    if chosen == DEFAULT and not os.path.lexists(_own(config_folder, DEFAULT)):
-        return Preset(None, ParsedFile({}, {}, []))
-    path = _path_of(chosen, config_folder, relative_to)
-    if path is None:
-        return _missing(chosen, profile_names(config_folder))
-    place = SettingsFile(path=path, source=f"profile {shown(chosen)}")
-    parsed = read(place)
-    return Preset(place, _without_header(place, parsed))
+def profile_names(config_folder: str, project: str | None = None) -> list[str]:
+    return [file.name for file in find_profiles(config_folder, project)]
 
 
-class DescribedProfile(msgspec.Struct, frozen=True):
+def chosen_by_project(project: str | None) -> ProfileFile | None:
+    """The profile that a project wants where the person chose none."""
+    path = os.path.join(project or "", PROJECT_CHOICE)
+    if project is None or not os.path.lexists(path):
+        return None
+    return ProfileFile(name=PROJECT_CHOICE_NAME, path=path, scope="project", project=project)
+
+
+def find_profile(
+    chosen: str, *, config_folder: str, project: str | None, relative_to: str
+) -> ProfileFile | None:
+    """The file of a profile a person chose: a name, or a path (with a slash, or ending in .toml), which must exist."""
+    if not is_path(chosen):
+        return next((file for file in find_profiles(config_folder, project) if file.name == chosen), None)
+    path = os.path.join(relative_to, os.path.expanduser(chosen))
+    if not os.path.lexists(path):
+        return None
+    path = os.path.abspath(path)
+    folder, real = os.path.realpath(os.path.dirname(path)), os.path.realpath(project or "/")
+    if project is None or os.path.commonpath((folder, real)) != real:
+        return ProfileFile(name=chosen, path=path, scope="path")
+    # As it is named below its project: whoever reads it follows no link there.
+    path = os.path.join(project, os.path.relpath(folder, real), os.path.basename(path))
+    return ProfileFile(name=chosen, path=os.path.normpath(path), scope="project", project=project)
+
+
+def read_profile(chosen: str, *, config_folder: str, project: str | None, relative_to: str) -> Preset:
+    """The profile a person chose."""
+    if chosen == DEFAULT and not os.path.lexists(os.path.join(config_folder, FOLDER, f"{DEFAULT}.toml")):
+        return Preset(None, NOTHING)
+    file = find_profile(chosen, config_folder=config_folder, project=project, relative_to=relative_to)
+    return _missing(chosen, profile_names(config_folder, project)) if file is None else read_preset(file)
+
+
+def read_preset(file: ProfileFile) -> Preset:
+    """What stands in the file of a profile."""
+    from bridle.config.profile_form import as_settings  # most have none
+
+    place = file.place
+    written = as_settings(place, read(place), scope=file.scope)
+    if written.permissions is None:
+        return Preset(file, written.parsed)
+    named = written.permissions
+    return Preset(file, written.parsed, (named, read(named)))
+
+
+class DescribedProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What others may know of a profile: of its settings, those that say how a session works."""
+
+    name: str
+    scope: ProfileScope
     about: str
     settings: dict[str, Any]
 
 
 def described_profile(name: str, *, config_folder: str) -> DescribedProfile | None:
-    """What others may know of a profile of this name: of its settings, those that say how a session works."""
-    if name not in profile_names(config_folder):
-        return None
-    path = _path_of(name, config_folder, "")
-    values = {} if path is None else read(SettingsFile(path=path, source=f"profile {shown(name)}")).values
-    return DescribedProfile(str(values.get("about", "")), {key: values[key] for key in TOLD if key in values})
+    """A profile of this name, of the person or shipped. What a project says of its own is for who looks at trust."""
+    file = next((file for file in find_profiles(config_folder) if file.name == name), None)
+    return None if file is None else described_file(file)
+
+
+def described_file(file: ProfileFile) -> DescribedProfile:
+    values = read_preset(file).parsed.values
+    return DescribedProfile(
+        name=file.name,
+        scope=file.scope,
+        about=about_words(file),
+        settings={key: values[key] for key in TOLD if key in values},
+    )
+
+
+def about_words(file: ProfileFile) -> str:
+    """What a profile says of itself, on one line."""
+    about = read(file.place).values.get("about", "")
+    return " ".join(about.split()) if isinstance(about, str) else ""
 
 
 def is_path(chosen: str) -> bool:
@@ -73,18 +174,17 @@ def is_path(chosen: str) -> bool:
     return "/" in chosen or chosen.endswith(".toml")
 
 
-def _path_of(chosen: str, config_folder: str, relative_to: str) -> str | None:
-    if is_path(chosen):
-        path = os.path.join(relative_to, os.path.expanduser(chosen))
-        return os.path.abspath(path) if os.path.lexists(path) else None
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", chosen):
-        return None
-    candidates = (_own(config_folder, chosen), os.path.join(shipped_folder(), f"{chosen}.toml"))
-    return next((path for path in candidates if os.path.lexists(path)), None)
+def is_name(chosen: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9_-]+", chosen) is not None
 
 
-def _own(config_folder: str, name: str) -> str:
-    return os.path.join(config_folder, "profiles", f"{name}.toml")
+def _names_in(folder: str) -> list[str]:
+    try:
+        files = os.listdir(folder)
+    except OSError:
+        return []
+    names = (name.removesuffix(".toml") for name in files if name.endswith(".toml"))
+    return [name for name in names if is_name(name)]
 
 
 def _missing(chosen: str, names: list[str]) -> Preset:
@@ -93,13 +193,3 @@ def _missing(chosen: str, names: list[str]) -> Preset:
     hint = f"nearest: {close}; {there}" if close else there
     clause = f'there is no profile "{shown(chosen)}" ({hint})'
     return Preset(None, ParsedFile({}, {}, [Problem(severity="error", source="profile", problem=clause)]))
-
-
-def _without_header(place: SettingsFile, parsed: ParsedFile) -> ParsedFile:
-    version = parsed.values.get("schema_version", SCHEMA_VERSION)
-    values = {key: value for key, value in parsed.values.items() if key not in HEADER}
-    if type(version) is int and 0 < version <= SCHEMA_VERSION:
-        return ParsedFile(values, parsed.lines, parsed.problems)
-    line = parsed.lines.get(("schema_version",))
-    clause = f"schema_version = {shown(str(version))} is not one this Bridle knows (up to {SCHEMA_VERSION})"
-    return ParsedFile({}, {}, [*parsed.problems, place.error(clause, line)])

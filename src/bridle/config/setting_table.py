@@ -161,6 +161,10 @@ ADDRESS = ValueKind(
     wanted="an address that begins with http:// or https://",
     accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://")),
 )
+FILLED_ADDRESS = ValueKind(
+    wanted="an address that begins with http:// or https://, or a reference like ${NAME}",
+    accepts=lambda value: isinstance(value, str) and value.startswith(("http://", "https://", "${")),
+)
 ENVIRONMENT_NAME = ValueKind(
     wanted="the name of an environment variable",
     accepts=lambda value: isinstance(value, str) and _ENVIRONMENT_NAME.fullmatch(value) is not None,
@@ -198,6 +202,7 @@ ON_ERROR = one_of("an answer to errors", ("block", "warn"))
 PHASE = one_of("a phase", ("before_permission", "after_permission"))
 DETAIL = one_of("a level of detail", ("auto", "low", "high"))
 SUMMARY = one_of("a way to summarise", ("auto", "model", "deterministic"))
+REPO_MAP = one_of("a use of the repo map", ("off", "tool", "tail"))
 CONTEXT_PRESET = one_of("a preset of the context", ("late", "messages", "fixed"))
 TRANSCRIPT = one_of("a form of transcripts", ("off", "events", "envelope", "chain"))
 FAILURE_POLICY = one_of("a failure policy", ("closed", "open"))
@@ -210,7 +215,6 @@ CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
 CREDENTIAL_HELPER = one_of("a use of the credential helper", ("always", "serve", "never"))
 
 SCREEN = "the full-screen client"
-SERVERS = "pins of MCP servers"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("model", TEXT, "The model to use, as provider:model."),
@@ -329,7 +333,26 @@ SETTINGS: tuple[Setting, ...] = (
         default=1_048_576,
     ),
     Setting("sandbox.writable", TEXTS, "More folders commands may write to.", default=[]),
-    Setting("context.sources", TEXTS, "Instruction files to look for.", default=["AGENTS.md"]),
+    Setting("skills.enabled", FLAG, "Whether the model is told of skills.", default=True),
+    Setting("skills.disabled", TEXTS, "Names of skills that are left out.", default=[]),
+    Setting(
+        "skills.folders",
+        TEXTS,
+        'More folders of skills, such as ".claude/skills": looked for in the project and in your home.',
+        default=[],
+    ),
+    Setting(
+        "context.sources",
+        TEXTS,
+        "Instruction files to look for: names, paths below a folder, or patterns (.cursor/rules/*.mdc).",
+        default=["AGENTS.md"],
+    ),
+    Setting(
+        "context.repo_map",
+        REPO_MAP,
+        "The repo map, where its extra is installed: as a tool, also after the first request by itself (tail), or off.",
+        default="tool",
+    ),
     Setting(
         "context.preset",
         CONTEXT_PRESET,
@@ -352,6 +375,14 @@ SETTINGS: tuple[Setting, ...] = (
         default="auto",
     ),
     Setting("context.summary_tokens", WHOLE, "How long a summary may be.", default=3_000),
+    Setting(
+        "commands.folders",
+        TEXTS,
+        "More folders of a project with prompts, such as .claude/commands.",
+        default=[],
+    ),
+    Setting("memory.enabled", FLAG, "Whether notes of earlier sessions are kept and used.", default=True),
+    Setting("memory.headless", FLAG, "The same for runs that nobody watches.", default=False),
     Setting(
         "multimodal.max_image_bytes", WHOLE, "The largest image that is read from a file.", default=8_388_608
     ),
@@ -434,20 +465,31 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether the failure of your own hook stops a call.",
         default="closed",
     ),
+    Setting(
+        "hook_defaults.allow_project",
+        FLAG,
+        "Whether hooks of projects may count, each after your consent, as with --allow-project-hooks.",
+        default=False,
+    ),
+    Setting(
+        "tools.packs",
+        TEXTS,
+        "The groups of tools a session has: read, edit, fs (both), shell, web, and plugins by name; unset, all.",
+    ),
     Setting("plugins.enabled", TEXTS, "The installed plugins to load. Each runs as a part of Bridle."),
     Setting("plugins.*.*", PLAIN, "A setting of a plugin, which says itself what it takes."),
     Setting("mcp_servers.*.command", COMMAND, "What starts the server."),
-    Setting("mcp_servers.*.args", TEXTS, "More words for the command."),
+    Setting("mcp_servers.*.args", TEXTS, "More words for the command. ${NAME} is filled when it starts."),
     Setting("mcp_servers.*.env", TEXT_MAP, "Variables for the server.", private=True),
     Setting("mcp_servers.*.cwd", TEXT, "Where it starts, seen from the folder of the session."),
-    Setting("mcp_servers.*.url", ADDRESS, "Where a server that is already running listens."),
+    Setting("mcp_servers.*.url", FILLED_ADDRESS, "Where a server that is already running listens."),
     Setting("mcp_servers.*.headers", TEXT_MAP, "Headers added to every request.", private=True),
     Setting(
         "mcp_servers.*.transport",
         SERVER_TRANSPORT,
         "How it is talked with: a command stdio, a url http or sse.",
     ),
-    Setting("mcp_servers.*.sha256", TEXT, "The digest the program must have.", awaits=SERVERS),
+    Setting("mcp_servers.*.sha256", TEXT, "The sha256 its program must have to be started."),
     Setting(
         "mcp_servers.*.discovery",
         DISCOVERY,
@@ -477,6 +519,35 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether you believe it when it says that a tool changes nothing: such tools run without a question.",
     ),
     Setting("mcp_servers.*.disabled", FLAG, "Leave this server out."),
+    Setting(
+        "mcp_servers.*.sampling",
+        FLAG,
+        "Whether it may ask for answers of your model; each is a question to you.",
+    ),
+    Setting(
+        "mcp_servers.*.client_document_url",
+        ADDRESS,
+        "Where a document says who Bridle is when you sign in at it, in place of mcp.client_document_url.",
+    ),
+    Setting("mcp_servers.*.oauth_client_id", TEXT, "As what Bridle was registered for signing in at it."),
+    Setting(
+        "mcp_servers.*.oauth_secret_env",
+        ENVIRONMENT_NAME,
+        "The variable with the secret of oauth_client_id; else: bridle mcp login NAME --secret.",
+    ),
+    Setting(
+        "mcp_servers.*.oauth_redirect_uri",
+        ADDRESS,
+        "Where browsers come back to on this machine, if what was registered says so.",
+    ),
+    Setting("mcp.client_document_url", ADDRESS, "Where a document says who Bridle is at MCP servers."),
+    Setting("mcp.sampling_requests", WHOLE, "How many such answers servers get in a session.", default=10),
+    Setting(
+        "mcp.sampling_tokens",
+        WHOLE,
+        "How many tokens such requests and their answers may have in a session, as estimated.",
+        default=20_000,
+    ),
     Setting("mcp.start_s", NUMBER, "How long a run waits for servers before its first request.", default=5),
 )
 

@@ -48,6 +48,10 @@ _LONG_KEY = compiled_later(
 )
 
 
+ProfileScope: TypeAlias = Literal["shipped", "own", "project", "path"]
+"""Who wrote a profile: Bridle, the person, or whoever wrote the project; `path` is a file that the person named."""
+
+
 class SettingsFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file and how people call it: `config.toml`, `.bridle/config.toml`.
 
@@ -106,10 +110,19 @@ def read(place: SettingsFile) -> ParsedFile:
     except PathChanged:
         return _refused(place.unusable("is a symbolic link"))
     except OSError as problem:
+        if place.foreign and _is_missing(place.path):
+            return ParsedFile({}, {}, [])
         return _refused(place.unusable(f"cannot be read ({problem.strerror})"))
     if contents.truncated:
         return _refused(place.unusable(f"is larger than {limit >> 10} KiB"))
     return msgspec.structs.replace(parse(contents.data, place), data=contents.data)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether only the sandbox of something that runs keeps this place free, as that of an MCP server does."""
+    from bridle.base.stand_ins import is_stand_in
+
+    return is_stand_in(path)
 
 
 def _read_foreign(path: str, limit: int) -> FileContents:

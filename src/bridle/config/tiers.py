@@ -13,7 +13,7 @@ Each package decodes its own section:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -23,8 +23,9 @@ from bridle.base.files import repository_root
 from bridle.config.folders import PROJECT_FOLDER, Folders, project_folder
 from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
-from bridle.config.profiles import DEFAULT, read_profile
+from bridle.config.profiles import DEFAULT, Preset, ProfileFile, chosen_by_project, read_preset, read_profile
 from bridle.config.setting_table import (
+    FLAG,
     JOINED,
     Node,
     SettingPath,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MCP_JSON = ".mcp.json"
+"""Servers of a project, in the file that other tools share."""
 PRESET: SettingPath = ("context", "preset")
 
 
@@ -76,7 +79,7 @@ class Tiers:
         self.sources = tuple(sources)
         self.problems = tuple(problems)
         self.waiting = tuple(waiting)
-        self._merged = cast("Mapping[str, Any]", _frozen(merged(source.values for source in self.sources)))
+        self._merged = cast("Mapping[str, Any]", _frozen(merged(_joining(self.sources))))
 
     def checked(self) -> Tiers:
         """These tiers, if nothing is wrong; raises the first error (`BadConfig`) otherwise."""
@@ -182,6 +185,37 @@ def merged(tables: Iterable[Mapping[str, Any]]) -> Table:
     return _enabled(result, tree())
 
 
+def _joining(sources: Sequence[SettingsSource]) -> Iterator[Mapping[str, Any]]:
+    """The values of every source, as they are laid over each other.
+
+    Of a server that a file of the workspace leads elsewhere, or has run something else, what stands below that file
+    gives no values: a key that a person wrote for their server is for that server.
+    """
+    led: dict[str, set[str]] = {}
+    for source in sources:
+        if source.tier in ("project", "local"):
+            for name, table in source.values.get("mcp_servers", {}).items():
+                led.setdefault(name, set()).update(table)
+    last = max((at for at, source in enumerate(sources) if source.tier in ("project", "local")), default=-1)
+    for at, source in enumerate(sources):
+        servers = source.values.get("mcp_servers")
+        if at > last or source.tier in ("project", "local") or not servers:
+            yield source.values
+        else:
+            yield {
+                **source.values,
+                "mcp_servers": {name: _left(table, led.get(name, set())) for name, table in servers.items()},
+            }
+
+
+def _left(server: Mapping[str, Any], said: Collection[str]) -> Mapping[str, Any]:
+    """What stays of a server where a file of the workspace has said so much of it."""
+    if not {"command", "args", "cwd", "env", "url", "transport"} & {*said}:
+        return server
+    values = ("env", "headers", "args") if "command" in said else ("env", "headers")
+    return {key: value for key, value in server.items() if key not in values}
+
+
 def load(
     *,
     where: Folders,
@@ -207,9 +241,21 @@ def load(
         sets, [*options, *([GivenOption("--profile", "profile", profile)] if profile else [])]
     )
     choosing = [*user, *explicit, *environment.sources, *flags.sources]
-    chosen = _profile_source(choosing, where.config, cwd, problems)
-    own = [SettingsSource("defaults", "default", defaults()), *chosen, *user]
-    may = _Consent(is_acked, allow_project_hooks, waiting)
+    folder = project_folder(cwd)
+    preset, is_chosen = _chosen_profile(choosing, where.config, cwd, folder)
+    own = [
+        SettingsSource("defaults", "default", defaults()),
+        *_bundles(where.data, problems),
+        *_own_profile(preset, problems),
+        *user,
+    ]
+    may = _Consent(
+        is_acked,
+        allow_project_hooks or _lets_project_hooks([*own, *choosing]),
+        waiting,
+    )
+    if preset.file is not None and preset.file.scope == "project":
+        own[1:1] = _project_profile(preset.file, preset, own, may, problems, is_chosen=is_chosen)
     project = _workspace_sources(cwd, own, may, problems)
     problems += [*environment.problems, *flags.problems]
     sources = [*own, *project, *explicit, *environment.sources, *flags.sources]
@@ -252,20 +298,81 @@ def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> lis
     return _source("config", place, read(place), problems)
 
 
-def _profile_source(
-    sources: Sequence[SettingsSource], config_folder: str, cwd: str, problems: list[Problem]
-) -> list[SettingsSource]:
-    """The profile that the highest of these tiers chooses. A path in a file is relative to that file."""
-    chosen, relative_to = DEFAULT, cwd
+def _chosen_profile(
+    sources: Sequence[SettingsSource], config_folder: str, cwd: str, project: str | None
+) -> tuple[Preset, bool]:
+    """The profile that the highest of these tiers chooses, or else what the project wants; and whether somebody chose.
+
+    A path in a file is relative to that file.
+    """
+    chosen, relative_to = None, cwd
     for source in sources:
         if "profile" in source.values:
             chosen = cast("str", source.values["profile"])
             relative_to = os.path.dirname(source.path) if source.path else cwd
-    preset = read_profile(chosen, config_folder=config_folder, relative_to=relative_to)
-    if preset.place is None:
+    if chosen is None and (wanted := chosen_by_project(project)) is not None:
+        return read_preset(wanted), False
+    preset = read_profile(
+        chosen or DEFAULT, config_folder=config_folder, project=project, relative_to=relative_to
+    )
+    return preset, True
+
+
+def _bundles(data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
+    """What the bundles set that the person installed; below a profile, which may take something of theirs out."""
+    if not os.path.isdir(os.path.join(data_folder, "bundles")):
+        return []
+    from bridle.config.bundles import bundle_sources  # hardly anybody has one
+
+    return bundle_sources(data_folder, problems)
+
+
+def _own_profile(preset: Preset, problems: list[Problem]) -> list[SettingsSource]:
+    """What a profile of the person, or one that ships, says: first the file of permissions it names, then its own."""
+    if preset.file is None:
         problems += preset.parsed.problems
         return []
-    return _source("profile", preset.place, preset.parsed, problems)
+    if preset.file.scope == "project":
+        return []
+    sources: list[SettingsSource] = []
+    if preset.permissions is not None:
+        from bridle.config.profile_form import only_permissions
+
+        place, parsed = preset.permissions
+        sources = _source("profile", place, only_permissions(place, parsed), problems)
+    return [*sources, *_source("profile", preset.file.place, preset.parsed, problems)]
+
+
+def _project_profile(
+    file: ProfileFile,
+    preset: Preset,
+    own: Sequence[SettingsSource],
+    may: _Consent,
+    problems: list[Problem],
+    *,
+    is_chosen: bool,
+) -> list[SettingsSource]:
+    """What a profile of the project says, below the person's own settings like any other: nothing before they agreed to
+    its very bytes, and then what a file of the workspace may set."""
+    from bridle.config.project_profile import ProjectProfile
+
+    found = ProjectProfile(
+        file, preset.parsed, merged(source.values for source in own), allow_hooks=may.allow_hooks
+    )
+    if not may.is_acked(found.workspace_file):
+        if not found.is_broken:
+            may.waiting.append(found.workspace_file)
+        problems += found.left_out(is_chosen=is_chosen)
+        return []
+    source = found.source(name_it=not is_chosen)
+    problems += found.problems
+    return [source]
+
+
+def _lets_project_hooks(sources: Iterable[SettingsSource]) -> bool:
+    """Whether the person says that hooks of projects may count, in their profile or anywhere above it."""
+    said = [source.values.get("hook_defaults", {}).get("allow_project") for source in sources]
+    return bool(next((one for one in reversed(said) if one is not None), None))
 
 
 def _source(
@@ -287,23 +394,20 @@ def _workspace_sources(
     cwd: str, own: Sequence[SettingsSource], may: _Consent, problems: list[Problem]
 ) -> list[SettingsSource]:
     """What the workspace says. A part of it counts only beside what the person's `own` tiers say."""
-    folder = project_folder(cwd)
-    if folder is None:
+    written = list(_workspace_files(cwd, problems))
+    if not written:
         return []
-    from bridle.config.workspace import ignored, sifted
+    from bridle.config.workspace import ignored, sifted, workspace_file
 
     sources: list[SettingsSource] = []
-    tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
-    for tier, file_names in tiers:
-        there = present(folder, file_names)
-        if there.name is None:
-            continue
-        path = os.path.join(folder, there.name)
-        place = SettingsFile(path=path, source=f"{PROJECT_FOLDER}/{there.name}", foreign=True)
-        problems += overlooked(place, there.others)
+    for tier, place, project in written:
         parsed = read(place)
+        if place.source == MCP_JSON:
+            from bridle.config.mcp_json import server_settings_of
+
+            parsed = server_settings_of(parsed, place)
         names = folded(parsed.values, parsed.lines, place.report)
-        file = _workspace_file(place, folder, parsed.data, names.values)
+        file = workspace_file(place, project, parsed.data, names.values)
         own_values = merged(source.values for source in own)
         allowed = sifted(names.values, names.lines, own_values)
         if allowed.untrusted and may.is_acked(file):
@@ -316,18 +420,23 @@ def _workspace_sources(
     return sources
 
 
-def _workspace_file(place: SettingsFile, folder: str, data: bytes, values: Table) -> WorkspaceFile:
-    from bridle.config.workspace import WorkspaceFile, wishes
-
-    project = os.path.dirname(folder)
-    root = repository_root(project)
-    return WorkspaceFile(
-        root=root,
-        path=os.path.relpath(place.path, root),
-        shown=place.source,
-        data=data,
-        wishes=wishes(values),
-    )
+def _workspace_files(cwd: str, problems: list[Problem]) -> Iterator[tuple[SettingsTier, SettingsFile, str]]:
+    """The settings files of the workspace, low to high, each with its tier and the folder it is about."""
+    root = repository_root(os.path.realpath(cwd))
+    path = os.path.join(root, MCP_JSON)
+    if os.path.lexists(path):
+        yield "project", SettingsFile(path=path, source=MCP_JSON, foreign=True), root
+    folder = project_folder(cwd)
+    if folder is None:
+        return
+    tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
+    for tier, file_names in tiers:
+        there = present(folder, file_names)
+        if there.name is not None:
+            path = os.path.join(folder, there.name)
+            place = SettingsFile(path=path, source=f"{PROJECT_FOLDER}/{there.name}", foreign=True)
+            problems += overlooked(place, there.others)
+            yield tier, place, os.path.dirname(folder)
 
 
 def _without_secrets(
@@ -402,7 +511,8 @@ def _is_disabled(entry: object, node: Node | None) -> bool:
 
 
 def _may_be_disabled(node: Node | None) -> bool:
-    return node is not None and "disabled" in node.children
+    said = node.children.get("disabled") if node is not None else None
+    return said is not None and said.setting is not None and said.setting.kind is FLAG
 
 
 def _settled(entry: Any) -> Any:

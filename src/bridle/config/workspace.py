@@ -10,11 +10,13 @@ Three answers, and the default is the hardest:
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from bridle.base.files import repository_root
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile
@@ -32,6 +34,7 @@ AFTER_ACK = (
     "context",
     "hooks",
     "mcp_servers",
+    "skills",
 )
 
 NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
@@ -72,6 +75,7 @@ AT_MOST = (
     "sandbox.max_memory_mib",
 )
 COVERED_HOSTS = "sandbox.hosts"
+FEWER = "tools.packs"
 RULES = "permissions.rules"
 HOOKS = "hooks"
 
@@ -117,6 +121,8 @@ def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Proj
         table = NOWHERE_LOOSER[key]
         in_force = table.get(_at(own, path), ())
         return "always" if value in in_force or not _is_choice(value, table) else "never"
+    if key == FEWER:
+        return "always" if _are_fewer(value, _at(own, path)) else "never"
     if key == COVERED_HOSTS:
         return "always" if _are_covered(value, _at(own, path)) else "never"
     if key in AT_MOST:
@@ -138,6 +144,18 @@ def sifted(
     """Folded values of a workspace file, less what it may not set."""
     sieve = _Sieve(lines, own, acked, allow_hooks)
     return SiftedSettings(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
+
+
+def workspace_file(place: SettingsFile, project: str, data: bytes, values: Table) -> WorkspaceFile:
+    """The file as a person agrees to it or not; `project` is the folder it is about, `values` are folded."""
+    root = repository_root(project)
+    return WorkspaceFile(
+        root=root,
+        path=os.path.relpath(place.path, root),
+        shown=place.source,
+        data=data,
+        wishes=wishes(values),
+    )
 
 
 def ignored(place: SettingsFile, sifted: SiftedSettings) -> list[Problem]:
@@ -176,7 +194,7 @@ def _wishes(values: Table) -> Iterator[str]:
     for name, server in named.items():
         table = cast("Table", server) if isinstance(server, dict) else {}
         address = table.get("url")
-        does = f"connect to {shown(str(address))}" if address else f"start {_command(table.get('command'))}"
+        does = f"connect to {shown(str(address))}" if address else f"start {_launch(table)}"
         yield f"{does} (server {shown(name)})"
     told = {"allowed_tools": tools, "hooks": hooks, "mcp_servers": named}
     for name in AFTER_ACK:
@@ -187,6 +205,12 @@ def _wishes(values: Table) -> Iterator[str]:
 def _entries(value: object) -> list[Table]:
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("Table", item) for item in items if isinstance(item, dict)]
+
+
+def _launch(server: Table) -> str:
+    command, args = server.get("command"), server.get("args")
+    words = cast("list[object]", command) if isinstance(command, list) else [command]
+    return _command([*words, *(cast("list[object]", args) if isinstance(args, list) else ())])
 
 
 def _command(value: object) -> str:
@@ -230,7 +254,7 @@ class _Sieve:
                     return False
                 return self._acked
             case "never":
-                compared = key_of(path) in (*NOWHERE_LOOSER, *AT_MOST, COVERED_HOSTS)
+                compared = key_of(path) in (*NOWHERE_LOOSER, *AT_MOST, COVERED_HOSTS, FEWER)
                 self.never.append(f"{key_of(path)} = {written(value)}" if compared else key_of(path))
                 return False
 
@@ -274,6 +298,13 @@ def _are_covered(value: object, own: object) -> bool:
         return all_covered(wanted, map(host_rule, cast("list[str]", own or ())))
     except (ValueError, TypeError, AttributeError):
         return False
+
+
+def _are_fewer(value: object, own: object) -> bool:
+    """Whether these are among those of the person, who has all without a list. What are no texts is reported later."""
+    if own is None or not isinstance(value, list):
+        return True
+    return all(one in cast("list[object]", own) for one in cast("list[object]", value))
 
 
 def _is_choice(value: object, table: Mapping[object, object]) -> bool:

@@ -16,11 +16,12 @@ import msgspec
 from bridle.base.token_estimate import estimated_tokens
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.sizes import messages_tokens, prefix_tokens, request_tokens
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
-from bridle.protocol.errors import BridleError, ProviderError, UsageError
+from bridle.protocol.errors import BridleError, ProviderError
 from bridle.protocol.events import Compacted, ContextAdded, Notice, PrefixSet
 from bridle.protocol.messages import Parameters, TextBlock
+from bridle.protocol.slash_arguments import SlashArgument
 
 if TYPE_CHECKING:
     from bridle.context.compaction import CompactionPlan, Goal
@@ -46,11 +47,17 @@ TURNS_AFTER_ASKING: Final = 2
 QUESTION_MARGIN: Final = 500
 PIN_LEAD: Final = "Keep this in mind for the rest of this conversation:"
 
-COMPACT_DOES: Final = {
-    "compact": "summarise what was said so far: /compact [what to keep in mind]",
-    "pin": "words that stay when the rest is summarised: /pin words",
-}
-"""What each command does, for the list of commands."""
+COMPACT: Final = DescribedSlash(
+    name="compact",
+    does="summarise what was said so far: /compact [what to keep in mind]",
+    arguments=(SlashArgument(name="words", about="what to keep in mind"),),
+)
+PIN: Final = DescribedSlash(
+    name="pin",
+    does="words that stay when the rest is summarised: /pin words",
+    arguments=(SlashArgument(name="words", about="what stays", required=True),),
+)
+"""What the commands do, for the list of commands."""
 
 
 def _always(_prefix: PrefixSet, _tokens: int) -> bool:
@@ -337,16 +344,14 @@ def compaction(compactor: Compactor) -> Feature:
         return await compactor.by_person(words.strip())
 
     async def pin(words: str) -> SlashEvent:
-        if not words.strip():
-            raise UsageError("Which words? /pin words")
         return pinned(words.strip())
 
     return Feature(
         name="compaction",
         request_layers=(PlacedRequestLayer("compaction", compactor.layer),),
         slash=(
-            SlashCommand(name="compact", does=COMPACT_DOES["compact"], run=compact),
-            SlashCommand(name="pin", does=COMPACT_DOES["pin"], run=pin),
+            SlashCommand.of(COMPACT, compact),
+            SlashCommand.of(PIN, pin),
         ),
     )
 

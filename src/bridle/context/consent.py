@@ -1,13 +1,15 @@
 """Consent to instruction files: asked once per content, never assumed.
 
 A person's own global file needs none. Any other is used when its very bytes were approved before, or when a person
-says so now. Where nobody can answer it is left out, and that is said.
+says so now. Where nobody can answer it is left out, and that is said once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from bridle.context.instruction_files import InstructionFile
 from bridle.engine.ports import AskPerson
@@ -25,53 +27,79 @@ def agreed_and_waiting(
     files: Sequence[InstructionFile], is_approved: Callable[[InstructionFile], bool]
 ) -> tuple[list[InstructionFile], list[InstructionFile]]:
     """The instruction files that are used without a question, and those that wait for a person's word."""
-    used = [file for file in files if not file.outside and (file.scope == "global" or is_approved(file))]
+    used = [file for file in files if not file.problem and (file.scope == "global" or is_approved(file))]
     return used, [file for file in files if file not in used]
 
 
-class Consent:
-    """Decides which instruction files may be used in a session.
+class TrustPort(msgspec.Struct, frozen=True, kw_only=True):
+    """What the person approved before, and what they are asked about a file they did not."""
 
-    `is_approved` and `approve` reach what the person approved before; `question` is what is asked; `ask` puts it and
-    gives None when nobody can answer; `notice` records what was left out, and `how` says what would let it in.
+    is_approved: Callable[[InstructionFile], bool]
+    approve: Callable[[InstructionFile], None]
+    question: Callable[[InstructionFile], TrustQuestion]
+    approved_ms: Callable[[InstructionFile], int | None]
+
+
+class Consent:
+    """Decides which instruction files may be used in a session. What a person refused there is not asked again.
+
+    `ask` puts a question and gives None when nobody can answer; `notice` records what was left out, and `how` says
+    what would let it in.
     """
 
     def __init__(
         self,
+        trust: TrustPort,
         *,
-        is_approved: Callable[[str], bool],
-        approve: Callable[[str, str], None],
         ask: AskPerson,
         notice: Callable[[Notice], object],
-        question: Callable[[InstructionFile], TrustQuestion],
         how: str = AT_A_DESK,
     ) -> None:
-        self._how = how
-        self._is_approved = is_approved
-        self._approve = approve
+        self._trust = trust
         self._ask = ask
         self._notice = notice
-        self._question = question
+        self._how = how
+        self._refused: set[tuple[str, str]] = set()
 
-    async def usable(self, files: Sequence[InstructionFile]) -> list[InstructionFile]:
-        return [file for file in files if await self._may_use(file)]
+    async def usable(
+        self,
+        files: Iterable[InstructionFile],
+        brings: Callable[[InstructionFile], Iterable[InstructionFile]] = lambda _file: (),
+    ) -> list[InstructionFile]:
+        """Those of the files that may be used, each followed by what it `brings` along, which is asked about too."""
+        used: list[InstructionFile] = []
+        for file in files:
+            if await self.may_use(file):
+                used += (file, *await self.usable(brings(file), brings))
+        return used
 
-    async def _may_use(self, file: InstructionFile) -> bool:
-        if file.outside:
-            self._leave_out(file, f"{file.shown} is a link that leads out of this project and was not used.")
+    async def may_use(self, file: InstructionFile) -> bool:
+        if (file.path, file.sha256) in self._refused:
             return False
-        if file.scope == "global" or self._is_approved(file.sha256):
+        if file.problem:
+            self._leave_out(file, f"{file.shown} {file.problem} and was not used.")
+            return False
+        if file.scope == "global" or self._trust.is_approved(file):
             return True
-        from bridle.protocol.questions import TrustAnswer  # not before something is to be asked
-
-        answer = await self._ask(f"trust-{file.sha256[:16]}", self._question(file))
-        if isinstance(answer, TrustAnswer) and answer.use:
-            self._approve(file.path, file.sha256)
-            return True
+        answer = await self.answer(file, self._trust.question(file))
         if answer is None:
             self._leave_out(file, f"{file.shown} is not trusted here and was not used. {self._how}")
-        return False
+        return bool(answer)
+
+    async def answer(self, file: InstructionFile, question: TrustQuestion) -> bool | None:
+        """What a person says to this question about the file; None where nobody can. A yes is remembered."""
+        from bridle.protocol.questions import TrustAnswer  # not before something is to be asked
+
+        answer = await self._ask(f"trust-{file.sha256[:16]}", question)
+        if not isinstance(answer, TrustAnswer):
+            return None
+        if answer.use:
+            self._trust.approve(file)
+        else:
+            self._refused.add((file.path, file.sha256))
+        return answer.use
 
     def _leave_out(self, file: InstructionFile, message: str) -> None:
+        self._refused.add((file.path, file.sha256))
         data = {"path": file.shown, "sha256": file.sha256}
         self._notice(Notice(reason="NotTrusted", message=message, data=data))

@@ -1,9 +1,10 @@
 """Instruction files: where they are, in which order they count, and what they say.
 
 Global first, then every one from the root of the repository down to the working folder, then the project's own
-`.bridle/` copy, in each folder by the order of their names in the settings; a later text wins. Finding them reads
-files and obeys none. A project's file that is a link out of the project is found, and never read: it would show the
-model whatever it leads to.
+`.bridle/` copy, in each folder by the order of their names in the settings; a later text wins. A name may be a path
+below its folder, and its last part a pattern (`.cursor/rules/*.mdc`). Finding them reads files and obeys none. A
+project's file that is a link out of the project, or looks like it holds secrets, is found, and never read: it would
+show the model whatever it leads to.
 """
 
 from __future__ import annotations
@@ -11,21 +12,41 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from bridle.base.files import read_limited, repository_root
+from bridle.base.visible import visible
 
-MAX_BYTES = 64 * 1024
-DEFAULT_SOURCES = ("AGENTS.md",)
+MAX_BYTES: Final = 64 * 1024
+MAX_FILES_A_PATTERN: Final = 50
+"""Of the files that one pattern names in one folder, so many are looked at, by name."""
+DEFAULT_SOURCES: Final = ("AGENTS.md",)
+FALLBACK_SOURCES: Final = (
+    "CLAUDE.md",
+    ".cursorrules",
+    ".cursor/rules/*.mdc",
+    "GEMINI.md",
+    ".windsurfrules",
+    ".github/copilot-instructions.md",
+)
+"""Instruction files of other agents: never used unless somebody lists them or says yes to them."""
+_WELL_KNOWN: Final = frozenset(map(os.path.basename, (*DEFAULT_SOURCES, *FALLBACK_SOURCES)))
+TEXT_SUFFIXES: Final = (".md", ".mdc", ".txt")
+OUTSIDE: Final = "is a link that leads out of this project"
+HOLDS_SECRETS: Final = "looks like it holds secrets"
+NOT_TEXT: Final = "is no text"
+UNSEEN_NAME: Final = "has characters in its name that do not show"
 
 
 class InstructionFile(msgspec.Struct, frozen=True, kw_only=True):
     """A text that wants to tell the model how to work. `shown` is its path as people read it.
 
-    `root` is the project it belongs to, `data` the very bytes of its text. `owner` is named only where the file is not
-    the person's own; `outside` is a link out of the project, of which nothing was read.
+    `root` is the project it belongs to, `data` the very bytes of its text, `body` what of it the model reads. `owner`
+    is named only where the file is not the person's own. `problem` says, as a clause, why it can never be used:
+    nothing of it was read. `applies` `with its files`: only once a file was touched that one of `globs` names.
+    `imported_by` is the file that named it with `@`, `depth` how many such steps it is away.
     """
 
     path: str
@@ -38,7 +59,13 @@ class InstructionFile(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes = b""
     changed_ms: int | None = None
     owner: str = ""
-    outside: bool = False
+    problem: str = ""
+    source: str = ""
+    body: str = ""
+    applies: Literal["always", "with its files", "by hand"] = "always"
+    globs: tuple[str, ...] = ()
+    imported_by: str = ""
+    depth: int = 0
 
 
 def find_instruction_files(
@@ -47,22 +74,30 @@ def find_instruction_files(
     """Every instruction file there is for `cwd`, in the order they count. What cannot be read is not there."""
     found: list[InstructionFile] = []
     root = repository_root(cwd)
-    for name in sources:
-        found += _read(os.path.join(config_folder, name), f"{name} (yours)", "global")
-    for folder in (*_from_root_down(cwd), os.path.join(cwd, ".bridle")):
-        for name in sources:
-            path = os.path.join(folder, name)
-            found += _read(path, os.path.relpath(path, cwd), "project", root)
+    for source in filter(_is_text_name, sources):
+        for path in _named(config_folder, source):
+            found += read_instructions(path, f"{os.path.relpath(path, config_folder)} (yours)", source=source)
+    for folder in (*prefix_folders(cwd), os.path.join(cwd, ".bridle")):
+        found += files_in(folder, sources, cwd=cwd, root=root)
     return tuple(found)
 
 
-def instruction_text(files: Iterable[InstructionFile]) -> str:
-    """The files as one part of the system text, each under its name."""
-    parts = [f"# Instructions from {file.shown}\n\n{file.text.strip()}" for file in files]
-    return "\n\n".join(parts)
+def has_instruction_files(cwd: str, *, config_folder: str, sources: Sequence[str]) -> bool:
+    """Whether there may be an instruction file for `cwd`, one of another agent included. Nothing is read."""
+    names = (*sources, *FALLBACK_SOURCES)
+    folders = (config_folder, *prefix_folders(cwd), os.path.join(cwd, ".bridle"))
+    return any(os.path.lexists(path) for folder in folders for name in names for path in _named(folder, name))
 
 
-def _from_root_down(cwd: str) -> list[str]:
+def files_in(folder: str, sources: Sequence[str], *, cwd: str, root: str) -> Iterator[InstructionFile]:
+    """The instruction files of one folder of a project, by the order of their names in the settings."""
+    for source in sources:
+        for path in _named(folder, source):
+            yield from read_instructions(path, os.path.relpath(path, cwd), root=root, source=source)
+
+
+def prefix_folders(cwd: str) -> list[str]:
+    """The folders whose instruction files count from the beginning: from the root of the repository down to `cwd`."""
     root = repository_root(cwd)
     folders: list[str] = []
     for folder in _upwards(cwd):
@@ -72,22 +107,29 @@ def _from_root_down(cwd: str) -> list[str]:
     return folders[::-1]
 
 
-def _upwards(folder: str) -> Iterator[str]:
-    while True:
-        yield folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        folder = parent
+def instruction_text(files: Iterable[InstructionFile]) -> str:
+    """The files as one part of what the model reads, each under its name."""
+    return "\n\n".join(f"{heading(file.shown)}\n\n{(file.body or file.text).strip()}" for file in files)
 
 
-def _read(
-    path: str, shown: str, scope: Literal["global", "project"], root: str = ""
-) -> list[InstructionFile]:
-    if root and _leads_outside(path, root):
-        return [
-            InstructionFile(path=path, shown=shown, scope=scope, text="", sha256="", root=root, outside=True)
-        ]
+def heading(shown: str) -> str:
+    """The line an instruction file begins with where the model reads it."""
+    return f"# Instructions from {shown}"
+
+
+def read_instructions(path: str, shown: str, *, root: str = "", source: str = "") -> list[InstructionFile]:
+    """The file as it is now: none where nothing readable stands there. Without a `root` it is the person's own."""
+    file = InstructionFile(
+        path=path,
+        shown=shown,
+        scope="project" if root else "global",
+        text="",
+        sha256="",
+        root=root,
+        source=source,
+    )
+    if root and (problem := _why_unread(path, root)):
+        return [msgspec.structs.replace(file, problem=problem, shown=visible(shown, newlines=False))]
     try:
         contents = read_limited(path, MAX_BYTES)
         facts = os.stat(path)
@@ -96,27 +138,81 @@ def _read(
     text = contents.data.decode("utf-8", "replace")
     if not text.strip():
         return []
+    body, applies, globs = text, "always", ()
+    if path.endswith(".mdc"):
+        from bridle.context.rule_files import read_rule  # few projects have any
+
+        body, applies, globs = read_rule(text)
     return [
-        InstructionFile(
-            path=path,
-            shown=shown,
-            scope=scope,
+        msgspec.structs.replace(
+            file,
             text=text,
             sha256=hashlib.sha256(contents.data).hexdigest(),
             truncated=contents.truncated,
-            root=root,
             data=contents.data,
             changed_ms=facts.st_mtime_ns // 1_000_000,
             owner="" if facts.st_uid == os.geteuid() else _user(facts.st_uid),
+            body=body,
+            applies=applies,
+            globs=globs,
         )
     ]
 
 
-def _leads_outside(path: str, root: str) -> bool:
+def leads_outside(path: str, root: str) -> bool:
     """Whether something stands there and is really somewhere else."""
     if not os.path.lexists(path):
         return False
     return os.path.commonpath((os.path.realpath(path), os.path.realpath(root))) != os.path.realpath(root)
+
+
+def _why_unread(path: str, root: str) -> str:
+    """Why what stands there is not even read, as a clause.
+
+    The model reads the name too, and trust is in the content: a name must not be able to say anything of its own.
+    """
+    if not os.path.relpath(path, root).isprintable() and os.path.lexists(path):
+        return UNSEEN_NAME
+    if leads_outside(path, root):
+        return OUTSIDE
+    real = os.path.realpath(path)
+    names = {os.path.basename(path), os.path.basename(real)}
+    if names <= _WELL_KNOWN or not os.path.isfile(real):
+        return ""
+    from bridle.base.secret_files import is_secret_like  # files with a name of their own are few
+
+    return HOLDS_SECRETS if any(map(is_secret_like, (path, real))) else ""
+
+
+def _named(folder: str, source: str) -> list[str]:
+    """The paths that a name of the settings stands for in a folder. It never leads above the folder."""
+    if os.path.isabs(source) or ".." in source.split("/"):
+        return []
+    place, name = os.path.split(source)
+    if "*" not in name and "?" not in name and "[" not in name:
+        return [os.path.join(folder, source)]
+    inside = os.path.join(folder, place)
+    try:
+        names = sorted(os.listdir(inside))
+    except OSError:
+        return []
+    from fnmatch import fnmatchcase  # few folders are there
+
+    return [os.path.join(inside, one) for one in names if fnmatchcase(one, name)][:MAX_FILES_A_PATTERN]
+
+
+def _is_text_name(source: str) -> bool:
+    """A folder of the person's own holds more than instructions; only what is named like a text counts there."""
+    return source.endswith(TEXT_SUFFIXES)
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
 
 
 def _user(uid: int) -> str:

@@ -46,11 +46,12 @@ def instructions(
     tools: Callable[[], tuple[ToolSchema, ...]],
     parameters: Parameters | None = None,
     corrected: Callable[[str], str] = lambda system: system,
+    renew: bool = False,
 ) -> RequestLayer:
     """Appends `PrefixSet` when system text, tools, parameters or the chosen model differ from what is in force.
 
     `system` is asked once, for a session that has no system text yet; it may wait for a person. `corrected` gives the
-    text of an earlier run as it is true now.
+    text of an earlier run as it is true now; with `renew` it gives way to a new one, once.
     """
     in_force: PrefixSet | None = None
 
@@ -68,10 +69,11 @@ def instructions(
             in_force.tools,
             in_force.parameters,
         ):
+            anew = current is None or (renew and in_force is None)
             in_force = PrefixSet(
                 provider=chosen.provider,
                 model=chosen.model,
-                system=corrected(current.system) if current is not None else await system(),
+                system=corrected(current.system) if current is not None and not anew else await system(),
                 tools=visible,
                 parameters=asked,
             )

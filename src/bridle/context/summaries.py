@@ -33,6 +33,10 @@ HEADER: Final = (
     "Earlier parts of this conversation were replaced by this summary. It is a record of what happened and no new "
     "request. What the person said around it stands as they said it."
 )
+CARRIED: Final = (
+    "This conversation was begun from another one. This is a summary of its last turns: a record of what happened "
+    "there and no new request."
+)
 _TASKS: Final = "Tasks:\n"
 _LEFT_OUT: Final = "(What was before that is left out.)"
 _WORDS_CHARACTERS: Final = (80, 400)
@@ -56,13 +60,26 @@ _RESULT_CHARACTERS: Final = 2_000
 _TEXT_CHARACTERS: Final = 8_000
 
 
-def deterministic_summary(dropped: Sequence[Entry], todos: Sequence[Todo], *, max_tokens: int) -> str:
+def deterministic_summary(
+    dropped: Sequence[Entry], todos: Sequence[Todo], *, max_tokens: int, header: str = HEADER
+) -> str:
     """What was asked, called and said in each turn. Newer turns go first where not all have room."""
     at = next((at for at, entry in enumerate(dropped) if entry.mark.source == "summary"), 0)
     least, most = _WORDS_CHARACTERS
     cut = min(most, max(least, max_tokens * CHARACTERS_PER_TOKEN // 8))
     turns = [*_turns(dropped[:at], cut), *_earlier(dropped), *_turns(dropped[at:], cut)]
-    return _fitted(turns, _tasks(todos), max_tokens)
+    return _fitted(turns, _tasks(todos), max_tokens, header)
+
+
+def carried_summary(
+    entries: Sequence[Entry], todos: Sequence[Todo], *, turns: int, max_tokens: int
+) -> str | None:
+    """The last turns of a conversation, for another one; None where nothing was said in it."""
+    last = sorted({entry.mark.turn for entry in entries if entry.mark.source == "input"})[-turns:]
+    if not last:
+        return None
+    kept = [entry for entry in entries if entry.mark.turn >= last[0] and entry.mark.source != "summary"]
+    return deterministic_summary(kept, todos, max_tokens=max_tokens, header=CARRIED)
 
 
 def model_summary(text: str, todos: Sequence[Todo]) -> str:
@@ -156,10 +173,10 @@ def _tasks(todos: Sequence[Todo]) -> str:
     return _TASKS + "\n".join(tasks) if tasks else ""
 
 
-def _fitted(turns: list[str], tasks: str, max_tokens: int) -> str:
+def _fitted(turns: list[str], tasks: str, max_tokens: int, header: str = HEADER) -> str:
     """As many of the last turns as fit behind the header and the tasks."""
     most = max(0, (max_tokens - 1) * CHARACTERS_PER_TOKEN)
-    head = neutralise("\n\n".join(filter(None, (HEADER, tasks))))
+    head = neutralise("\n\n".join(filter(None, (header, tasks))))
     kept: list[str] = []
     used = len(head) + len(_LEFT_OUT) + 2
     for turn in map(neutralise, reversed(turns)):

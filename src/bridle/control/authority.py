@@ -48,8 +48,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class MeantSession(msgspec.Struct, frozen=True, kw_only=True):
     """What the gate knows of the session that is meant: by itself, that nothing is open and nothing is given.
 
-    `slash` are the commands it carries out itself, `mode` and `effort` are those in force, `bounds` are for one to be
-    opened.
+    `slash` are the commands it carries out itself (`name:` is every one that begins so), `mode` and `effort` are those
+    in force, `bounds` are for one to be opened.
     """
 
     is_open: bool = False
@@ -102,8 +102,9 @@ def outside(claims: Claims | None, asked: Asked) -> Refusal | None:
     session = session_of(asked)
     if not is_placed or (claims is not None and not _grants(claims, asked, session)):
         return Refusal("NotGranted", {"what": kind})
-    if claims is not None and session is not None and not claims.covers_session(session):
-        return Refusal("UnknownSession", {"session": session})
+    for one in (session, asked.carry_from if isinstance(asked, c.CreateSession) else None):
+        if claims is not None and one is not None and not claims.covers_session(one):
+            return Refusal("UnknownSession", {"session": one})
     return None
 
 
@@ -194,7 +195,8 @@ def _shell(client: Client, _command: c.ShellRequest, _live: MeantSession) -> Ref
 
 def _slash(client: Client, command: c.RunSlash, live: MeantSession) -> Refusal | None:
     """A named prompt is input like any other."""
-    return _not_a_person(f"/{command.name}") if _is_agent(client) and command.name in live.slash else None
+    is_peoples = not live.slash.isdisjoint((command.name, f"{command.name.partition(':')[0]}:"))
+    return _not_a_person(f"/{command.name}") if _is_agent(client) and is_peoples else None
 
 
 def _change_input(client: Client, _command: c.ChangeInput, _live: MeantSession) -> Refusal | None:
@@ -241,6 +243,7 @@ def _create(client: Client, command: c.CreateSession, live: MeantSession) -> Ref
     for what, given in (
         ("An environment", command.env),
         ("A profile", command.profile),
+        ("What was said in another session", command.carry_from),
         ("A name that runs go by", command.aliases),
     ):
         if given:
@@ -293,6 +296,7 @@ FOR_AGENTS: Mapping[str, Callable[[Any, Bounds], bool]] = {
     "deny": _anything,
     "dry_run": _anything,
     "headless": _anything,
+    "memory": lambda value, _bounds: not value,
     "on_ask": _anything,
     "output_schema": _anything,
     "require_trust": _anything,
@@ -330,7 +334,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "RevokeGrant": None,
     "PromoteGrant": _for_people,
     "Undo": _undo,
-    "CustomCommand": None,
+    "CustomCommand": _for_people,
     "FollowEvents": None,
     "ListTools": None,
     "ListGrants": None,
@@ -339,6 +343,10 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "ListModels": _models,
     "ListProviders": _for_people,
     "ListSlash": None,
+    "ListSkills": None,
+    "DescribeSkill": None,
+    "ListProfiles": None,
+    "DescribeProfile": None,
     "CustomQuery": None,
 }
 """What takes an attachment to the session it names, where it names one; each with who may ask for what."""
@@ -358,8 +366,6 @@ FOR_ALL: Mapping[str, Check | None] = {
     "PreviewSession": _for_people,
     "DescribeLog": _of_a_session_elsewhere,
     "SearchSessions": None,
-    "ListProfiles": None,
-    "DescribeProfile": None,
     "SumCosts": None,
     "CheckHealth": None,
 }

@@ -25,7 +25,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import CommandStamp
 
 if TYPE_CHECKING:
-    from bridle.control.live_sessions import LiveSessions
+    from bridle.control.live_sessions import FindStored, LiveSessions
 
 REMEMBERED_S = 600.0
 REMEMBERED = 10_000
@@ -86,9 +86,7 @@ class CommandIds:
 class TakenCommands:
     """Commands with an id, carried out once: in this process, or in one before it."""
 
-    def __init__(
-        self, live: LiveSessions, find: Callable[[str], Awaitable[tuple[str, str]]], clock: Clock
-    ) -> None:
+    def __init__(self, live: LiveSessions, find: FindStored, clock: Clock) -> None:
         self._live = live
         self._find = find
         self._lately = CommandIds(clock)
@@ -135,7 +133,7 @@ class TakenCommands:
 
     async def _session_named(self, name: str) -> str | None:
         try:
-            return (await self._find(name))[0]
+            return (await self._find(name, exact=True))[0]
         except CommandRefused:
             return None
 

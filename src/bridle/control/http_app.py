@@ -42,6 +42,7 @@ from bridle.protocol import commands as c
 from bridle.protocol.codec import wire_of
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope, StepStarted, TextDelta, TurnEnded, TurnStarted
+from bridle.protocol.told_outside import is_broken_part
 
 MAX_BODY_BYTES = 12 * 1024 * 1024
 """Pictures come inside."""
@@ -144,6 +145,8 @@ class _Http:
     def problem(self, request: Request, failure: Exception) -> Response:
         assert isinstance(failure, BridleError)
         self._service.note_refusal(failure.reason, origin_of(request.scope).peer)
+        if is_broken_part(failure):
+            self._service.hear_fault(failure)
         headers = {}
         if "retry_after_s" in failure.data:
             headers["Retry-After"] = str(failure.data["retry_after_s"])

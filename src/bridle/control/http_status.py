@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from bridle.protocol.errors import SENTENCES, BridleError
+from bridle.protocol.told_outside import told_outside
 
 _STATUS: Mapping[str, int] = {
     **dict.fromkeys(("BadCommand", "BadFrame"), 400),
@@ -60,12 +61,6 @@ def status_of(reason: str) -> int:
 
 
 def problem_of(failure: BridleError) -> Problem:
-    return Problem(reason=failure.reason, message=failure.message, data=_plain(failure.data))
-
-
-def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be said in JSON; anything else by its text."""
-    return {
-        name: value if isinstance(value, str | int | float | bool | None) else str(value)
-        for name, value in data.items()
-    }
+    """What others may read of it."""
+    told = told_outside(failure)
+    return Problem(reason=told.reason, message=told.message, data=told.data)

@@ -31,10 +31,18 @@ from bridle.protocol.events import (
 )
 
 if TYPE_CHECKING:
-    from bridle.engine.features import FeatureQuery
-    from bridle.engine.slash_command import SlashCommand
+    from bridle.engine.features import FeatureCommand, FeatureQuery
+    from bridle.engine.slash_command import SessionPrompts, SlashCommand
     from bridle.protocol.messages import Effort
-    from bridle.protocol.queries import GrantEntry, OutputPart, SessionChanges, ToolEntry
+    from bridle.protocol.queries import (
+        GrantEntry,
+        OutputPart,
+        ProfileDescription,
+        SessionChanges,
+        SkillDescription,
+        SkillList,
+        ToolEntry,
+    )
     from bridle.protocol.tokens import Claims
 
 LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
@@ -47,8 +55,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
     without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
     is what it did to files, `output` a part of what a call printed.
-    `added_slash` and `queries` are what plugins and features that not every session has add to it. `effort` is that of
-    its settings.
+    `skills` are those it knows, `skill` is one of them whole, `prompts` what else becomes input by a name. `profile` is
+    the one in force, with what the session has. `added_slash`, `queries` and `commands` are what plugins and features
+    that not every session has add to it. `effort` is that of its settings.
     """
 
     session: Session
@@ -57,8 +66,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     promote: Callable[[str], Notice]
     changes: Callable[[str], Awaitable[SessionChanges]]
     output: Callable[[str, int], Awaitable[OutputPart]]
+    skills: Callable[[], SkillList]
+    skill: Callable[[str], SkillDescription]
+    profile: Callable[[], ProfileDescription]
     added_slash: tuple[SlashCommand, ...] = ()
+    prompts: tuple[SessionPrompts, ...] = ()
     queries: Mapping[tuple[str, str], FeatureQuery] = {}
+    commands: Mapping[tuple[str, str], FeatureCommand] = {}
     effort: Effort | None = None
     idle_s: float
     stays: Callable[[], Awaitable[bool]]

@@ -66,18 +66,25 @@ class Answers(Protocol):
         ...
 
 
+class FindStored(Protocol):
+    """The id and the folder of a stored session, known by its id, an alias, or a name people gave it."""
+
+    def __call__(self, name: str, *, exact: bool = False) -> Awaitable[tuple[str, str]]:
+        """With `exact`, only a whole id or alias means one. Raises `UnknownSession` and `AmbiguousSession`."""
+        ...
+
+
 class SessionSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where sessions come from; the composition root knows how.
 
-    `open` opens one for a client, or resumes a stored one. `find` gives the id and the folder of a stored one, known by
-    its id or by a name people gave it, and raises `UnknownSession`. `past` are the stored events of a session above an
+    `open` opens one for a client, or resumes a stored one. `past` are the stored events of a session above an
     id. `answers` are there from the first time somebody wants one. `choose_model` reads `provider:model` for an open
     session, by its own settings, and refuses one that is not there for the client. `prompt_of` are the words behind a
     slash command with its arguments, if there is such a command.
     """
 
     open: Callable[[CreateSession, Client], Awaitable[Run]]
-    find: Callable[[str], Awaitable[tuple[str, str]]]
+    find: FindStored
     past: Callable[[str, int], AsyncIterator[Envelope]]
     answers: Callable[[], Answers]
     choose_model: Callable[[str, str, Client], ModelChanged]

@@ -8,9 +8,9 @@ its place in the order. The engine sees a client's id and class, never how it is
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from bridle.base.clock import Clock
 from bridle.control.authority import (
@@ -24,7 +24,7 @@ from bridle.control.authority import (
     outside,
     session_of,
 )
-from bridle.control.event_streams import follow_events, overhear_events
+from bridle.control.event_streams import EventReader
 from bridle.control.live import LiveSession
 from bridle.control.live_sessions import ClientSight, LiveSessions, SessionSource
 from bridle.control.session_commands import carry_out
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 HearRefusal: TypeAlias = Callable[[Client, Asked, str], None]
 """Hears who was refused what, and the reason."""
+A = TypeVar("A", bound=Asked)
 
 
 class Multiplexer:
@@ -93,6 +94,7 @@ class Multiplexer:
         try:
             if claims is not None:
                 self._check_claims(claims)
+            command = await self._by_id(claims, command)
             if not command.id:
                 return await self._handle(client, claims, command)
             return await self._handle_once(client, claims, command)
@@ -190,6 +192,26 @@ class Multiplexer:
 
     # The gate
 
+    async def _by_id(self, claims: Claims | None, asked: A) -> A:
+        """The same about the id of the session, where another name of it was given.
+
+        For a client that is bound to sessions only a whole alias is one more name, and only of those: what it is told
+        of any other name is the same, whether there is such a session or not.
+        """
+        name = session_of(asked)
+        if not name or self.live.get(name) is not None:
+            return asked
+        bound = claims is not None and claims.sessions is not UNSET
+        try:
+            session, _ = await self._source.find(name, exact=bound)
+        except CommandRefused:  # whoever carries it out says which it was
+            return asked
+        if session == name or (claims is not None and not claims.covers_session(session)):
+            return asked
+        if isinstance(asked, CreateSession):
+            return structs.replace(asked, resume=session)
+        return structs.replace(asked, session=session) if hasattr(asked, "session") else asked
+
     def _admit(
         self, client: Client, claims: Claims | None, asked: Asked, bounds: Bounds | None = None
     ) -> None:
@@ -226,6 +248,7 @@ class Multiplexer:
         try:
             if claims is not None:
                 self._check_claims(claims)
+            query = await self._by_id(claims, query)
             self._admit(client, claims, query)
         except CommandRefused as refusal:
             self._hear_refusal(client, query, refusal.reason)
@@ -241,18 +264,17 @@ class Multiplexer:
         try:
             if claims is not None:
                 self._check_claims(claims)
+            asked = await self._by_id(claims, asked)
             self._admit(client, claims, asked)
         except CommandRefused as refusal:
             self._hear_refusal(client, asked, refusal.reason)
             raise
+        session = asked.session
         if self.live.saw_end(client, session):
             async for envelope in self._source.past(session, since):
                 yield envelope
             return
-        live = self.live.at(session)
-        async for envelope in follow_events(
-            live, client, claims, since, clock=self._clock, check=self._check_claims
-        ):
+        async for envelope in self._reader(client, claims, session).follow(since):
             yield envelope
 
     def overhear(
@@ -260,8 +282,15 @@ class Multiplexer:
     ) -> AsyncGenerator[Envelope]:
         """The events above an id, for a request that waits for one of them: nobody is here by it."""
         self._admit(client, claims, FollowEvents(session))
-        return overhear_events(
-            self.live.at(session), client, claims, since, clock=self._clock, check=self._check_claims
+        return self._reader(client, claims, session).overhear(since)
+
+    def _reader(self, client: Client, claims: Claims | None, session: str) -> EventReader:
+        return EventReader(
+            live=self.live.at(session),
+            client=client,
+            claims=claims,
+            clock=self._clock,
+            check=self._check_claims,
         )
 
 

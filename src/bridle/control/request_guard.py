@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -49,6 +50,11 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     hosts: frozenset[str]
     origins: frozenset[str] = frozenset()
     public: bool = False
+
+
+READ_OFF_BYTES = 64 * 1024
+READ_OFF_S = 0.2
+"""So much of the body of a request that is refused is still taken, for so long."""
 
 
 class ConnectionOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +110,7 @@ class RequestGuard:
                 message["headers"] = [*message.get("headers", ()), *_ALWAYS, *shared]
             await send(message)
 
+        is_let_in = False
         try:
             if origin is None:
                 raise CommandRefused("NotAClient")
@@ -118,10 +125,13 @@ class RequestGuard:
                 refused = await asyncio.to_thread(origin.look_closer)
                 if refused is not None:
                     raise CommandRefused(refused)
+            is_let_in = True
             await self._app(scope, receive, send_guarded)
         except BridleError as refusal:
             peer = origin.peer if origin is not None else "?"
             self._note_refusal(refusal.reason, peer)
+            if not is_let_in and scope["type"] == "http":
+                await _read_off(receive)
             await refuse(scope, send_guarded, refusal, bearer=bearer)
 
     def _check_place(self, origin: ConnectionOrigin, headers: Mapping[bytes, list[str]]) -> None:
@@ -163,6 +173,19 @@ def claims_of(scope: Scope) -> Claims:
 def _bearer(value: str) -> str:
     scheme, _, token = value.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+async def _read_off(receive: Receive) -> None:
+    """Takes what little of a body is on its way: a connection that ends with something unread is reset, and whoever
+    sent it might never see why."""
+    left = READ_OFF_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(READ_OFF_S):
+            while left > 0:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    return
+                left -= len(message.get("body", b""))
 
 
 async def refuse(scope: Scope, send: Send, failure: BridleError, *, bearer: bool = False) -> None:

@@ -40,6 +40,7 @@ _QUERIES: Mapping[type[Any], str] = {
     q.DescribeLog: f"{_OF_SESSION}/log",
     q.SearchSessions: "/v1/search",
     q.ListSlash: "/v1/slash-commands",
+    q.DescribeSkill: "/v1/skills/{name}",
     q.CustomQuery: "/v1/features/{namespace}/{verb}",
 }
 _WORD = re.compile(r"[A-Z][a-z0-9]*")

@@ -26,8 +26,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """`gauges` are how many sessions are open and how many clients attached, `openapi` is the document of the routes.
 
     `hear_refusal` is told of what is refused at the door, with where it came from: what is refused for its token or for
-    who asks is told by those who know. `hear_fault` hears of what nobody foresaw. `revoke` lets a token go, by the id
-    of the one who wants that.
+    who asks is told by those who know. `hear_fault` hears of what nobody foresaw, and of parts that broke. `revoke`
+    lets a token go, by the id of the one who wants that.
     """
 
     clients: ServedClients

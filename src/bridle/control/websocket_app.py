@@ -32,6 +32,7 @@ from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import check_version
 from bridle.protocol.tokens import for_agent
+from bridle.protocol.told_outside import is_broken_part
 
 MAX_FRAME_BYTES = 1024 * 1024
 HANDSHAKE_S = 10.0
@@ -293,6 +294,8 @@ class _Socket:
                 del self._follows[number]
 
     async def _send_problem(self, number: Any, failure: BridleError) -> None:
+        if is_broken_part(failure):
+            self._service.hear_fault(failure)
         await self._send({"frame": "error", "id": number, "body": problem_of(failure)})
 
     async def _send(self, frame: dict[str, Any]) -> None:

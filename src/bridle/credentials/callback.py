@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from bridle.base.http_routes import parse_url
@@ -19,37 +19,60 @@ _FAILED: Final = "The sign-in did not work. The terminal says more."
 _STRANGE: Final = "This page belongs to no sign-in that is going on."
 
 
-def code_of(query: str, state: str) -> str | None:
-    """The code that a browser brought, None if it belongs to another sign-in. Raises `SignInRefused` for a no.
+class BroughtCode(NamedTuple):
+    """What a browser came back with. `issuer` is who says to have given the code, where it says so (RFC 9207)."""
 
-    Nothing of the query counts before its state is the one that this sign-in made up.
-    """
+    code: str
+    issuer: str | None = None
+
+
+def code_of(query: str, state: str) -> str | None:
+    """The code that a browser brought, None if it belongs to another sign-in. Raises `SignInRefused` for a no."""
+    brought = brought_code(query, state)
+    return None if brought is None else brought.code
+
+
+def brought_code(query: str, state: str) -> BroughtCode | None:
+    """The same, with who gave it. Nothing of the query counts before its state is the one this sign-in made up."""
     try:
         fields = parse_qs(query, max_num_fields=50, errors="strict")
     except (ValueError, UnicodeDecodeError):
         return None
     given = fields.get("state", [])
-    if len(given) != 1 or not hmac.compare_digest(given[0].encode(), state.encode()):
+    if not state or len(given) != 1 or not hmac.compare_digest(given[0].encode(), state.encode()):
         return None
     if "error" in fields:
         raise SignInRefused(clause(fields["error"][0], 60), clause(fields.get("error_description", [""])[0]))
-    codes = fields.get("code", [])
-    return codes[0] if len(codes) == 1 and codes[0] else None
+    codes, issuers = fields.get("code", []), fields.get("iss", [])
+    if len(codes) != 1 or not codes[0] or len(issuers) > 1:
+        return None
+    return BroughtCode(codes[0], *issuers)
 
 
 class CallbackListener:
-    """Listens on this machine while entered. `uri` is where the browser has to come back to."""
+    """Listens on this machine while entered. `uri` is where the browser has to come back to.
 
-    def __init__(self, state: str, *, redirect_uri: str = "") -> None:
+    Without a `state` nothing counts until somebody says which one to `expect`.
+    """
+
+    def __init__(self, state: str = "", *, redirect_uri: str = "") -> None:
         wanted = parse_url(redirect_uri) if redirect_uri else None
         self._state = state
-        self._port = wanted.port if wanted else 0
+        self._port: int = wanted.port if wanted else 0
         self._path = wanted.target.partition("?")[0] if wanted else PATH
         self._host = "::1" if wanted and wanted.host == "::1" else "127.0.0.1"
         self.uri = redirect_uri
         self._server: asyncio.Server | None = None
-        self._code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._code: asyncio.Future[BroughtCode] = asyncio.get_running_loop().create_future()
         self._open: set[asyncio.Task[None]] = set()
+
+    async def is_free(self) -> bool:
+        """Whether the port of a given address can be listened on now."""
+        try:
+            async with CallbackListener(redirect_uri=self.uri):
+                return True
+        except OSError:
+            return False
 
     async def __aenter__(self) -> CallbackListener:
         """Raises OSError when the port of a given address is taken."""
@@ -68,8 +91,16 @@ class CallbackListener:
         await asyncio.gather(*self._open, return_exceptions=True)  # the page is on its way
         self._code.cancel()
 
+    def expect(self, state: str) -> None:
+        """From here on this is the sign-in that counts."""
+        self._state = state
+
     async def code(self) -> str:
         """The code, once a browser brought it. Raises `SignInRefused`."""
+        return (await self.brought()).code
+
+    async def brought(self) -> BroughtCode:
+        """The same, with who gave it."""
         return await asyncio.shield(self._code)
 
     def take(self, address: str) -> bool:
@@ -109,16 +140,16 @@ class CallbackListener:
 
     def _answer(self, query: str) -> tuple[int, str]:
         try:
-            code = code_of(query, self._state)
+            brought = brought_code(query, self._state)
         except SignInRefused as refusal:
             if not self._code.done():
                 self._code.set_exception(refusal)
                 self._code.exception()  # it is told to whoever waits, if anybody does
             return 200, _FAILED
-        if code is None:
+        if brought is None:
             return 400, _STRANGE
         if not self._code.done():
-            self._code.set_result(code)
+            self._code.set_result(brought)
         return 200, _DONE
 
 

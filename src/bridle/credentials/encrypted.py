@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from bridle.base import files
 from bridle.credentials.locks import LockKeys, LockKind, SealLock
-from bridle.credentials.records import Credential, CredentialError, decoded, encoded
+from bridle.credentials.records import Credential, decoded, encoded
 from bridle.credentials.seal_format import NONCE_BYTES, Header, NewerSeal, header_of, key_id, seal, unseal
+from bridle.protocol.errors import CredentialError
 
 MAX_BYTES = 1 << 20
 LOCK_WAIT_S = 10.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from bridle.credentials.oauth import FormAnswer, Post
-from bridle.credentials.records import CredentialError
+from bridle.protocol.errors import CredentialError
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
@@ -18,10 +18,10 @@ MAX_ANSWER_BYTES = 256 * 1024
 def form_post(connections: Callable[[], HttpConnections]) -> Post:
     """A `Post` over these connections. Redirects are not followed: a form with a secret goes where it was sent."""
 
-    async def post(address: str, form: Mapping[str, str]) -> FormAnswer:
+    async def post(address: str, form: Mapping[str, str], more: Mapping[str, str] = {}, /) -> FormAnswer:
         from bridle.base.http import HttpFault, Timeouts
 
-        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json", **more}
         timeouts = Timeouts(connect_s=10, write_s=10, first_byte_s=30, idle_s=30)
         try:
             body = urlencode(form).encode()

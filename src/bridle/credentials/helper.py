@@ -40,8 +40,9 @@ from bridle.credentials.helper_protocol import (
     UnsendableRequest,
     helpers_end,
 )
-from bridle.credentials.records import ApiKey, Credential, CredentialError, SignIn, secret_of
+from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.credentials.secret_mask import Masking, masked
+from bridle.protocol.errors import CredentialError
 
 if TYPE_CHECKING:
     from bridle.credentials.credential_store import CredentialStore

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from bridle.credentials.locks import KEY_BYTES, LockKeys, SealLock, checked
-from bridle.credentials.records import CredentialError
+from bridle.protocol.errors import CredentialError
 
 FORMAT = 1
 NONCE_BYTES = 32

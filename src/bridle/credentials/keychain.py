@@ -14,7 +14,8 @@ import msgspec
 
 from bridle.base import files
 from bridle.base.installation import install_command
-from bridle.credentials.records import Credential, CredentialError, decoded, encoded
+from bridle.credentials.records import Credential, decoded, encoded
+from bridle.protocol.errors import CredentialError
 
 SERVICE = "bridle"
 INDEX = "bridle: providers"

@@ -5,17 +5,20 @@ Endpoints are data: a provider that people can sign in at has an `OAuthClient` i
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
-from urllib.parse import urlencode
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, cast
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from bridle.base.http_routes import parse_url
+from bridle.base.oauth_registration import ClientRegistration
 from bridle.base.redact import redact_error
 from bridle.base.visible import visible
-from bridle.credentials.records import CredentialError, SignIn
+from bridle.credentials.records import SignIn
+from bridle.protocol.errors import CredentialError
 
 MAX_CLAUSE = 200
 LONGEST_S = 10 * 365 * 86_400
@@ -29,8 +32,12 @@ class FormAnswer(NamedTuple):
     body: bytes
 
 
-Post: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[FormAnswer]]
-"""Sends a form to an address. Raises `CredentialError("ProviderUnreachable")` when no whole answer came."""
+class Post(Protocol):
+    async def __call__(
+        self, address: str, form: Mapping[str, str], headers: Mapping[str, str] = {}, /
+    ) -> FormAnswer:
+        """Sends a form to an address. Raises `CredentialError("ProviderUnreachable")` when no whole answer came."""
+        ...
 
 
 class OAuthClient(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,12 +129,42 @@ async def exchange_code(
 
 
 async def refresh(client: OAuthClient, post: Post, before: SignIn, *, now_ms: int) -> SignIn:
-    """New tokens for the old refresh token, which may be used up by it. Raises `SignInRefused`."""
-    form = client.form(grant_type="refresh_token", refresh_token=before.refresh_token or "")
-    after = sign_in_of(await post(client.token_url, form), provider=before.provider, now_ms=now_ms)
+    """New tokens for the old refresh token, which may be used up by it. Raises `SignInRefused`.
+
+    A sign-in that has a registration is renewed as what was registered, wherever `client` leads.
+    """
+    if before.registration is not None:
+        answer = await _renewed_as_registered(before.registration, post, before.refresh_token or "")
+    else:
+        form = client.form(grant_type="refresh_token", refresh_token=before.refresh_token or "")
+        answer = await post(client.token_url, form)
+    after = sign_in_of(answer, provider=before.provider, now_ms=now_ms)
     return msgspec.structs.replace(
-        after, refresh_token=after.refresh_token or before.refresh_token, account=before.account
+        after,
+        refresh_token=after.refresh_token or before.refresh_token,
+        account=before.account,
+        registration=before.registration,
     )
+
+
+async def _renewed_as_registered(known: ClientRegistration, post: Post, refresh_token: str) -> FormAnswer:
+    form = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": known.client_id}
+    if known.resource:
+        form["resource"] = known.resource
+    match known.proof:
+        case "client_secret_basic":
+            pair = f"{quote(known.client_id, safe='')}:{quote(known.client_secret, safe='')}"
+            proof = base64.b64encode(pair.encode()).decode("ascii")
+            return await post(known.token_url, form, {"authorization": f"Basic {proof}"})
+        case "client_secret_post":
+            return await post(known.token_url, {**form, "client_secret": known.client_secret})
+        case "none":
+            return await post(known.token_url, form)
+
+
+def registered_client(known: ClientRegistration) -> OAuthClient:
+    """The client that was registered, for renewals."""
+    return OAuthClient(client_id=known.client_id, token_url=known.token_url)
 
 
 def sign_in_of(answer: FormAnswer, *, provider: str, now_ms: int) -> SignIn:

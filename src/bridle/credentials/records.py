@@ -6,11 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from bridle.protocol.errors import BridleError
-
-
-class CredentialError(BridleError):
-    """A credential could not be read, written or had. The message holds no secret."""
+from bridle.base.oauth_registration import ClientRegistration
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="api_key"):
@@ -26,7 +22,10 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="a
 
 
 class SignIn(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sign_in"):
-    """The tokens of a sign-in. Without `expires_at_ms` nobody said when the access token ends."""
+    """The tokens of a sign-in. Without `expires_at_ms` nobody said when the access token ends.
+
+    `registration` is who they were given to, where no settings say so: at an MCP server.
+    """
 
     provider: str
     access_token: str
@@ -34,6 +33,7 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     expires_at_ms: int | None = None
     account: str = ""
     saved_ms: int = 0
+    registration: ClientRegistration | None = None
 
     def __repr__(self) -> str:
         return f"SignIn(provider={self.provider!r}, expires_at_ms={self.expires_at_ms!r})"

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.http_dial import TimeLimit
-from bridle.credentials.callback import CallbackListener
+from bridle.credentials.callback import BroughtCode, CallbackListener
 from bridle.credentials.oauth import (
     OAuthClient,
     Post,
@@ -26,7 +26,8 @@ from bridle.credentials.oauth import (
     sign_in_of,
 )
 from bridle.credentials.pkce import challenge_of, new_verifier, urlsafe
-from bridle.credentials.records import CredentialError, SignIn
+from bridle.credentials.records import SignIn
+from bridle.protocol.errors import CredentialError
 
 BROWSER_S = 300.0
 """How long a person may take in the browser."""
@@ -71,7 +72,7 @@ async def sign_in_by_browser(
             challenge = challenge_of(verifier)
             show(authorization_url(client, redirect_uri=callback.uri, state=state, challenge=challenge))
             async with TimeLimit(clock, BROWSER_S):
-                code = await _code(callback, pasted)
+                code = (await brought_by_browser(callback, pasted)).code
             return await exchange_code(
                 client,
                 post,
@@ -91,9 +92,12 @@ async def sign_in_by_browser(
         raise CredentialError("SignInFailed", provider=provider, problem=problem) from None
 
 
-async def _code(callback: CallbackListener, pasted: Callable[[], Awaitable[str]] | None) -> str:
+async def brought_by_browser(
+    callback: CallbackListener, pasted: Callable[[], Awaitable[str]] | None
+) -> BroughtCode:
+    """What a browser comes back with, or the address it ended at, pasted by a person. Raises `SignInRefused`."""
     if pasted is None:
-        return await callback.code()
+        return await callback.brought()
 
     async def take() -> None:
         while not callback.take(await pasted()):
@@ -101,7 +105,7 @@ async def _code(callback: CallbackListener, pasted: Callable[[], Awaitable[str]]
 
     taking = asyncio.ensure_future(take())
     try:
-        return await callback.code()
+        return await callback.brought()
     finally:
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)

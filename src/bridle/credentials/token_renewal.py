@@ -17,7 +17,8 @@ from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.credentials.credential_store import CredentialStore
 from bridle.credentials.oauth import OAuthClient, Post, SignInRefused, refresh
-from bridle.credentials.records import Credential, CredentialError, SignIn
+from bridle.credentials.records import Credential, SignIn
+from bridle.protocol.errors import CredentialError
 
 EARLY_MS = 60_000
 """A token is renewed so long before it ends: a request may be under way for a while."""
@@ -36,41 +37,44 @@ class Renewal:
         self._clock = clock
         self._post = post
 
-    async def current(self, provider: str, client: OAuthClient | None) -> Credential | None:
+    async def current(
+        self, provider: str, client: OAuthClient | None, *, refused: str = ""
+    ) -> Credential | None:
         """The credential of a provider, good for a request now. Raises `CredentialError`.
 
+        `refused` is an access token that was not taken, whatever is said of when it ends: one like it is renewed too.
         Once a renewal has begun it is finished and stored, even if whoever asked has gone.
         """
         found = await asyncio.to_thread(self._store.get, provider)
-        if not isinstance(found, SignIn) or not self._is_due(found):
+        if not isinstance(found, SignIn) or not self._is_due(found, refused):
             return found
-        return await asyncio.shield(asyncio.ensure_future(self._renewed(found, client)))
+        return await asyncio.shield(asyncio.ensure_future(self._renewed(found, client, refused)))
 
-    async def _renewed(self, before: SignIn, client: OAuthClient | None) -> Credential | None:
+    async def _renewed(self, before: SignIn, client: OAuthClient | None, refused: str) -> Credential | None:
         async with self._alone():
             found = await asyncio.to_thread(self._store.get, before.provider)
-            if not isinstance(found, SignIn) or not self._is_due(found):
+            if not isinstance(found, SignIn) or not self._is_due(found, refused):
                 return found  # another process has done it
             if client is None or not found.refresh_token:
-                return self._as_it_is(found, CredentialError("SignInEnded", provider=found.provider))
+                return self._as_it_is(found, CredentialError("SignInEnded", provider=found.provider), refused)
             try:
                 after = await refresh(client, self._post, found, now_ms=self._clock.now_ms())
             except SignInRefused as refusal:
                 if refusal.code in ENDED:
-                    return await self._ended(found)
+                    return await self._ended(found, refused)
                 error = CredentialError("SignInFailed", provider=found.provider, problem=refusal.clause)
-                return self._as_it_is(found, error)
+                return self._as_it_is(found, error, refused)
             except CredentialError as error:
-                return self._as_it_is(found, error)
+                return self._as_it_is(found, error, refused)
             return await self._exchanged(found, after)
 
-    async def _ended(self, found: SignIn) -> Credential | None:
+    async def _ended(self, found: SignIn, refused: str) -> Credential | None:
         """Lets go of a refresh token that the server does not know any more."""
         after = msgspec.structs.replace(found, refresh_token=None)
         stored = await self._exchanged(found, after)
         if stored is not after:
             return stored
-        return self._as_it_is(after, CredentialError("SignInEnded", provider=found.provider))
+        return self._as_it_is(after, CredentialError("SignInEnded", provider=found.provider), refused)
 
     async def _exchanged(self, before: SignIn, after: SignIn) -> Credential | None:
         """What is stored now: the new one, unless a person has signed in or out in the meantime."""
@@ -78,12 +82,15 @@ class Renewal:
             return after
         return await asyncio.to_thread(self._store.get, before.provider)
 
-    def _is_due(self, found: SignIn) -> bool:
+    def _is_due(self, found: SignIn, refused: str) -> bool:
+        if refused and found.access_token == refused:
+            return True
         return found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms - EARLY_MS
 
-    def _as_it_is(self, found: SignIn, error: CredentialError) -> SignIn:
+    def _as_it_is(self, found: SignIn, error: CredentialError, refused: str) -> SignIn:
         """The old token as long as it lasts."""
-        if found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms:
+        has_ended = found.expires_at_ms is not None and self._clock.now_ms() >= found.expires_at_ms
+        if has_ended or found.access_token == refused:
             raise error
         return found
 

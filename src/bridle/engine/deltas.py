@@ -1,4 +1,4 @@
-"""Text on its way into the journal: at most 30 events a second or one per 4 KB.
+"""Text on its way into the journal: at once, at most 60 events a second or one per 4 KB.
 
 The model's words are redacted as a stream and kept whole. A call's live output is a view: of a flood, the last lines
 are shown.
@@ -14,7 +14,8 @@ from bridle.base.redact import StreamRedactor
 from bridle.engine.journal import Journal
 from bridle.protocol.events import TextDelta, ThinkingDelta, ToolCallProgress
 
-MIN_GAP_S = 1 / 30
+MIN_GAP_S = 1 / 60
+PROGRESS_GAP_S = 1 / 30
 MAX_CHARACTERS = 4096
 
 
@@ -119,7 +120,7 @@ class ProgressWriter:
     def write(self, text: str) -> None:
         self._pending = (self._pending + text)[-MAX_CHARACTERS:]
         self._lines += text.count("\n")
-        wait_s = self._last_s + MIN_GAP_S - self._clock.monotonic()
+        wait_s = self._last_s + PROGRESS_GAP_S - self._clock.monotonic()
         if wait_s <= 0:
             self._show()
         elif self._timer is None:

@@ -25,9 +25,10 @@ from bridle.protocol.events import Degraded, Envelope, Notice
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.engine.services import Service, ToolSource
-    from bridle.engine.slash_command import SlashCommand
+    from bridle.engine.slash_command import SessionPrompts, SlashCommand, SlashEvent
     from bridle.engine.tools import Tool
     from bridle.engine.turn_runner import ReadMention
+    from bridle.protocol.commands import CustomCommand
     from bridle.protocol.queries import CustomQuery
 
 REQUEST_SLOTS = (
@@ -35,6 +36,10 @@ REQUEST_SLOTS = (
     "fallback",  # an overloaded model gives way to another for the turn (ModelChanged)
     "wait_for_servers",  # a run that nobody watches waits a little for the tools of its servers
     "instructions",  # system text, tools and model in force (PrefixSet)
+    "nested_instructions",  # instruction files of folders and files that were touched (ContextAdded)
+    "skills",  # skills that are called for join the conversation (ContextAdded)
+    "memory",  # notes of earlier sessions that go with what was said (ContextAdded)
+    "repo_map",  # where a setting says so, a map of the project's sources (ContextAdded)
     "context",  # open: what others add to the conversation (ContextAdded)
     "compaction",  # what is too long gives way to a summary (Compacted)
     "tell_hooks",  # hooks hear of the request and the answer
@@ -58,6 +63,7 @@ GATE_SLOTS = (
 """The tool layers that calls of a run pass one at a time, outermost first."""
 RUN_SLOTS = (
     "still_offered",  # a tool that went away while a person thought fails closed
+    "unchanged_skills",  # a command with a skill that changed since a person agreed to it does not run
     "wait_for_disk",  # on a full disk, a change waits here; what reads goes on
     "undoable",  # what the files were, before; what they are, after
     "recorded",  # guard again; intent in the log, on disk if mutating
@@ -111,6 +117,14 @@ class FeatureQuery(msgspec.Struct, frozen=True, kw_only=True):
     answer: Callable[[CustomQuery], Awaitable[dict[str, Any]]]
 
 
+class FeatureCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What `CustomCommand` with the feature's name as its namespace and this verb does; the event tells what came of
+    it."""
+
+    verb: str
+    run: Callable[[CustomCommand], Awaitable[SlashEvent]]
+
+
 class EventListener(msgspec.Struct, frozen=True, kw_only=True):
     """Hears of events of these kinds when they are recorded.
 
@@ -137,7 +151,9 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     origin: ToolOrigin = ToolOrigin()
     sources: tuple[ToolSource, ...] = ()
     slash: tuple[SlashCommand, ...] = ()
+    prompts: SessionPrompts | None = None
     queries: tuple[FeatureQuery, ...] = ()
+    commands: tuple[FeatureCommand, ...] = ()
     services: tuple[Service, ...] = ()
     listeners: tuple[EventListener, ...] = ()
     notices: Callable[[], Iterable[Notice]] = tuple
@@ -155,6 +171,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, FeatureSetting]
     slash: tuple[SlashCommand, ...]
     queries: Mapping[tuple[str, str], FeatureQuery]
+    commands: Mapping[tuple[str, str], FeatureCommand] = {}
 
     def tool_layers(self) -> ToolLayers:
         """The layers around a tool, made now."""
@@ -198,6 +215,11 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
         for feature in everyone
         for query in feature.queries
     )
+    _names_once(
+        (feature.name, "command", f"{feature.name}.{command.verb}")
+        for feature in everyone
+        for command in feature.commands
+    )
     theirs = frozenset(feature.name for feature in others)
     around_model = [
         (
@@ -226,6 +248,9 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
             (feature.name, query.verb): _answering(feature.name, query)
             for feature in everyone
             for query in feature.queries
+        },
+        commands={
+            (feature.name, command.verb): command for feature in everyone for command in feature.commands
         },
     )
 

@@ -42,6 +42,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.slash_arguments import check_words
 
 if TYPE_CHECKING:
     from bridle.engine.aside import AnswerAside, Asides
@@ -113,9 +114,9 @@ class Session:
 
     @property
     def slash_names(self) -> frozenset[str]:
-        """The commands it carries out itself."""
-        more = (f"{one.name}:{other}" for one in self._slash.values() if one.others for other in one.others())
-        return frozenset((*self._slash, *more))
+        """The commands it carries out itself; `name:` stands for every name that begins so."""
+        begins = (f"{one.name}:" for one in self._slash.values() if one.others is not None)
+        return frozenset((*self._slash, *begins))
 
     def follow(self, since: int, *, until: Callable[[], bool]) -> AsyncIterator[Envelope]:
         """Every event above `since`, then new ones as they happen, until the session ends or `until` holds."""
@@ -199,11 +200,15 @@ class Session:
         if command is None or before is None:
             return False
         arguments = f"{before} {arguments}".strip() if before else arguments
+        self.run_command(client, command, arguments)
+        return True
+
+    def run_command(self, client: Client, command: SlashCommand, arguments: str) -> None:
+        """Carries out a command that was found elsewhere."""
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
         self._runner = asyncio.create_task(self._run_command(command, arguments))
-        return True
 
     def _refuse_if_busy(self) -> None:
         if self.busy:
@@ -305,17 +310,12 @@ class Session:
     async def _run(self) -> None:
         """Turns until the inbox is empty."""
         try:
-            while (pending := self._next_input()) is not None:
+            while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
                 await self._run_one(pending)
         except StoreError as failure:
             self._bus.close(failure)
         finally:
             self._runner = None
-
-    def _next_input(self) -> PendingInput | None:
-        if self._ending:
-            return None
-        return next_input(self.journal.conversation.inputs)
 
     async def _run_one(self, pending: PendingInput) -> None:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""
@@ -352,6 +352,8 @@ class Session:
 
 async def _outcome_of(command: SlashCommand, arguments: str) -> SlashEvent:
     try:
+        if not command.checks_words:
+            check_words(command.name, command.arguments, arguments)
         return await command.run(arguments)
     except BridleError as failure:
         return Notice(reason=failure.reason, message=failure.message, data=failure.data)

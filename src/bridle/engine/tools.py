@@ -105,7 +105,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     before anybody is asked, `known` being what the model knows of them; it may read and wait, gives nothing where it
     cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
     `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the same.
-    `of_server` is what people are shown of the server it belongs to.
+    `of_server` is what people are shown of the server it belongs to. `own_files` are the files of Bridle's own that a
+    call changes, absolute: no path a call names leads there, and undo has nothing else to go by.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     changes: Callable[[Any, ToolCall, str, KnownFiles], tuple[FileChange, ...] | ToolOutput] | None = None
     is_told: Callable[[], bool] | None = None
     of_server: ToolOfServer | None = None
+    own_files: Callable[[Any], tuple[str, ...]] | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(
@@ -200,11 +202,17 @@ def _anything(_path: str) -> bool:
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the files below a folder a call may show, by absolute path: their names, and what they hold.
 
-    A call about a folder was allowed for the folder; what is in it may still be nobody's business.
+    A call about a folder was allowed for the folder; what is in it may still be nobody's business. `begin_search` may
+    find out once what `shows_content` would ask of each of many files.
     """
 
     shows_name: Callable[[str], bool] = _anything
     shows_content: Callable[[str], bool] = _anything
+    begin_search: Callable[[], Callable[[str], bool]] | None = None
+
+    def for_search(self) -> Callable[[str], bool]:
+        """The same as `shows_content`, for one look through many files."""
+        return self.begin_search() if self.begin_search is not None else self.shows_content
 
 
 EVERYTHING = Sight()

@@ -81,6 +81,22 @@ async def ask_person(request: InputRequest, ask: AskPerson, *, question_id: str,
     return InputReply(action="accept", values=values)
 
 
+def default_reply(request: InputRequest) -> InputReply:
+    """What a form says itself, as an answer; a no where that is not enough for it. Pure."""
+    fields = form_fields(request.schema) if not request.url else None
+    if fields is None:
+        return DECLINED
+    values: dict[str, Any] = {}
+    for field, schema in fields:
+        try:
+            value = field_value("", field, schema)
+        except ValueError:
+            return DECLINED
+        if value is not None:
+            values[field.name] = value
+    return InputReply(action="accept", values=values)
+
+
 def form_fields(schema: Mapping[str, Any]) -> list[tuple[InputField, dict[str, Any]]] | None:
     """The fields of a form, each with its own schema; None where it is none that a person can be asked. Total."""
     properties: object = schema.get("properties")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -12,17 +12,20 @@ from bridle.base.phrases import counted
 from bridle.base.untrusted import neutralise
 from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.mcp.server_state import ServerState
 from bridle.mcp.session_servers import NAME, SessionServers
 from bridle.mcp.shared_server import ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedPrompt
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, UsageError, sentence
 from bridle.protocol.events import InputAccepted, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
+from bridle.protocol.slash_arguments import SlashArgument, usage_words
 
-DOES: Final = "the MCP servers of this session; /mcp:restart NAME, /mcp:NAME status, /mcp:NAME:PROMPT"
+DOES: Final = (
+    "the MCP servers of this session; /mcp:restart or approve NAME, /mcp:NAME status, /mcp:NAME:PROMPT"
+)
 _SEND: Final = "send it"
 _PHASES: Final = {
     "untrusted": "not trusted",
@@ -31,7 +34,9 @@ _PHASES: Final = {
     "up": "up",
     "down": "down, is started again",
     "given up": "given up",
+    "changed": "not started, changed",
     "stopped": "stopped",
+    "needs sign-in": "not let in",
 }
 
 
@@ -44,24 +49,59 @@ def mcp_command(servers: SessionServers, ask: AskPerson) -> SlashCommand:
             return _told(servers.states())
         if first in ("restart", "status"):
             return await _carried_out(servers, rest.strip(), first)
+        if first == "approve":
+            return await _approve(servers, rest.strip())
         name, _, prompt = first.partition(":")
         if prompt:
             return await _prompt(servers, name, prompt, rest, ask)
         return await _carried_out(servers, name, rest.strip() or "status")
 
-    return SlashCommand(name=NAME, does=DOES, run=run, others=lambda: _others(servers))
+    takes = (
+        SlashArgument(name="what", about="restart, status, or the name of a server; else all of them"),
+        SlashArgument(name="more", about="the name of the server; or what is to happen to it"),
+    )
+    return SlashCommand(name=NAME, does=DOES, arguments=takes, run=run, others=lambda: _others(servers))
 
 
-def _others(servers: SessionServers) -> Mapping[str, str]:
+def _others(servers: SessionServers) -> tuple[DescribedSlash, ...]:
     """What can be said behind `/mcp:` now."""
-    found = {"restart": "start an MCP server anew: /mcp:restart NAME"}
+    which = SlashArgument(name="NAME", about="the server", required=True, choices=tuple(servers.names))
+    verb = SlashArgument(name="verb", about="what about it; else status", choices=("status", "restart"))
+    found = [
+        DescribedSlash(
+            name=f"{NAME}:restart", does="start an MCP server anew: /mcp:restart NAME", arguments=(which,)
+        ),
+        DescribedSlash(
+            name=f"{NAME}:approve",
+            does="agree to what an MCP server is now: /mcp:approve NAME",
+            arguments=(which,),
+        ),
+    ]
     for name in servers.names:
-        found[name] = "how this MCP server is: status, or restart"
-        for prompt in _prompts(_server(servers, name)):
-            words = " ".join(f"{one.name}=…" for one in prompt.arguments)
-            about = visible(prompt.description, newlines=False)[:80]
-            found[f"{name}:{prompt.name}"] = f"{about} {words}".strip() or "a prompt of this MCP server"
-    return found
+        found.append(
+            DescribedSlash(
+                name=f"{NAME}:{name}", does="how this MCP server is: status, or restart", arguments=(verb,)
+            )
+        )
+        found += (_described(name, prompt) for prompt in _prompts(_server(servers, name)))
+    return tuple(found)
+
+
+def _described(server: str, prompt: ListedPrompt) -> DescribedSlash:
+    """A prompt of a server. Its arguments may be given by name: `name=value`."""
+    return DescribedSlash(
+        name=f"{NAME}:{server}:{prompt.name}",
+        does=_short(prompt.description) or "a prompt of this MCP server",
+        arguments=tuple(
+            SlashArgument(name=_short(one.name), about=_short(one.description), required=one.required)
+            for one in prompt.arguments
+        ),
+    )
+
+
+def _short(words: str) -> str:
+    """Words of a server, as people may read them in a line."""
+    return visible(words, newlines=False)[:80]
 
 
 async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
@@ -77,6 +117,28 @@ async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
     return _told((server.state(),))
 
 
+async def _approve(servers: SessionServers, name: str) -> Notice:
+    """Pins anew what the server launches and says of its tools, each after a person saw it."""
+    server = _server(servers, name)
+    try:
+        review = await server.launch_shown()
+        if review is not None and not await servers.review(server, review):
+            return _said("Not approved.")
+        await (server.restart() if review is not None else server.connected())
+    except ServerUnavailable as problem:
+        data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
+        raise BridleError("MCPServerUnavailable", **data) from None
+    tools = server.pins.tools_review
+    if tools is not None and not await servers.review(server, tools):
+        return _said(f"{name} may be started. Not approved: {tools.data['problem']}")
+    return _said(f"{name} is pinned as it is now.")
+
+
+def _said(text: str) -> Notice:
+    data = {"text": text}
+    return Notice(reason="MCPServers", message=sentence("MCPServers", data), data=data)
+
+
 async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
     """The prompt as words of the person: they see them first, for they are the server's."""
     server = _server(servers, name)
@@ -87,7 +149,13 @@ async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, a
         if prompt not in known:
             data = {"name": name, "prompt": prompt, "known": ", ".join(known) or "none"}
             raise BridleError("MCPNoPrompt", **data)
-        result = await connection.prompt(prompt, prompt_arguments(known[prompt], words))
+        given = prompt_arguments(known[prompt], words)
+        if missing := [
+            one.name for one in known[prompt].arguments if one.required and not given.get(one.name)
+        ]:
+            told = _described(name, known[prompt])
+            raise UsageError(f"Which {_short(missing[0])}? {usage_words(told.name, told.arguments)}")
+        result = await connection.prompt(prompt, given)
     except ServerUnavailable as problem:
         data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
         raise BridleError("MCPServerUnavailable", **data) from None
@@ -99,7 +167,7 @@ async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, a
     question = OpenQuestion(text=f"Send these words of the server {name}?\n{text}", choices=(_SEND, "no"))
     answer = await ask(f"mcp-prompt-{name}-{prompt}", question)
     if not isinstance(answer, WordsAnswer) or answer.text != _SEND:
-        return Notice(reason="MCPServers", message=sentence("MCPServers", {"text": "Not sent."}))
+        return _said("Not sent.")
     return InputAccepted(content=(TextBlock(text=text), *result.images()), mode="queue", identity="human")
 
 
@@ -145,6 +213,10 @@ def _lines(state: ServerState) -> Iterator[str]:
     )
     how = " (searched)" if state.lazy else " (as kept)" if state.kept else ""
     yield f"{visible(state.name, newlines=False)}  {_PHASES[state.phase]}{problem}  {offers}{how}"
+    if state.held_back:
+        yield f"    left out until you agree: {visible(', '.join(state.held_back), newlines=False)}"
+    if state.unpinned:
+        yield f"    {visible(state.unpinned, newlines=False)}"
     facts = [
         *((f"ended {counted(state.ended, 'time')}",) if state.ended else ()),
         *((f"{counted(state.garbage, 'line')} that were no message",) if state.garbage else ()),

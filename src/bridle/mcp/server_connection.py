@@ -6,7 +6,6 @@ Everything here is in our own types: nobody else sees one of that package.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Protocol
@@ -21,6 +20,7 @@ from mcp.client.session import ClientRequestContext
 from bridle.base.clock import Clock
 from bridle.base.threads import in_thread
 from bridle.mcp.input_requests import InputReply, InputRequest
+from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.server_results import CallResult, Picture, ResourceText, decoded_bytes
 from bridle.mcp.tool_lists import (
@@ -33,9 +33,7 @@ from bridle.mcp.tool_lists import (
     usable,
 )
 from bridle.mcp.transports import watched
-
-logging.getLogger("mcp").addHandler(logging.NullHandler())
-logging.getLogger("mcp").propagate = False  # what it has to say of a server goes to that server's own file
+from bridle.protocol.questions import SampledMessage
 
 LIST_GAP_S: Final = 1.0
 """A server that says again and again that its list changed is asked no more often than this."""
@@ -43,6 +41,8 @@ MOST_LOGGED: Final = 200
 """So many log messages of a connection are written down."""
 _MOST_PAGES: Final = 100
 _MODERN: Final = "2026"
+_DECLINED: Final = -1
+"""What the protocol has for a request that a person declined."""
 
 
 class ConnectionLost(Exception):
@@ -60,6 +60,12 @@ class ServerRefused(Exception):
 class AnswerInput(Protocol):
     async def __call__(self, request: InputRequest) -> InputReply:
         """Puts what a server asks for to a person."""
+        ...
+
+
+class AnswerSample(Protocol):
+    async def __call__(self, request: SampleRequest) -> SampleReply:
+        """Puts what a server wants written to a person, and then to the model."""
         ...
 
 
@@ -82,6 +88,7 @@ class ServerConnection:
         roots: Sequence[str],
         clock: Clock,
         answer_input: AnswerInput,
+        answer_sample: AnswerSample,
         note: Callable[[str], None],
         changed: Callable[[ToolList], None],
     ) -> None:
@@ -92,6 +99,7 @@ class ServerConnection:
         self._roots = roots
         self._clock = clock
         self._answer_input = answer_input
+        self._answer_sample = answer_sample
         self._note = note
         self._changed = changed
         self._over = asyncio.Event()
@@ -107,6 +115,7 @@ class ServerConnection:
             mode="auto",
             cache=None,
             client_info=types.Implementation(name="bridle", version=_version()),
+            sampling_callback=self._sample if self._definition.sampling else None,
             elicitation_callback=self._elicit,
             list_roots_callback=self._list_roots,
             logging_callback=self._log,
@@ -266,6 +275,32 @@ class ServerConnection:
             request = InputRequest(message=params.message, schema=params.requested_schema)
         reply = await self._answer_input(request)
         return types.ElicitResult(action=reply.action, content=reply.values)  # pyright: ignore[reportArgumentType]
+
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        messages = [
+            SampledMessage(role=message.role, text=block.text)
+            for message in params.messages
+            for block in message.content_as_list
+            if isinstance(block, types.TextContent)
+        ]
+        if params.tools or len(messages) != sum(len(one.content_as_list) for one in params.messages):
+            return types.ErrorData(
+                code=types.INVALID_PARAMS, message="Only text can be sampled, without tools"
+            )
+        request = SampleRequest(
+            system=params.system_prompt or "", messages=tuple(messages), max_tokens=params.max_tokens
+        )
+        reply = await self._answer_sample(request)
+        if reply.refusal:
+            return types.ErrorData(code=_DECLINED, message=f"Sampling was refused: {reply.refusal}")
+        return types.CreateMessageResult(
+            role="assistant",
+            content=types.TextContent(type="text", text=reply.text),
+            model=reply.model,
+            stop_reason="maxTokens" if reply.stop == "max_tokens" else "endTurn",
+        )
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(

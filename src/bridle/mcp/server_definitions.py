@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.http_routes import is_loopback, parse_url
 from bridle.base.regex import compiled_later
 from bridle.engine.ports import SandboxMode
 
@@ -24,10 +25,12 @@ VERBS: Final = frozenset(
         "import",
         "list",
         "login",
+        "logout",
         "logs",
         "parents",
         "remove",
         "restart",
+        "secret",
         "serve",
         "show",
         "status",
@@ -35,8 +38,11 @@ VERBS: Final = frozenset(
     }
 )
 """What stands behind `/mcp:` and `bridle mcp` by itself: no server is called so."""
+SIGN_IN_KEYS: Final = ("client_document_url", "oauth_client_id", "oauth_secret_env", "oauth_redirect_uri")
+"""Who Bridle is where a person signs in at a server: said by the person's own settings alone."""
 LAZY_ABOVE: Final = 20
 """A server with more tools than this is searched, unless settings say otherwise."""
+_SHA256 = compiled_later(r"[0-9a-f]{64}")
 _NAME = compiled_later(r"[^\s:/\\@\x00-\x1f\x7f]{1,64}")
 
 
@@ -47,7 +53,12 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     seen from the session's own. `env` are variables beside those every command has. `connect_s`: how long it may take
     until it is ready; `call_s`: how long a call may; `idle_s`: after so long without a call it is stopped until the
     next. `enabled_tools` are all that are used where they are named. `read_only_trusted`: the person believes it when
-    it says that a tool changes nothing. `of_project`: a file of the workspace has a say in it.
+    it says that a tool changes nothing. `sha256` is the digest its program must have; empty where settings name none.
+    `of_project`: a file of the workspace has a say in it.
+
+    To sign in at it, Bridle is what `client_document_url` says, else what was registered as `oauth_client_id`, whose
+    secret may be in a variable of its own; `oauth_redirect_uri` is where browsers come back to, if that is fixed.
+    `sampling`: it may ask for answers of the session's model, each of which a person agrees to.
     """
 
     name: str
@@ -68,7 +79,13 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxMode = "workspace-write"
     network: Network | None = None
     read_only_trusted: bool = False
+    sha256: str = ""
     of_project: bool = False
+    client_document_url: str = ""
+    oauth_client_id: str = ""
+    oauth_secret_env: str = ""
+    oauth_redirect_uri: str = ""
+    sampling: bool = False
 
     def uses(self, tool: str) -> bool:
         """Whether this tool of the server is used."""
@@ -106,16 +123,25 @@ def decode_server(
     if (transport == "stdio") != bool(argv):
         fits = "a server with a command speaks stdio" if argv else "a server with a url speaks http or sse"
         raise BadServer(fits, "transport")
-    for key in ("headers",) if argv else ("args", "env", "cwd", "sandbox", "network", "idle_s"):
+    of_url, of_command = (
+        ("headers", *SIGN_IN_KEYS),
+        ("args", "env", "cwd", "sandbox", "network", "idle_s", "sha256"),
+    )
+    for key in of_url if argv else of_command:
         if table.get(key) is not None:
             raise BadServer(f"it goes with a {'url' if argv else 'command'}", key)
+    digest = str(table.get("sha256") or "").lower()
+    if digest and _SHA256.fullmatch(digest) is None:
+        raise BadServer("it is the sha256 of the program: 64 digits and letters from a to f", "sha256")
     if of_project:
         _refuse_looser(table)
+    _check_sign_in(table)
     enabled = table.get("enabled_tools")
     given = {
         key: table[key]
         for key in (
             "discovery", "lazy_above", "connect_s", "call_s", "idle_s", "sandbox", "network", "read_only_trusted",
+            "sampling", *SIGN_IN_KEYS,
         )
         if table.get(key) is not None
     }  # fmt: skip
@@ -130,6 +156,7 @@ def decode_server(
         headers=dict(table.get("headers") or {}),
         enabled_tools=None if enabled is None else tuple(enabled),
         disabled_tools=tuple(table.get("disabled_tools") or ()),
+        sha256=digest,
         of_project=of_project,
         **given,
     )
@@ -160,7 +187,33 @@ def _words(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _refuse_looser(table: Mapping[str, Any]) -> None:
     """What only the person's own settings may say, of a server that they alone describe."""
-    loose = {"sandbox": "off", "read_only_trusted": True}
-    for key, value in loose.items():
-        if table.get(key) == value:
-            raise BadServer("only a server that your own settings alone describe may have it", key)
+    loose = {"sandbox": "off", "read_only_trusted": True, "sampling": True}
+    found = [key for key, value in loose.items() if table.get(key) == value]
+    for key in (*found, *(key for key in SIGN_IN_KEYS if table.get(key) is not None)):
+        raise BadServer("only a server that your own settings alone describe may have it", key)
+
+
+def _check_sign_in(table: Mapping[str, Any]) -> None:
+    if (document := table.get("client_document_url")) and not is_client_document(document):
+        raise BadServer("it is no https address with a path", "client_document_url")
+    if (redirect := table.get("oauth_redirect_uri")) and not _is_redirect(redirect):
+        raise BadServer("it is no address of this machine with a port", "oauth_redirect_uri")
+    if table.get("oauth_secret_env") and not table.get("oauth_client_id"):
+        raise BadServer("it goes with oauth_client_id", "oauth_secret_env")
+
+
+def is_client_document(address: str) -> bool:
+    """Whether it can be where a document says who a client is."""
+    try:
+        url = parse_url(address)
+    except ValueError:
+        return False
+    return url.secure and url.target.partition("?")[0] != "/"
+
+
+def _is_redirect(address: str) -> bool:
+    try:
+        url = parse_url(address)
+    except ValueError:
+        return False
+    return not url.secure and is_loopback(url.host) and f":{url.port}" in address

@@ -25,14 +25,24 @@ def log_path(state_folder: str, server: str) -> str:
 
 
 class ServerLog:
-    """Appends to the file of a server, without the `secrets` it was given. What cannot be written is let go."""
+    """Appends to the file of a server, without what it is to `hide`. What cannot be written is let go."""
 
-    def __init__(self, path: str, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._secrets = tuple(value for value in secrets if value)
-        self._redactor = StreamRedactor(known=self._secrets)
+        self._secrets: tuple[str, ...] = ()
+        self._redactor = StreamRedactor()
         self._left = MOST_OF_A_RUN
         self._last = bytearray()
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """From here on these appear in nothing that is written."""
+        self._write(self._redactor.flush())
+        self._secrets = tuple(dict.fromkeys(value for value in secrets if value))
+        self._redactor = StreamRedactor(known=self._secrets)
+
+    def masked(self, words: str) -> str:
+        """These words without what is hidden."""
+        return StreamRedactor(known=self._secrets).whole(words)
 
     def begin(self, words: str) -> None:
         """A run of the server begins."""
@@ -47,16 +57,16 @@ class ServerLog:
         self._write(self._redactor.feed(chunk.decode(errors="replace")))
 
     def note(self, words: str) -> None:
-        """A line of our own."""
+        """A line of our own. Words of the server may be in it."""
         before = self._redactor.flush()
-        self._write(f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}[bridle] {words}\n")
+        end = "" if not before or before.endswith("\n") else "\n"
+        self._write(f"{before}{end}[bridle] {self.masked(words)}\n")
 
     def last_line(self) -> str:
         """The last line it wrote, to stand behind why it ended; empty where it wrote none."""
         lines = bytes(self._last).decode(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        hidden = StreamRedactor(known=self._secrets).whole(last)
-        return visible(hidden[:_LAST_CHARACTERS], newlines=False)
+        return visible(self.masked(last)[:_LAST_CHARACTERS], newlines=False)
 
     def _write(self, text: str) -> None:
         if not text or self._left <= 0:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from bridle.base.phrases import counted
+from bridle.base.threads import in_thread
+from bridle.base.untrusted import wrap
 from bridle.engine.deadline import Deadline
 from bridle.engine.services import Health, SessionDoor
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput
+from bridle.mcp.pin_gate import PinReview
 from bridle.mcp.presented_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
@@ -22,23 +25,28 @@ from bridle.mcp.presented_tools import (
     used_tools,
 )
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_results import CallResult, ResourceText, tool_output
+from bridle.mcp.server_results import RESULT, CallResult, ResourceText, tool_output
 from bridle.mcp.server_state import ServerState
 from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedTool
 from bridle.mcp.tool_search import SearchArgs, SearchedServer, best_matches, search_tool
-from bridle.protocol.errors import StoreError, sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import ContextAdded, Degraded, DurableEvent, MCPServerDown, Notice
 
 if TYPE_CHECKING:
     from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.sampling_requests import SampleReply, SampleRequest, SamplingBudget, WriteSample
     from bridle.mcp.server_connection import ServerConnection
 
 NAME: Final = "mcp"
 UNAVAILABLE: Final = "«mcp-server-unavailable»"
 MOST_S: Final = 10.0
 """A call that tells of its progress may take so many times as long as one that does not."""
+MOST_REVIEWS: Final = 3
+"""So often a person is asked or told by itself that one server is another now, in one run of a session. What changes
+again and again stays left out, and is in `/mcp` and `/mcp:approve`."""
 _MOST_RESOURCES: Final = 500
+_MOST_SAMPLE_SHOWN: Final = 500
 
 
 class ShowsProgress(Protocol):
@@ -48,14 +56,25 @@ class ShowsProgress(Protocol):
     def stop(self) -> None: ...
 
 
+class ReviewPin(Protocol):
+    """Shows a person what a server is now, beside what was agreed to."""
+
+    async def __call__(self, server: str, review: PinReview) -> bool | None:
+        """Whether they agree; None where nobody can be asked or nobody came. An agent never does."""
+        ...
+
+
 class SessionUse(msgspec.Struct, frozen=True, kw_only=True):
     """What the servers use of their session. `told` are tools the model was told of before this run of it;
-    `progress_of` is for one call, by its id."""
+    `progress_of` is for one call, by its id. `write_sample` asks its model for a server, within `sampling`."""
 
     place: LaunchPlace
     emit: Callable[[DurableEvent], object]
     progress_of: Callable[[str], ShowsProgress]
+    review_pin: ReviewPin
     told: frozenset[str] = frozenset()
+    write_sample: WriteSample | None = None
+    sampling: SamplingBudget | None = None
 
 
 class SessionServers:
@@ -73,11 +92,15 @@ class SessionServers:
         self._servers = {one.name: pool.server(one, use.place) for one in definitions}
         self._told = set(use.told)
         self._tools: dict[tuple[str, str], tuple[ListedTool, Tool]] = {}
-        self._left_out: dict[str, tuple[str, ...]] = {}
+        self._left_out: dict[str, list[tuple[str, ...]]] = {}
         self._search: tuple[tuple[SearchedServer, ...], Tool] | None = None
         self._said: dict[str, str] = {}
         self._door: SessionDoor | None = None
         self._waited = self._requested = False
+        self._reviewed: dict[str, set[tuple[str, str]]] = {}
+        self._reviewing: set[str] = set()
+        self._reviews: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
 
     # A source of tools
 
@@ -101,18 +124,26 @@ class SessionServers:
             self._requested = True
             for server in self._servers.values():
                 server.begin_beside()
+        waiting = [one for one in self._servers.values() if one.state().phase == "needs sign-in"]
+        if waiting and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.ensure_future(_begin_signed_in(waiting))
 
     async def stop(self) -> None:
         self._door = None
+        for task in tuple(self._reviews):
+            task.cancel()
+        await asyncio.gather(*self._reviews, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
         self._pool.leave(tuple(self._servers.values()), self)
 
     def health(self) -> Health:
         """That of the one that is worst."""
         states = self.states()
-        down = [one for one in states if one.phase in ("given up", "down")]
+        down = [one for one in states if one.phase in ("given up", "changed", "down", "needs sign-in")]
         if down:
-            worst = next((one for one in down if one.phase == "given up"), down[0])
-            state = "given up" if worst.phase == "given up" else "down"
+            worst = next((one for one in down if one.phase != "down"), down[0])
+            state = "down" if worst.phase == "down" else "given up"
             return Health(state=state, problem=f"{worst.name}: {worst.problem}")
         return Health(state="starting" if any(one.phase == "connecting" for one in states) else "up")
 
@@ -127,6 +158,63 @@ class SessionServers:
             self._say(server.state())
             self._say_left_out(server)
             self._offer()
+            for review in (server.pins.launch_review, server.pins.tools_review):
+                if review is not None:
+                    self._begin_review(server, review)
+
+    def _begin_review(self, server: SharedServer, review: PinReview) -> None:
+        """Puts to a person what waits for them, once for the same content and one at a time. Nobody waits for their
+        answer."""
+        name, asked = server.definition.name, (review.reason, review.after)
+        before = self._reviewed.setdefault(name, set())
+        if asked in before or name in self._reviewing or len(before) >= MOST_REVIEWS:
+            return
+        before.add(asked)
+        self._reviewing.add(name)
+        task = asyncio.create_task(self._review(server, review))
+        self._reviews.add(task)
+
+        def over(done: asyncio.Task[None]) -> None:
+            self._reviews.discard(done)
+            self._reviewing.discard(name)
+            self.server_changed(server)  # it may be another again by now
+
+        task.add_done_callback(over)
+
+    async def _review(self, server: SharedServer, review: PinReview) -> None:
+        """A digest that settings expect is not asked about: whoever wants another program says so."""
+        name = server.definition.name
+        refused = review.reason == "MCPServerSHA256Mismatch"
+        with suppress(StoreError):  # whoever follows the session is told of that
+            if not refused and await self._use.review_pin(name, review) is True:
+                await self.agree(server, review)
+            elif self._door is not None:
+                data = {"name": name, **review.data}
+                self._use.emit(Notice(reason=review.reason, message=review.message, data=data))
+
+    async def agree(self, server: SharedServer, review: PinReview) -> None:
+        """What a person agreed to counts from here on, as it was shown. Raises `BridleError` where that is lost."""
+        try:
+            if review.launch is not None:
+                await in_thread(lambda: server.pins.agree_launch(review))
+            else:
+                await in_thread(lambda: server.pins.agree_tools(review))
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise BridleError("TrustUnwritable", path=problem.filename or "the pins", problem=why) from None
+        if review.launch is not None:
+            server.begin()
+        else:
+            await server.look_again()
+
+    async def review(self, server: SharedServer, review: PinReview) -> bool:
+        """Asks a person at once, who wants it so. Raises `BridleError` where nobody can be asked."""
+        answer = await self._use.review_pin(server.definition.name, review)
+        if answer is None:
+            raise BridleError("NonInteractiveAckRefused", kind=f"MCP server {server.definition.name}")
+        if answer:
+            await self.agree(server, review)
+        return answer
 
     def _say(self, state: ServerState) -> None:
         name, said = state.name, self._said.get(state.name, "")
@@ -140,6 +228,10 @@ class SessionServers:
                 what=f"MCP server {name}", reason="MCPServerLost", message=sentence("MCPServerLost", data)
             )
             self._use.emit(lost)
+        elif state.phase == "needs sign-in" and said != "needs sign-in":
+            self._said[name] = "needs sign-in"
+            message = sentence("MCPNotLetIn", data)
+            self._use.emit(Notice(reason="MCPNotLetIn", message=message, data=data))
         elif state.phase == "up" and said:
             del self._said[name]
             back = {"service": f"MCP server {name}"}
@@ -149,8 +241,9 @@ class SessionServers:
         """Names the tools that cannot be used, once for the same ones."""
         bad = server.offer.left_out if server.offer is not None else ()
         name = server.definition.name
-        if bad and self._left_out.get(name) != bad:
-            self._left_out[name] = bad
+        said = self._left_out.setdefault(name, [])
+        if bad and bad not in said and len(said) < MOST_REVIEWS:
+            said.append(bad)
             data = {"name": name, "count": counted(len(bad), "tool"), "problem": "; ".join(bad[:3])}
             message = sentence("MCPToolsLeftOut", data)
             self._use.emit(Notice(reason="MCPToolsLeftOut", message=message, data=data))
@@ -247,8 +340,13 @@ class SessionServers:
             connection = await server.connected()
         except ServerUnavailable as problem:
             return _unavailable(server.state(), str(problem))
+        if not is_of_resources(listed) and (server.offer is None or listed not in server.offer.tools):
+            data = {"name": definition.name, "tool": listed.name}
+            return ToolOutput(
+                outcome="error", reason="MCPToolChanged", content=sentence("MCPToolChanged", data)
+            )
         deadline = Deadline(context.clock, definition.call_s, most_s=definition.call_s * MOST_S)
-        call = SessionCall(self, context, definition, deadline, self._use.progress_of(context.call.id))
+        call = SessionCall(self, self._use, context, definition, deadline)
         server.started_call(call)
         try:
             async with deadline:
@@ -271,6 +369,8 @@ class SessionServers:
         from bridle.mcp.server_connection import ConnectionLost, NotConnected, ServerRefused
 
         name = server.definition.name
+        if isinstance(problem, ServerRefused | ConnectionLost) and server.sign_in_problem:
+            return self._not_let_in(server)
         if isinstance(problem, ServerRefused):
             return tool_output(CallResult(texts=(str(problem),), failed=True), server=name, tool=listed.name)
         if not isinstance(problem, ConnectionLost):
@@ -284,6 +384,12 @@ class SessionServers:
             reason="MCPCallLost",
             content=sentence("MCPCallLost", data),
         )
+
+    def _not_let_in(self, server: SharedServer) -> ToolOutput:
+        """The server looked at who asks and at nothing else: the call did not run."""
+        data = {"name": server.definition.name, "problem": server.sign_in_problem}
+        server.look_again_at_sign_in()
+        return ToolOutput(outcome="error", reason="MCPNotLetIn", content=sentence("MCPNotLetIn", data))
 
     # For people
 
@@ -309,13 +415,14 @@ class SessionCall:
     def __init__(
         self,
         user: SessionServers,
+        use: SessionUse,
         context: ToolContext,
         definition: ServerDefinition,
         deadline: Deadline,
-        shows: ShowsProgress,
     ) -> None:
         self.user = user
-        self.shows = shows
+        self.shows = use.progress_of(context.call.id)
+        self._use = use
         self._context = context
         self._definition = definition
         self._deadline = deadline
@@ -341,6 +448,30 @@ class SessionCall:
         finally:
             self._deadline.allow(self._definition.call_s)
 
+    async def answer_sample(self, request: SampleRequest) -> SampleReply:
+        from bridle.mcp.sampling_requests import SampleReply, sample_for
+
+        write, budget, name = self._use.write_sample, self._use.sampling, self._definition.name
+        if write is None or budget is None:
+            return SampleReply(refusal="nobody is here to agree")
+        self._questions += 1
+        self._deadline.allow(float("inf"))
+        try:
+            reply = await sample_for(
+                request,
+                server=name,
+                question_id=f"{self._context.call.id}-sample{self._questions}",
+                ask=self._context.ask,
+                write=write,
+                budget=budget,
+            )
+        finally:
+            self._deadline.allow(self._definition.call_s)
+        if not reply.refusal:
+            data = {"name": name, "text": reply.text[:_MOST_SAMPLE_SHOWN]}
+            self._use.emit(Notice(reason="MCPSampled", message=sentence("MCPSampled", data), data=data))
+        return reply
+
 
 async def _asked(
     connection: ServerConnection, listed: ListedTool, args: dict[str, Any], call: SessionCall
@@ -351,6 +482,11 @@ async def _asked(
         found = await connection.resources()
         return CallResult(texts=(_resource_lines(found),))
     return await connection.read(args["uri"])
+
+
+async def _begin_signed_in(servers: Sequence[SharedServer]) -> None:
+    for server in servers:
+        await server.begin_if_signed_in()
 
 
 def _resource_lines(found: Sequence[ResourceText]) -> str:
@@ -372,9 +508,10 @@ async def _settled(server: SharedServer, within_s: float | None = None) -> None:
 
 
 def _unavailable(state: ServerState, problem: str) -> ToolOutput:
-    data = {"name": state.name, "problem": problem, "attempts": str(state.failures)}
-    return ToolOutput(
-        outcome="error",
-        reason="MCPServerUnavailable",
-        content=f"{UNAVAILABLE} {sentence('MCPServerUnavailable', data)}",
-    )
+    if state.phase == "changed":
+        words = sentence("MCPServerChanged", {"name": state.name, "problem": problem})
+        return ToolOutput(outcome="error", reason="MCPServerChanged", content=f"{UNAVAILABLE} {words}")
+    # What it wrote last may stand in there: nothing a server says is said to the model as ours.
+    data = {"name": state.name, "problem": wrap(RESULT, problem), "attempts": str(state.failures)}
+    reason = "MCPNotLetIn" if state.phase == "needs sign-in" else "MCPServerUnavailable"
+    return ToolOutput(outcome="error", reason=reason, content=f"{UNAVAILABLE} {sentence(reason, data)}")

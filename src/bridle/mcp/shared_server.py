@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
@@ -21,14 +22,28 @@ from bridle.base.installation import install_command
 from bridle.base.processes import CannotStart
 from bridle.base.threads import in_thread
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
+from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.server_definitions import ServerDefinition, launch_hash
 from bridle.mcp.server_log import ServerLog, log_path
+from bridle.mcp.server_pins import PinStore
 from bridle.mcp.server_state import ServerPhase, ServerState
+from bridle.mcp.server_tokens import (
+    ServerTokens,
+    SignInMarks,
+    TokensUnavailable,
+    login_command,
+    sign_in_name,
+    takes_tokens,
+)
 from bridle.mcp.tool_lists import KeptLists, ToolList
+from bridle.mcp.value_references import BadReference, ReferenceValues, filled_launch
+from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
     from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.sampling_requests import SampleReply, SampleRequest
     from bridle.mcp.server_connection import ServerConnection
+    from bridle.mcp.token_auth import TokenAuth
     from bridle.mcp.transports import WireCounts
 
 WAITS_S: Final = (1.0, 2.0, 4.0)
@@ -42,6 +57,9 @@ COOLDOWN_S: Final = 3600.0
 """Until it is tried again after that."""
 GRACE_S: Final = 5.0
 """How long a server may take to leave once its input is closed."""
+BESIDE_S: Final = 0.2
+"""So long after a request was made a server is started beside it: by then it has left, and what starting takes of this
+process does not hold it up."""
 CLOSING_GRACE_S: Final = 1.0
 """The same, where the whole program is leaving."""
 _HOPELESS: Final = frozenset(
@@ -55,13 +73,16 @@ class ServerUnavailable(Exception):
 
 class LaunchPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server runs. `policy` and `env` are those of the session's commands; `roots` are the folders it is told
-    of."""
+    of. `tokens` are those of a sign-in, by its name; None where there are none. `values` are what references in its
+    definition stand for."""
 
     spawn: Spawn
     policy: SpawnPolicy
     cwd: str
     env: Mapping[str, str]
     roots: tuple[str, ...] = ()
+    tokens: Callable[[str], ServerTokens] | None = None
+    values: ReferenceValues | None = None
 
 
 class ServerUser(Protocol):
@@ -81,14 +102,22 @@ class ActiveCall(Protocol):
         """Asks the person of this call."""
         ...
 
+    async def answer_sample(self, request: SampleRequest) -> SampleReply:
+        """Asks them, and then the model of their session."""
+        ...
+
 
 class _End(NamedTuple):
-    """How a run of a server ended. `hopeless`: it would end the same way again. `idle`: nobody needed it."""
+    """How a run of a server ended. `hopeless`: it would end the same way again. `idle`: nobody needed it.
+
+    `changed`: it is not what was agreed to. `wants_sign_in`: it lets nobody in before a person has signed in."""
 
     problem: str
     up_s: float = 0.0
     hopeless: bool = False
     idle: bool = False
+    changed: bool = False
+    wants_sign_in: bool = False
 
 
 class SharedServer:
@@ -102,16 +131,26 @@ class SharedServer:
         key: bytes,
         clock: Clock,
         kept: KeptLists,
+        pins: PinStore,
+        marks: SignInMarks,
         log: ServerLog,
     ) -> None:
         self.definition = definition
         self.key = key
+        self._process = sha256(key).hexdigest()[:16]
         self.launch = launch_hash(definition, place.cwd)
-        self.offer: ToolList | None = kept.read(self.launch, clock.now_ms())
+        variables = {**place.env, **place.policy.variables}
+        self.pins = PinGate(definition, cwd=place.cwd, env=variables, store=pins)
+        self.offer: ToolList | None = self.pins.agreed_part(kept.read(self.launch, clock.now_ms()))
+        """What of the server's own list was agreed to."""
+        self._listed: ToolList | None = None
+        self._is_checked = False
+        self._held_back = self.pins.verdict.held_back
         self.users: dict[ServerUser, None] = {}
         self._place = place
         self._clock = clock
         self._kept = kept
+        self._marks = marks
         self._log = log
         self._phase: ServerPhase = "waiting"
         self._problem = ""
@@ -120,9 +159,12 @@ class SharedServer:
         self._is_kept = self.offer is not None
         self._connection: ServerConnection | None = None
         self._counts: WireCounts | None = None
+        self._tokens: ServerTokens | None = None
+        self._auth: TokenAuth | None = None
         self._active: dict[ActiveCall, None] = {}
         self._used_s = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
+        self._soon: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -149,6 +191,10 @@ class SharedServer:
             garbage=counts.garbage if counts else 0,
             too_long=counts.too_long if counts else 0,
             log=self._log.path,
+            pin="changed" if self.pins.tools_review is not None else self.pins.state,
+            unpinned=self.pins.unpinned,
+            held_back=self._held_back,  # of what is offered: the next list is judged beside the loop
+            process=self._process,
         )
 
     @property
@@ -160,7 +206,12 @@ class SharedServer:
     @property
     def is_settled(self) -> bool:
         """Whether it is up, or nobody needs to wait for it."""
-        return self._phase in ("up", "given up")
+        return self._phase in ("up", "given up", "changed", "needs sign-in")
+
+    @property
+    def sign_in_problem(self) -> str:
+        """Why the last request was not let in, as the end of a sentence; empty where it was."""
+        return self._auth.problem if self._auth is not None and self._auth.wants_sign_in else ""
 
     def begin(self) -> None:
         """Starts it, unless it runs or was given up not long ago. Nobody waits for it."""
@@ -174,6 +225,10 @@ class SharedServer:
         self._again = False
         if self._phase == "given up" and self._clock.monotonic() < self._given_up_s + COOLDOWN_S:
             return
+        if self._phase == "changed":  # it may be as it was by now
+            self._phase = "waiting"
+        if self._phase == "needs sign-in":
+            self._set("waiting")
         self._failures = 0
         self._leave.clear()
         self._grace_s = GRACE_S
@@ -181,8 +236,26 @@ class SharedServer:
 
     def begin_beside(self) -> None:
         """Starts it beside the first request, unless what it said of itself still holds: then its first call does."""
-        if self.offer is None or not self.offer.holds(self._clock.now_ms()):
-            self.begin()
+        if self._phase == "needs sign-in":
+            return
+        if self._soon is None and (self.offer is None or not self.offer.holds(self._clock.now_ms())):
+            self._soon = asyncio.create_task(self._begin_soon())
+
+    async def _begin_soon(self) -> None:
+        await self._clock.sleep(BESIDE_S)
+        self._soon = None
+        self.begin()
+
+    async def begin_if_signed_in(self) -> None:
+        """Starts one that let nobody in, once a person has signed in, wherever they did."""
+        if self._phase == "needs sign-in" and self._tokens is not None:
+            try:
+                token = await self._tokens.current()
+            except TokensUnavailable:
+                return
+            refused = self._auth.refused if self._auth is not None else ""
+            if token is not None and token != refused and self._phase == "needs sign-in":
+                self.begin()
 
     async def restart(self) -> None:
         """Ends what runs and starts it anew, given up or not. Returns once it is up, or raises `ServerUnavailable`."""
@@ -199,7 +272,7 @@ class SharedServer:
         )
         try:
             while (connection := self._connection) is None or not connection.is_open:
-                if self._phase == "given up":
+                if self._phase in ("given up", "changed", "needs sign-in"):
                     raise ServerUnavailable(self._problem)
                 if late.done():
                     raise ServerUnavailable(self._problem or "it is not ready yet")
@@ -221,6 +294,16 @@ class SharedServer:
         self._active.pop(call, None)
         self._used_s = self._clock.monotonic()
 
+    def look_again_at_sign_in(self) -> None:
+        """A call was not let in: where the token is of no use at all, the connection is made anew and says so."""
+        if self._auth is not None and self._auth.is_locked_out:
+            self._keep_mark()
+            if self._auth.refused:
+                self.lost()
+
+    def _keep_mark(self) -> None:
+        self._marks.keep(self.launch, self._auth.challenge if self._auth is not None else "")
+
     def lost(self) -> None:
         """Somebody found the connection broken: it is made anew."""
         connection, self._connection = self._connection, None
@@ -236,10 +319,13 @@ class SharedServer:
     async def stop(self) -> None:
         """Ends it and everything it started. Safe to call twice. Whoever uses it has it started again."""
         self._connection = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         self._leave.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
-        if self._phase != "given up":
+        if self._phase not in ("given up", "changed", "needs sign-in"):
             self._set("waiting" if self.users else "stopped")
 
     # Its life
@@ -253,6 +339,15 @@ class SharedServer:
                 return
             if end.idle:
                 self._set("waiting")
+                return
+            if end.changed:
+                self._log.note(f"it is not started: {end.problem}")
+                self._set("changed", end.problem)
+                return
+            if end.wants_sign_in:
+                self._log.note(end.problem)
+                self._keep_mark()
+                self._set("needs sign-in", end.problem)
                 return
             now = self._clock.monotonic()
             self._ended += 1
@@ -282,35 +377,52 @@ class SharedServer:
     async def _run_once(self) -> _End:
         """One connection, from its beginning to its end."""
         process: DuplexProcess | None = None
+        self._is_checked = False
         try:
-            if self.definition.transport == "stdio":
-                process = await self._open_process()
-            return await self._connect(process)
+            launched = await self._fill()
+            if (review := await in_thread(self.pins.check_launch)) is not None:
+                return _End(_held(review), changed=True)
+            self._tokens = self._tokens_for(launched)
+            if launched.transport == "stdio":
+                process = await self._open_process(launched)
+            return await self._connect(launched, process)
+        except (BadReference, BridleError) as missing:
+            return _End(str(missing).rstrip("."), hopeless=True)
         except CannotStart as refused:
             return _End(str(refused), hopeless=refused.reason in _HOPELESS)
         except ImportError:
             return _End(f"its package is not installed: {install_command('mcp')}", hopeless=True)
         except Exception as fault:  # noqa: BLE001  the boundary: whatever it was, the server is not there
-            return _End(_root_cause(fault))
+            return _End(self._log.masked(_root_cause(fault)))
         finally:
             self._connection = None
             if process is not None:
                 await self._end_process(process)
 
-    async def _connect(self, process: DuplexProcess | None) -> _End:
+    async def _fill(self) -> ServerDefinition:
+        """The definition as it is started, which its pins are about too. Raises `BadReference` and `BridleError`."""
+        launched, secrets = await filled_launch(self.definition, self._place.values)
+        self._log.hide(secrets)
+        self.pins.launched = launched
+        return launched
+
+    async def _connect(self, definition: ServerDefinition, process: DuplexProcess | None) -> _End:
         await in_thread(_load)
         from bridle.mcp.server_connection import ServerConnection
         from bridle.mcp.transports import WireCounts, http_streams, stdio_streams
 
         self._counts = counts = WireCounts(self._log.note)
-        definition = self.definition
+        self._auth = auth = self._new_auth()
         connection = ServerConnection(
             definition,
-            http_streams(definition, self._place.env) if process is None else stdio_streams(process, counts),
+            http_streams(definition, self._place.env, auth)
+            if process is None
+            else stdio_streams(process, counts),
             launch=self.launch,
             roots=self._place.roots,
             clock=self._clock,
             answer_input=self._answer_input,
+            answer_sample=self._answer_sample,
             note=self._log.note,
             changed=self._hear_offer,
         )
@@ -323,10 +435,15 @@ class SharedServer:
         idle = False
         try:
             await asyncio.wait((serving, ready, leave, late), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not serving.done() and (review := await self._checked_again()) is not None:
+                connection.leave()
+                await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
+                return _End(_held(review), changed=True)
             if ready.done() and not serving.done():
                 began_s = self._clock.monotonic()
                 self._connection = connection
                 self._used_s = began_s
+                self._marks.drop(self.launch)
                 self._set("up")
                 unused = asyncio.create_task(self._until_unused())
                 try:
@@ -341,12 +458,56 @@ class SharedServer:
                 return _End(f"it was not ready within {definition.connect_s:g} s")
             connection.leave()
             await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
+            if auth is not None and auth.wants_sign_in and not leave.done():
+                return _End(auth.problem, wants_sign_in=True)
             problem = "" if idle or leave.done() else await self._why(serving, process)
             return _End(problem, up_s=up_s, idle=idle)
         finally:
             for task in (serving, ready, leave, late):
                 task.cancel()
             await asyncio.gather(serving, ready, leave, late, return_exceptions=True)
+
+    def _tokens_for(self, launched: ServerDefinition) -> ServerTokens | None:
+        if self._place.tokens is None or not takes_tokens(launched):
+            return None
+        return self._place.tokens(sign_in_name(self.definition, launched))
+
+    async def _checked_again(self) -> PinReview | None:
+        """What keeps it from being used now that it runs: a launcher may have brought other code with it. Then
+        what it offers is looked at."""
+        review = await in_thread(self.pins.check_launch)
+        if review is None:
+            self._is_checked = True
+            await self.look_again()
+        return review
+
+    async def launch_shown(self) -> PinReview | None:
+        """What would be started or reached now, for a person to agree to; None where only tools are to be agreed to.
+        Raises `ServerUnavailable` where a value is missing."""
+        try:
+            await self._fill()
+        except (BadReference, BridleError) as missing:
+            raise ServerUnavailable(str(missing).rstrip(".")) from None
+        return await in_thread(self.pins.launch_shown)
+
+    async def look_again(self) -> None:
+        """Judges anew what the server offers: somebody may have agreed to more of it."""
+        if (listed := self._listed) is not None:
+            judged = await in_thread(lambda: self.pins.judge_offer(listed))
+            if listed is self._listed:
+                self._take_offer(judged)
+
+    def _new_auth(self) -> TokenAuth | None:
+        if self._tokens is None:
+            return None
+        from bridle.mcp.token_auth import TokenAuth
+
+        return TokenAuth(self._tokens, login_command(self.definition.name), self._hear_refusal)
+
+    def _hear_refusal(self) -> None:
+        """A request was not let in. Over SSE nobody answers it any more; else its caller is told."""
+        if self.definition.transport == "sse":
+            self.lost()
 
     async def _until_unused(self) -> None:
         """Returns when nobody has called for long. A server that listens by itself costs nothing: it may stay."""
@@ -367,13 +528,13 @@ class SharedServer:
                     how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
                     return f"{how}{behind}"
         if serving.done() and not serving.cancelled() and (fault := serving.exception()) is not None:
-            return f"{_root_cause(fault)}{behind}"
+            return f"{self._log.masked(_root_cause(fault))}{behind}"
         return f"the connection ended{behind}"
 
     # Its process
 
-    async def _open_process(self) -> DuplexProcess:
-        definition, place = self.definition, self._place
+    async def _open_process(self, definition: ServerDefinition) -> DuplexProcess:
+        place = self._place
         cwd = os.path.join(place.cwd, definition.folder)
         policy = server_policy(definition, place.policy)
         self._log.begin(f"started: {definition.argv[0]}")
@@ -413,9 +574,16 @@ class SharedServer:
     # What it says
 
     def _hear_offer(self, offer: ToolList) -> None:
-        same = self.offer is not None and self.offer.same_offer(offer)
-        self.offer, self._is_kept = offer, False
+        self._listed = offer
         self._kept.keep(offer)
+        if self._is_checked:
+            self._take_offer(self.pins.judge_offer(offer))
+
+    def _take_offer(self, offer: ToolList) -> None:
+        """What of a list may be used is what there is from here on."""
+        held_back, waiting = self.pins.verdict.held_back, self._held_back
+        same = self.offer is not None and self.offer.same_offer(offer) and held_back == waiting
+        self.offer, self._is_kept, self._held_back = offer, False, held_back
         if not same:
             self._tell()
 
@@ -423,10 +591,20 @@ class SharedServer:
         """A person is asked by whom the server works for. Where that could be several, nobody is."""
         from bridle.mcp.input_requests import NOBODY
 
+        call = self._call_of_request()
+        return NOBODY if call is None else await call.answer_input(request)
+
+    async def _answer_sample(self, request: SampleRequest) -> SampleReply:
+        from bridle.mcp.sampling_requests import SampleReply
+
+        call = self._call_of_request()
+        if call is None:
+            return SampleReply(refusal="it belongs to no call that is under way")
+        return await call.answer_sample(request)
+
+    def _call_of_request(self) -> ActiveCall | None:
         calls = list(self._active)
-        if len({id(call.user) for call in calls}) != 1:
-            return NOBODY
-        return await calls[-1].answer_input(request)
+        return calls[-1] if len({id(call.user) for call in calls}) == 1 else None
 
     def _set(self, phase: ServerPhase, problem: str = "") -> None:
         self._phase, self._problem = phase, problem
@@ -436,6 +614,14 @@ class SharedServer:
     def _tell(self) -> None:
         for user in tuple(self.users):
             user.server_changed(self)
+
+
+def _held(review: PinReview) -> str:
+    """Why it does not run, as the end of a sentence."""
+    data = review.data
+    if review.reason == "MCPServerSHA256Mismatch":
+        return f"its program has sha256 {data['found']}, and settings expect {data['expected']}"
+    return data["problem"]
 
 
 def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPolicy:
@@ -458,6 +644,8 @@ class ServerPool:
 
     def __init__(self, state_folder: str, clock: Clock) -> None:
         self._kept = KeptLists(state_folder)
+        self._pins = PinStore(state_folder, clock)
+        self._marks = SignInMarks(state_folder)
         self._state_folder = state_folder
         self._clock = clock
         self._servers: dict[bytes, SharedServer] = {}
@@ -469,9 +657,17 @@ class ServerPool:
         key = msgspec.json.encode((definition, place.cwd, policy, place.roots, sorted(place.env.items())))
         if key in self._servers:
             return self._servers[key]
-        secrets = (*definition.env.values(), *definition.headers.values())
-        log = ServerLog(log_path(self._state_folder, definition.name), secrets)
-        return SharedServer(definition, place, key=key, clock=self._clock, kept=self._kept, log=log)
+        log = ServerLog(log_path(self._state_folder, definition.name))
+        return SharedServer(
+            definition,
+            place,
+            key=key,
+            clock=self._clock,
+            kept=self._kept,
+            pins=self._pins,
+            marks=self._marks,
+            log=log,
+        )
 
     def use(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
         """`user` needs these from here on."""
@@ -489,6 +685,10 @@ class ServerPool:
                 task = asyncio.create_task(server.stop())
                 self._leaving[task] = server
                 task.add_done_callback(self._leaving.pop)
+
+    def states(self) -> tuple[ServerState, ...]:
+        """How those that sessions use are now."""
+        return tuple(server.state() for server in self._servers.values())
 
     async def close(self) -> None:
         """Ends them all."""

@@ -7,12 +7,13 @@ package: loaded with the first connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeGuard, cast
+from typing import Any, Final, Self, TypeGuard, cast
 
 import anyio
 import httpx2
@@ -24,10 +25,17 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from bridle.base.duplex import DuplexProcess
-from bridle.base.http_routes import ProxyRules, parse_url, tls_context
+from bridle.base.http_routes import ProxyRules, Url, parse_url, tls_context
 from bridle.mcp.message_lines import MOST_LINE_BYTES, LongLine, MessageLines
 from bridle.mcp.server_definitions import ServerDefinition
 
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+logging.getLogger(
+    "mcp"
+).propagate = False  # what it has to say is said by us, in the server's own file or to a person
+
+UNPACKED: Final = {"Accept-Encoding": "identity"}
+"""An answer is measured as it arrives, and a packed one may be a thousand times that."""
 _TIMEOUT_S = 30.0
 _READ_S = 300.0
 
@@ -108,7 +116,7 @@ class WatchedStream:
 
     What a server says of the form of its results is taken out: that package would match them with patterns that may
     never come to an end. So is a tool that it could not read, for it would refuse all others with it; `left_out` is
-    told its name.
+    told its name. A result that does not say of what type it is, is complete: that package would refuse it.
     """
 
     def __init__(
@@ -154,8 +162,10 @@ class WatchedStream:
 
     def _tidied(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         message = item.message if isinstance(item, SessionMessage) else None
-        tools = message.result.get("tools") if isinstance(message, types.JSONRPCResponse) else None
-        if isinstance(message, types.JSONRPCResponse) and isinstance(tools, list):
+        if not isinstance(message, types.JSONRPCResponse):
+            return item
+        message.result.setdefault("resultType", "complete")
+        if isinstance(tools := message.result.get("tools"), list):
             kept: list[dict[str, object]] = []
             for tool in cast("list[object]", tools):
                 if _is_tool(tool):
@@ -224,13 +234,9 @@ def _http_client(
     definition: ServerDefinition, env: Mapping[str, str], auth: httpx2.Auth | None
 ) -> httpx2.AsyncClient:
     """A client that goes where the given environment leads, and nothing else does."""
-    url = parse_url(definition.url)
-    proxy = ProxyRules(env).proxy_for(url)
-    verify: ssl.SSLContext | bool = tls_context(env) if url.secure else True
-    through = proxy and httpx2.Proxy(f"{proxy.scheme}://{proxy.address}", auth=proxy.credentials)
-    inner = httpx2.AsyncHTTPTransport(verify=verify, proxy=through, trust_env=False)
+    inner = http_transport(parse_url(definition.url), env)
     return httpx2.AsyncClient(
-        headers=dict(definition.headers),
+        headers={**definition.headers, **UNPACKED},
         auth=auth,
         timeout=httpx2.Timeout(_TIMEOUT_S, read=_READ_S),
         transport=_CappedTransport(inner),
@@ -238,33 +244,54 @@ def _http_client(
     )
 
 
+def http_transport(url: Url, env: Mapping[str, str]) -> httpx2.AsyncHTTPTransport:
+    """The way to an address, through the proxy and with the authorities that the environment names."""
+    proxy = ProxyRules(env).proxy_for(url)
+    verify: ssl.SSLContext | bool = tls_context(env) if url.secure else True
+    through = proxy and httpx2.Proxy(f"{proxy.scheme}://{proxy.address}", auth=proxy.credentials)
+    return httpx2.AsyncHTTPTransport(verify=verify, proxy=through, trust_env=False)
+
+
 class _CappedTransport(httpx2.AsyncBaseTransport):
-    """Answers that are no stream of events end where they are too long."""
+    """Answers end where they are too long, but for streams of events, which have a limit for each event."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
+        await refuse_packed(response)
         kind = response.headers.get("content-type", "")
-        if not kind.lower().startswith("text/event-stream"):
-            response.stream = _CappedStream(cast("httpx2.AsyncByteStream", response.stream))
+        is_stream = response.is_success and kind.lower().startswith("text/event-stream")
+        if not is_stream:
+            response.stream = CappedStream(cast("httpx2.AsyncByteStream", response.stream), MOST_LINE_BYTES)
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _CappedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+async def refuse_packed(response: httpx2.Response) -> None:
+    """Raises for an answer that would have to be unpacked, though nobody asked for that."""
+    packed = response.headers.get("content-encoding", "").strip().lower()
+    if packed not in ("", "identity"):
+        await response.aclose()
+        raise httpx2.RemoteProtocolError(f"an answer cannot be read: it is packed ({packed[:40]})")
+
+
+class CappedStream(httpx2.AsyncByteStream):
+    """Bytes that end with an error where there are more than `most`."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
         self._inner = inner
+        self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for chunk in self._inner:
             size += len(chunk)
-            if size > MOST_LINE_BYTES:
-                raise httpx2.StreamError(f"an answer of more than {MOST_LINE_BYTES} bytes")
+            if size > self._most:
+                raise httpx2.StreamError(f"an answer of more than {self._most} bytes")
             yield chunk
 
     async def aclose(self) -> None:

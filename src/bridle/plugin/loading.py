@@ -30,10 +30,11 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _MAX_NAME = 24
 _SHOWN_CHARACTERS = 200
 RESERVED = {
-    "agents", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials", "enabled",
-    "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models", "operations",
-    "permissions", "plugins", "programmatic", "raw_dumps", "run", "sandbox", "sessions", "settings", "skills", "tools",
-    "transcript", "trust", "undo", "web",
+    "agents", "alias", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials",
+    "enabled", "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models",
+    "operations", "permissions", "plugins", "profile", "profiles", "programmatic", "project", "prompt_files",
+    "queue", "raw_dumps", "repo_map", "run", "sandbox", "sessions", "settings", "skills", "tools", "transcript",
+    "trust", "undo", "user", "web",
 }  # fmt: skip
 """Namespaces of our own."""
 
@@ -41,7 +42,7 @@ RESERVED = {
 class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin as it registered for one session. `version` is that of its package; empty where it was brought along.
 
-    `where` says who wants it; `hooks` are as settings would have them.
+    `where` says who wants it; `hooks` and `providers` are as settings would have them, `settings` the keys it reads.
     """
 
     name: str
@@ -50,6 +51,8 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     feature: Feature
     rules: tuple[AddedRule, ...]
     hooks: tuple[dict[str, Any], ...]
+    providers: Mapping[str, Mapping[str, Any]]
+    settings: tuple[str, ...]
     warnings: tuple[Problem, ...]
 
     def adds(self) -> str:
@@ -61,10 +64,12 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
             (len(feature.request_layers) + len(feature.tool_layers), "layer"),
             (len(feature.slash), "slash command"),
             (len(feature.queries), "query verb"),
+            (len(feature.commands), "command verb"),
             (len(feature.services), "service"),
             (len(feature.listeners), "listener"),
             (len(self.rules), "rule"),
             (len(self.hooks), "hook"),
+            (len(self.providers), "provider"),
         )
         return ", ".join(counted(number, noun) for number, noun in parts if number) or "nothing"
 
@@ -113,6 +118,13 @@ def as_problem(tiers: Tiers, failure: BridleError) -> Problem:
     problem = _problem(origin, "error", "plugins.enabled", "")
     clause = failure.message.removeprefix(f"{problem.where}: ").removesuffix(".")
     return msgspec.structs.replace(problem, problem=clause)
+
+
+def offered_plugins() -> dict[str, str]:
+    """Every plugin that an installed package offers, with the package and its version. Nothing of one is imported."""
+    return {
+        offer.name: f"{offer.dist.name} {offer.dist.version}" if offer.dist else "?" for offer in _offered()
+    }
 
 
 def _listed(tiers: Tiers | None) -> Iterator[_Found]:
@@ -169,15 +181,20 @@ def _loaded(where: str, name: str, offers: Sequence[EntryPoint], known: Sequence
     return _Found(plugin, offer.dist.version if offer.dist else "", where)
 
 
+def name_problem(name: str) -> str:
+    """Why this cannot name a plugin, as a clause; empty where it can."""
+    if _NAME.fullmatch(name) is None or len(name) > _MAX_NAME:
+        return f"its name is small letters, digits and single underscores, {_MAX_NAME} at most"
+    if name in RESERVED or name.startswith("x_"):
+        return "the namespace is Bridle's own"
+    return ""
+
+
 def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
     plugin = found.plugin
     name = plugin.name
-    if _NAME.fullmatch(name) is None or len(name) > _MAX_NAME:
-        raise found.bad(
-            name, f"that is no name for one (small letters, digits, single underscores; {_MAX_NAME} at most)"
-        )
-    if name in RESERVED:
-        raise found.bad(name, "the namespace is Bridle's own")
+    if problem := name_problem(name):
+        raise found.bad(name, problem)
     settings = _Settings(name, tiers)
     registrar = Registrar(name, settings.decode)
     try:
@@ -194,6 +211,8 @@ def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
         feature=registrar.feature(),
         rules=tuple(registrar.rules),
         hooks=tuple(registrar.hooks),
+        providers=dict(registrar.providers),
+        settings=settings.keys,
         warnings=tuple(settings.warnings),
     )
 
@@ -229,6 +248,10 @@ class _Settings:
         except msgspec.ValidationError as problem:
             self._fail(None, f"plugins.{self._plugin} cannot be used ({visible(str(problem))})")
             raise
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(map(self._key, sorted(self._known)))
 
     def finish(self) -> None:
         """Raises what was wrong, also where the plugin took no notice of it. Notes what nobody read."""

@@ -12,6 +12,7 @@ from bridle.base.visible import visible
 from bridle.engine.features import (
     EventListener,
     Feature,
+    FeatureCommand,
     FeatureQuery,
     PlacedRequestLayer,
     PlacedToolLayer,
@@ -20,10 +21,12 @@ from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import Tool, ToolLayer, ToolOrigin
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import CustomEvent
+from bridle.protocol.slash_arguments import ANY_WORDS, SlashArgument
 
 if TYPE_CHECKING:
     from bridle.engine.services import Service, SessionDoor, ToolSource
     from bridle.engine.steps import RequestLayer
+    from bridle.protocol.commands import CustomCommand
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
 
@@ -53,6 +56,7 @@ class Registrar:
         self.name = name
         self.rules: list[AddedRule] = []
         self.hooks: list[dict[str, Any]] = []
+        self.providers: dict[str, dict[str, Any]] = {}
         self._decode = decode
         self._request_layers: list[PlacedRequestLayer] = []
         self._tool_layers: list[PlacedToolLayer] = []
@@ -60,6 +64,7 @@ class Registrar:
         self._sources: list[ToolSource] = []
         self._slash: list[SlashCommand] = []
         self._queries: list[FeatureQuery] = []
+        self._commands: list[FeatureCommand] = []
         self._services: list[Service] = []
         self._listeners: list[EventListener] = []
 
@@ -91,9 +96,17 @@ class Registrar:
         on only the input counts, and that is checked, guarded and asked about like any other."""
         self._tool_layers.append(PlacedToolLayer("before_checks", lambda: layer))
 
-    def add_slash(self, name: str, does: str, run: Callable[[str], Awaitable[SlashEvent]]) -> None:
+    def add_slash(
+        self,
+        name: str,
+        does: str,
+        run: Callable[[str], Awaitable[SlashEvent]],
+        *,
+        arguments: Sequence[SlashArgument] = (ANY_WORDS,),
+    ) -> None:
         """A command people type as `/NAME:name`; `run` gets what was written behind it.
 
+        `arguments` are what it takes: help and Tab show them, and words they do not take never reach it.
         Raises ValueError for a name nobody could type.
         """
 
@@ -103,7 +116,10 @@ class Registrar:
             return cast("SlashEvent", checked_event(await run(arguments)))
 
         command = SlashCommand(
-            name=f"{self.name}:{_word(name)}", does=does, run=_guarded(self.name, checked_run)
+            name=f"{self.name}:{_word(name)}",
+            does=does,
+            arguments=tuple(arguments),
+            run=_guarded(self.name, checked_run),
         )
         self._slash.append(command)
 
@@ -114,6 +130,30 @@ class Registrar:
             return msgspec.json.decode(msgspec.json.encode(await answer(query)), type=dict[str, Any])
 
         self._queries.append(FeatureQuery(verb=_word(verb), answer=_guarded(self.name, checked_answer)))
+
+    def add_command(self, verb: str, run: Callable[[CustomCommand], Awaitable[SlashEvent]]) -> None:
+        """What `CustomCommand(namespace=NAME, verb=verb, session=…)` of a person's client does; the event it returns
+        tells what came of it."""
+
+        async def checked_run(command: CustomCommand) -> SlashEvent:
+            from bridle.engine.foreign_output import checked_event
+
+            return cast("SlashEvent", checked_event(await run(command)))
+
+        self._commands.append(FeatureCommand(verb=_word(verb), run=_guarded(self.name, checked_run)))
+
+    def add_provider(
+        self,
+        name: str = "",
+        *,
+        wire: Literal["openai_chat", "openai_responses", "anthropic"],
+        base_url: str,
+        **options: Any,
+    ) -> None:
+        """An endpoint of models, as a person would write it into `providers.NAME`, or `providers.NAME_name`. What they
+        write there themselves goes before. `options` are the other keys: `key_env`, `auth`, `local`, `headers`."""
+        known = f"{self.name}_{_word(name)}" if name else self.name
+        self.providers[known] = {"wire": wire, "base_url": base_url, **options}
 
     def add_service(self, service: Service) -> None:
         """What runs beside the session for as long as it does."""
@@ -157,6 +197,7 @@ class Registrar:
             sources=tuple(self._sources),
             slash=tuple(self._slash),
             queries=tuple(self._queries),
+            commands=tuple(self._commands),
             services=tuple(self._services),
             listeners=tuple(self._listeners),
         )

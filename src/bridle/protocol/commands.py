@@ -30,7 +30,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=T
 class CreateSession(Command, frozen=True):
     """Opens a new session in `cwd`, or a stored one when `resume` names it.
 
-    `env` is the caller's allow-listed environment; the session's tools run with it.
+    `env` is the caller's allow-listed environment; the session's tools run with it. With `carry_from` a new one begins
+    with a summary of the last `carry_turns` turns of that session, which stays as it is. For people.
     """
 
     cwd: SystemText
@@ -42,6 +43,8 @@ class CreateSession(Command, frozen=True):
     config: dict[str, Any] = {}
     resume: str | None = None
     aliases: tuple[str, ...] = ()
+    carry_from: str | None = None
+    carry_turns: Annotated[int, msgspec.Meta(ge=1, le=50)] = 5
 
 
 class AttachSession(Command, frozen=True):

@@ -315,8 +315,30 @@ SENTENCES: Mapping[str, Sentence] = {
         "/mcp:restart {name} to retry; its log is in the state folder, under log/."
     ),
     "MCPServerLost": Sentence("MCP server '{name}' is not there ({problem}). It is started again."),
+    "MCPSampled": Sentence("Your model wrote for MCP server '{name}': {text}"),
+    "MCPNotLetIn": Sentence("MCP server '{name}' {problem}"),
     "MCPServerUntrusted": Sentence(
         "MCP server '{name}' was left out: {problem}. bridle trust shows what waits for your word."
+    ),
+    "MCPServerSHA256Mismatch": Sentence(
+        "MCP server '{name}' refused to start: the binary at {path} changed. Expected sha256 {expected}, found "
+        "{found}. To approve the new binary, run /mcp:approve {name} or bridle mcp approve {name}, or change sha256 in "
+        "your settings."
+    ),
+    "MCPServerChanged": Sentence(
+        "MCP server '{name}' was not started: {problem}. To look at it and agree: /mcp:approve {name} or "
+        "bridle mcp approve {name}."
+    ),
+    "MCPApprovalNeedsPerson": Sentence(
+        "Only a person at a terminal agrees to the MCP server '{name}'. There: bridle mcp approve {name}", 3
+    ),
+    "MCPToolsChanged": Sentence(
+        "MCP server '{name}': {count} left out until you agree ({problem}). To see the difference: /mcp:approve {name} "
+        "or bridle mcp approve {name}."
+    ),
+    "MCPToolChanged": Sentence(
+        "The tool {tool} of MCP server '{name}' is not what the person agreed to any more: it was not called. Only a "
+        "person can agree to it."
     ),
     "MCPToolsLeftOut": Sentence("MCP server '{name}': {count} left out ({problem})."),
     "MCPToolFailed": Sentence("The tool {tool} of MCP server '{name}' failed."),
@@ -328,13 +350,56 @@ SENTENCES: Mapping[str, Sentence] = {
     "MCPNoPrompt": Sentence("MCP server '{name}' has no prompt '{prompt}'. Prompts: {known}.", 2),
     "MCPWaiting": Sentence("Waiting up to {seconds} s for the tools of: {names}."),
     "MCPServers": Sentence("{text}"),
+    "UnknownSkill": Sentence('There is no skill "{name}" here. Skills: {known}. See: bridle skills list', 2),
+    "SkillNotTrusted": Sentence(
+        "{path} is a skill that nobody agreed to yet, so it is not used. "
+        "Read it and agree: /skills:reload or bridle trust ack",
+        3,
+    ),
+    "SkillUnreadable": Sentence("{file} of the skill {name} cannot be read: {problem}."),
+    "SkillChanged": Sentence(
+        "{file} of the skill {name} is not what a person agreed to, so it is not used. "
+        "Read it and agree: /skills:reload or bridle trust ack",
+        3,
+    ),
+    "BadSkill": Sentence("{problem}. The other skills are used. Check: bridle skills check", 2),
+    "Skills": Sentence("{text}"),
     "BadPlugin": Sentence('{where}: the plugin "{plugin}" cannot be used: {problem}.', 2),
+    "BadBundle": Sentence("{source} is no bundle to add: {problem}.", 2),
+    "BundleNeedsPerson": Sentence(
+        "Only a person at a terminal agrees to the bundle {name}. Where nobody sits, name the content you agreed to: "
+        "--digest {digest}",
+        3,
+    ),
+    "BundleDiffers": Sentence(
+        "The bundle {name} is not the one you named: its content has sha256 {found}, not {expected}.", 3
+    ),
     "FeatureConflict": Sentence(
         "{feature} cannot be used: {problem}. Leave it out, or what it collides with.", 2
     ),
     "FeatureFailed": Sentence("{feature} failed ({problem})."),
     "GrantPromoted": Sentence(
         "{what} is a rule now, in {path}. It holds in every folder, from the next session on."
+    ),
+    "BadAlias": Sentence("aliases.toml: {problem}."),
+    "UnknownPrompt": Sentence("There is no prompt /{name}. There are: {known}.", 2),
+    "BadPrompt": Sentence("{path} cannot be said: {problem}.", 2),
+    "PromptNotTrusted": Sentence(
+        "{path} is not trusted here and was not said. To agree to it: bridle trust ack", 3
+    ),
+    "PromptRunsNothing": Sentence(
+        "/{name} has commands in it (!`…`). They are said as text; nothing of it was run."
+    ),
+    "MemoryUsed": Sentence("notes used: {names}"),
+    "MemoryUnreadable": Sentence("The memory {name} is not used: {problem}. It is left as it is."),
+    "MemoryShown": Sentence("The memory {name}."),
+    "Remembered": Sentence("remembered: {name}: {description}"),
+    "Forgotten": Sentence("forgotten: {name}: {description}"),
+    "BadMemory": Sentence("The memory {name} cannot be kept or read: {problem}.", 2),
+    "UnknownMemory": Sentence('There is no memory "{name}". List them: bridle memory', 2),
+    "SecretInMemory": Sentence(
+        "The memory {name} was not kept: some of it looks like a secret, and memory keeps none. Leave it out.",
+        3,
     ),
     "NotEnded": Sentence("{name} did not come to its end within {seconds} s and is left behind."),
     "ListenerFailed": Sentence("{feature} hears no more events of this session: it failed ({problem})."),
@@ -668,6 +733,10 @@ class ProviderError(BridleError):
 
 class StoreError(BridleError):
     """The log could not be opened, read or written."""
+
+
+class CredentialError(BridleError):
+    """A credential could not be read, written or had. The message holds no secret."""
 
 
 class UsageError(BridleError):

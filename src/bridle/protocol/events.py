@@ -68,7 +68,8 @@ class CommandTaken(ByCommand, frozen=True):
 class SessionCreated(Event, frozen=True):
     """A session begins, or goes on. `sandbox` names what confines its commands, `confined` says to what.
 
-    `hosts` are the rules for what they reach while the network is "filtered".
+    `hosts` are the rules for what they reach while the network is "filtered". `carried_from` is the session whose last
+    turns it begins with, as a summary.
     """
 
     log: str
@@ -81,6 +82,7 @@ class SessionCreated(Event, frozen=True):
     confined: Literal["off", "read-only", "workspace-write"] = "off"
     network: Literal["inherit", "filtered", "deny"] = "inherit"
     hosts: tuple[str, ...] = ()
+    carried_from: str = ""
 
 
 class InputAccepted(ByCommand, frozen=True):
@@ -582,6 +584,20 @@ class MCPServerDown(Event, frozen=True):
     attempts: int
 
 
+class SkillRegistryChanged(Event, frozen=True):
+    """The skills of a session are others than before: `skills` are those there are now, by name.
+
+    `waiting` are folders of those that no person has agreed to, `problems` say which are none, and why.
+    """
+
+    skills: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 class Degraded(Event, frozen=True):
     """Something works with less than its full strength; shown until it is better."""
 
@@ -706,6 +722,7 @@ DurableEvent: TypeAlias = (
     | HookTimeout
     | HookError
     | MCPServerDown
+    | SkillRegistryChanged
     | Degraded
     | Notice
     | Error

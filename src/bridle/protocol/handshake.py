@@ -19,9 +19,7 @@ PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
 RESOURCE_URI_SCHEME = "bridle-v1"
 
-AWAITED_COMMANDS: Mapping[str, str] = {
-    "CustomCommand": "commands of plugins",
-}
+AWAITED_COMMANDS: Mapping[str, str] = {}
 """Kinds of commands that can be read and are not carried out before a capability is there: they are not announced."""
 AWAITED_EVENTS: Mapping[str, str] = {
     "ClientRequest": "the editor client",
@@ -45,6 +43,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "presence": ("Presence",),
     "questions": ("QuestionAsked", "AnswerQuestion"),
     "shell_requests": ("ShellRequest",),
+    "skills": ("SkillRegistryChanged",),
     "slash_commands": ("RunSlash",),
     "todos": ("TodosChanged",),
     "tokens": ("TokenExpiring",),

@@ -270,12 +270,18 @@ class ListTools(Query[ToolList], frozen=True):
     session: str
 
 
-class SlashEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command the engine knows, for `RunSlash`. `words` are what it says to the model, where it is a named prompt."""
+class SlashEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A command the engine knows. `name` is all of it, as `RunSlash` takes it; `namespace` the part before the first
+    colon. `args_schema` is a JSON Schema of what is written behind it: `properties` stand in their order, the last
+    takes the rest of the line. `words` are what it says to the model, where it is a named prompt. `stands_for` is there
+    for an alias: the line that a client sends in its place, with the words behind it."""
 
     name: str
-    does: str
+    description: str
+    namespace: str = ""
+    args_schema: dict[str, Any] = {}
     words: str = ""
+    stands_for: str = ""
 
 
 class SlashList(QueryAnswer, frozen=True):
@@ -288,24 +294,87 @@ class ListSlash(Query[SlashList], frozen=True):
     session: str | None = None
 
 
+class SkillEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill as it is offered, or one that no person has agreed to. `in_use`: its words are in the conversation."""
+
+    name: str
+    description: str
+    source: Literal["built-in", "yours", "listed", "project", "bundle"]
+    folder: str
+    trusted: bool = True
+    in_use: bool = False
+
+
+class SkillList(QueryAnswer, frozen=True):
+    """`problems` say which folders are no skills although they want to be, and why."""
+
+    skills: tuple[SkillEntry, ...]
+    problems: tuple[str, ...]
+
+
+class ListSkills(Query[SkillList], frozen=True):
+    """The skills of a session; without one those that Bridle brings and the person's own."""
+
+    session: str | None = None
+
+
+class SkillDescription(QueryAnswer, frozen=True):
+    """A skill with its words. `fields` are the others of its front matter, `files` what lies beside it."""
+
+    skill: SkillEntry
+    body: str
+    fields: dict[str, Any]
+    files: tuple[str, ...]
+
+
+class DescribeSkill(Query[SkillDescription], frozen=True):
+    name: str
+    session: str | None = None
+
+
+class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A profile that can be chosen by `name`, and who wrote it. Of a project's that nobody trusts yet only the name is
+    told."""
+
+    name: str
+    about: str = ""
+    scope: Literal["shipped", "own", "project", "path"] = "own"
+    trusted: bool = True
+    in_force: bool = False
+
+
 class ProfileList(QueryAnswer, frozen=True):
     profiles: tuple[str, ...]
+    entries: tuple[ProfileEntry, ...] = ()
 
 
 class ListProfiles(Query[ProfileList], frozen=True):
-    pass
+    """With `session`, also those of its project, and which one is in force."""
+
+    session: str | None = None
 
 
 class ProfileDescription(QueryAnswer, frozen=True):
-    """`settings` are those that say how a session works; where its models and keys are is not told."""
+    """`settings` are those that say how a session works; where its models and keys are is not told.
+
+    What a session has in force by it and by everything else: `tools`, `servers`, `skills` and `plugins`, by name.
+    """
 
     name: str
     about: str
     settings: dict[str, Any]
+    scope: Literal["shipped", "own", "project", "path"] = "own"
+    tools: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 class DescribeProfile(Query[ProfileDescription], frozen=True):
-    name: str
+    """A profile of this name; without one the profile in force in `session`, with what that session has."""
+
+    name: str = ""
+    session: str | None = None
 
 
 class GrantEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -448,6 +517,8 @@ AnyQuery: TypeAlias = (
     | ListProviders
     | ListTools
     | ListSlash
+    | ListSkills
+    | DescribeSkill
     | ListProfiles
     | DescribeProfile
     | ListGrants
@@ -467,6 +538,8 @@ AnyQueryAnswer: TypeAlias = (
     | ProviderList
     | ToolList
     | SlashList
+    | SkillList
+    | SkillDescription
     | ProfileList
     | ProfileDescription
     | GrantList

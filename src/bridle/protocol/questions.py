@@ -12,7 +12,9 @@ import msgspec
 
 from bridle.base.line_diff import DiffLine
 
-TrustKind: TypeAlias = Literal["instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin"]
+TrustKind: TypeAlias = Literal[
+    "instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin", "command"
+]
 UndoDeed: TypeAlias = Literal["created", "changed", "deleted"]
 GitDeed: TypeAlias = Literal["branch", "commit", "publish", "worktree", "stash"]
 
@@ -68,7 +70,8 @@ class HiddenCharacters(_Data, frozen=True):
 
 
 class LaunchShown(_Data, frozen=True):
-    """A program as it would be started. `fetched` names what it brings from the network, as it is then."""
+    """A program as it would be started. `fetched` names what it brings from the network, as it is then; `unpinned` says
+    what of it can be other code the next time."""
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
@@ -77,6 +80,7 @@ class LaunchShown(_Data, frozen=True):
     files: tuple[str, ...] = ()
     fetched: str = ""
     command: str = ""
+    unpinned: str = ""
 
 
 class TrustQuestion(Question, frozen=True, tag="trust"):
@@ -84,6 +88,7 @@ class TrustQuestion(Question, frozen=True, tag="trust"):
 
     `lines` are the whole text, or, where `compared`, the change since an older content was trusted at `trusted_ms`.
     `wishes` are what a settings file asks for; `runs` is the command that would run the file, `when` the moment.
+    `offered`: it is written for another agent and nobody named it; a no is for good, in this project.
     """
 
     kind: TrustKind
@@ -106,6 +111,7 @@ class TrustQuestion(Question, frozen=True, tag="trust"):
     touches_code: bool = False
     hidden: tuple[HiddenCharacters, ...] = ()
     hidden_lines: int = 0
+    offered: bool = False
 
 
 class TrustAnswer(Answer, frozen=True, tag="trust"):
@@ -350,6 +356,33 @@ class InputAnswer(Answer, frozen=True, tag="input"):
     text: str = ""
 
 
+class SampledMessage(_Data, frozen=True):
+    """A message that a server wants the model to read."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class SamplingQuestion(Question, frozen=True, tag="sampling"):
+    """Whether the model of the session may answer these messages of a server, in so many tokens.
+
+    Its words are the server's: nobody has checked them. What is left is left for all servers of this session.
+    """
+
+    server: str
+    messages: tuple[SampledMessage, ...]
+    max_tokens: int
+    system: str = ""
+    requests_left: int = 0
+    tokens_left: int = 0
+
+
+class SamplingAnswer(Answer, frozen=True, tag="sampling"):
+    """A yes is for these messages and no others."""
+
+    allow: bool = False
+
+
 # Tokens
 
 
@@ -385,6 +418,7 @@ AnyQuestion: TypeAlias = (
     | GitQuestion
     | OrphanQuestion
     | InputQuestion
+    | SamplingQuestion
     | TokenQuestion
 )
 AnyAnswer: TypeAlias = (
@@ -398,6 +432,7 @@ AnyAnswer: TypeAlias = (
     | GitAnswer
     | OrphanAnswer
     | InputAnswer
+    | SamplingAnswer
     | TokenAnswer
 )
 

@@ -48,6 +48,13 @@ class Credentials(Protocol):
         """What the last `make_ready` found."""
         ...
 
+    async def value(self, name: str) -> str | None:
+        """What somebody stored for references of this name, if anything; it is among the `secrets` from here on.
+
+        Raises `CredentialError` where that cannot be seen.
+        """
+        ...
+
     async def make_ready(
         self, provider: str, oauth: Mapping[str, Any] | None, connections: Callable[[], HttpConnections]
     ) -> None:

@@ -208,7 +208,8 @@ def _file_facts(call: ToolCall, place: SessionPlaces) -> CallFacts:
     secret = any(file.secret for file in seen)
     private = any(file.private for file in seen)
     outside = any(file.outside for file in seen)
-    risk = call.definition.risk
+    declared = call.definition.risk
+    risk: Risk = "read" if declared == "write" and not call.mutating else declared
     reads_inside = risk == "read" and not (outside or secret)
     return CallFacts(
         tool=call.name,

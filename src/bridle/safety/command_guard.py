@@ -119,7 +119,7 @@ def _checked(path: str, use: PathUse, part: Part, cwd: str, policy: PathPolicy) 
         raise Blocked("PathNotAllowed", "process", problem, path=path, matched=part.text)
     try:
         target = _target(path, use, part, cwd)
-        check_own(target, policy)
+        check_own(target, policy, reads=use.access in {"read", "run"})
         if use.access in {"write", "delete"}:
             check_not_secret(path, target, policy, cwd)
     except PathRefused as refused:

@@ -55,7 +55,8 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
     known to lie in no protected one: what is above it is looked at once. `private` are places of a person's secrets, of
     which a search shows no content. `scratch` are folders in which programs leave files they mean to delete.
-    `judge_url` says why an address of the web must not be fetched.
+    `judge_url` says why an address of the web must not be fetched. `readable` are folders in a protected one that may
+    be read all the same.
     """
 
     folders: SessionFolders
@@ -68,6 +69,7 @@ class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     scratch: tuple[str, ...] = SCRATCH
     judge_url: JudgeUrl = web_problem
     private: PrivatePlaces | None = None
+    readable: tuple[str, ...] = ()
 
 
 def workspace_policy(
@@ -81,6 +83,7 @@ def workspace_policy(
     scratch: tuple[str, ...] = SCRATCH,
     judge_url: JudgeUrl = web_problem,
     private: PrivatePlaces | None = None,
+    readable: tuple[str, ...] = (),
 ) -> PathPolicy:
     """The default policy of a session, with what can be known at its start."""
     outside = not is_inside_same_folder(folders.workspace, protected)
@@ -95,6 +98,7 @@ def workspace_policy(
         scratch=scratch,
         judge_url=judge_url,
         private=private,
+        readable=tuple(map(os.path.realpath, readable)),
     )
 
 
@@ -130,7 +134,7 @@ def why_not_written(path: str, policy: PathPolicy) -> str | None:
 
 def check_place(target: PathTarget, policy: PathPolicy, access: FileAccess, *, starts_command: bool) -> None:
     """Whether a file tool may go there."""
-    check_own(target, policy)
+    check_own(target, policy, reads=access == "read")
     if is_process_state(target.path):
         raise Blocked("PathNotAllowed", "process", "it shows the inside of a running process")
     match policy.mode:
@@ -143,9 +147,11 @@ def check_place(target: PathTarget, policy: PathPolicy, access: FileAccess, *, s
             pass
 
 
-def check_own(target: PathTarget, policy: PathPolicy) -> None:
-    """Bridle's own files are nobody's, under whatever name."""
+def check_own(target: PathTarget, policy: PathPolicy, *, reads: bool) -> None:
+    """Bridle's own files are nobody's, under whatever name, but for those a person put there to be read."""
     path, status = target.path, target.status
+    if reads and is_beneath_any(path, policy.readable):
+        return
     if is_inside_same_folder(path, policy.protected, clear=policy.clear, status=status):
         raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
     if is_second_name(status, policy.protected):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 from bridle.base.secret_files import secret_matcher
 from bridle.engine.tools import Sight
@@ -25,15 +26,22 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:
     def shows_name(path: str) -> bool:
         return not (f"{path.casefold()}/".startswith(own) or denied(path))
 
-    def shows_content(path: str) -> bool:
+    def shows(path: str, *, second_names: bool) -> bool:
         if not shows_name(path):
             return False
         secret = looks_secret(path) or (
-            private is not None and (private.hold(path) or private.hold_second_name(_status(path)))
+            private is not None
+            and (private.hold(path) or (second_names and private.hold_second_name(_status(path))))
         )
         return not secret or policy.named_by_user(path, "read")
 
-    return Sight(shows_name=shows_name, shows_content=shows_content)
+    def begin_search() -> Callable[[str], bool]:
+        # where no private file has a second name, none of many thousand files has to be looked up for one
+        return partial(shows, second_names=private is not None and private.have_second_names())
+
+    return Sight(
+        shows_name=shows_name, shows_content=partial(shows, second_names=True), begin_search=begin_search
+    )
 
 
 def _status(path: str) -> os.stat_result | None:

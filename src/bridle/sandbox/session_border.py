@@ -129,9 +129,15 @@ def this_place(
 
 
 def session_policy(
-    settings: SandboxSettings, here: SessionFolders, *, env: Mapping[str, str], scratch: str
+    settings: SandboxSettings,
+    here: SessionFolders,
+    *,
+    env: Mapping[str, str],
+    scratch: str,
+    shown: tuple[str, ...] = (),
 ) -> SpawnPolicy:
-    """What the commands of a session in these folders may do. `scratch` is its own temporary folder."""
+    """What the commands of a session in these folders may do. `scratch` is its own temporary folder; `shown` they may
+    read although it lies where nothing is shown."""
     mode = "workspace-write" if settings.mode == "auto" else settings.mode
     home = env.get("HOME", "")
     asked = (_from_home(path, home) for path in settings.writable)
@@ -139,7 +145,7 @@ def session_policy(
         mode=mode,
         workspace=here.workspace,
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
-        readable=(*here.added, *_our_programs(here)),
+        readable=(*here.added, *_our_programs(here), *shown),
         network=settings.network,
         hosts=settings.hosts if settings.network == "filtered" else (),
         scratch=scratch,

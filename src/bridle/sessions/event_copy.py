@@ -21,7 +21,7 @@ from bridle.protocol.events import Branched, Envelope
 from bridle.sessions import chain, log_reader
 from bridle.sessions.database import Connection
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.projections import LEDGER, PROJECTED, project
+from bridle.sessions.projections import LEDGER, PROJECTED, RUN, project
 from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import TipFile
 from bridle.sessions.writer import LogTail, insert_events
@@ -130,7 +130,7 @@ def _begin(connection: Connection, name: LogName, origin: Origin, now_ms: int) -
     place = (name.session, name.key, origin.cwd, origin.root, origin.profile, origin.title)
     row = (*place, int(origin.renamed), now_ms, now_ms, origin.branch_of, imported_ms)
     connection.execute(_INSERT_SESSION, row)
-    for envelope in log_reader.of_kinds(connection, name, PROJECTED - LEDGER):
+    for envelope in log_reader.of_kinds(connection, name, PROJECTED - LEDGER - {RUN}):
         project(connection, name.key, name.log_id, envelope)
 
 

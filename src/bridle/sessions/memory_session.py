@@ -15,6 +15,7 @@ from bridle.protocol.events import (
     InputAccepted,
     ModelChanged,
     PrefixSet,
+    SessionCreated,
     TurnEnded,
     TurnStarted,
     UndoApplied,
@@ -82,6 +83,8 @@ def projected(row: StoredSession, envelope: Envelope) -> StoredSession:
         case InputAccepted():
             title = row.title if row.renamed or row.title else title_from(event)
             return msgspec.structs.replace(row, title=title, updated_ms=updated_ms)
+        case SessionCreated(profile=profile, resumed=True):
+            return msgspec.structs.replace(row, profile=profile)
         case TurnStarted():
             return msgspec.structs.replace(row, turns=row.turns + 1, stop=None, updated_ms=updated_ms)
         case TurnEnded(stop=stop):

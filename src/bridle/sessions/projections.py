@@ -11,6 +11,7 @@ from bridle.protocol.events import (
     InputAccepted,
     ModelChanged,
     PrefixSet,
+    SessionCreated,
     ToolCallStarted,
     ToolResult,
     TurnEnded,
@@ -25,7 +26,9 @@ LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
 _OF_THE_SESSION = frozenset({"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged"})
 _UNDO = "UndoApplied"
 _COST = "CostIncremented"
-PROJECTED = LEDGER | _OF_THE_SESSION | {_UNDO, _COST}
+RUN = "SessionCreated"
+"""The kind that says with which profile a session goes on. Of a log that came from elsewhere it is not believed."""
+PROJECTED = LEDGER | _OF_THE_SESSION | {_UNDO, _COST, RUN}
 
 _TITLE_CHARS = 60
 
@@ -36,6 +39,7 @@ _COUNT_TURN = """update sessions set turns = turns + 1, stop = ?1,
   updated_ms = max(updated_ms, ?2) where id = ?3"""
 _SET_STOP = "update sessions set stop = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
 _ADD_COST = "update sessions set usd = usd + ? where id = ?"
+_SET_PROFILE = "update sessions set profile = ?1 where id = ?3"  # to be opened is not to be used
 _SET_MODEL = "update sessions set model = ?1, updated_ms = max(updated_ms, ?2) where id = ?3"
 
 
@@ -122,6 +126,8 @@ def _session(connection: Connection, envelope: Envelope) -> None:
     match envelope.event:
         case InputAccepted() as accepted:
             statement, value = _SET_TITLE, title_from(accepted)
+        case SessionCreated(profile=profile, resumed=True):
+            statement, value = _SET_PROFILE, profile
         case TurnStarted():
             statement, value = _COUNT_TURN, None
         case TurnEnded(stop=stop):

@@ -47,7 +47,7 @@ _OWN_CHANGES = {
     "login": None, "logout": None, "creds": None,
     "trust": {"ack", "revoke"}, "permissions": {"promote", "revoke"}, "policy": {"promote", "revoke"},
     "config": {"set", "unset", "edit"}, "sandbox": {"give-back"},
-    "token": None, "mcp": {"allow", "forget"},
+    "token": None, "mcp": {"allow", "forget"}, "plugins": {"add", "update", "remove"}, "profiles": {"new"},
 }  # fmt: skip
 """Verbs of Bridle that change authority, with the actions that do; None: every one."""
 

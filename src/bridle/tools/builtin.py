@@ -6,6 +6,7 @@ so they are kept in a file: `python -m bridle.tools.schemas` writes it, a test c
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,10 +47,16 @@ def builtin_tools(jobs: Jobs, fetch: Fetch = no_web) -> tuple[Tool, ...]:
         TODO,
         ASK_USER,
     )
+    return with_kept_schemas(tools)
+
+
+def with_kept_schemas(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools, with their schemas as they are kept, which costs less than working them out."""
     schemas = kept_schemas()
     return tuple(msgspec.structs.replace(tool, input_schema=schemas.get(tool.name)) for tool in tools)
 
 
+@functools.cache
 def kept_schemas() -> dict[str, dict[str, Any]]:
     """The schemas of the built-in tools' arguments, by name."""
     with open(SCHEMA_FILE, "rb") as file:

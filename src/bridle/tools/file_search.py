@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -18,23 +19,30 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridle.base.path_patterns import PathPattern, anywhere
 from bridle.engine.ports import Process
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
-from bridle.tools.path_patterns import PathPattern, anywhere
 from bridle.tools.search_patterns import SearchPattern
 
 MAX_FILE_BYTES = 10 << 20
+MAX_UNSEEN_BYTES = 4 << 20
+"""So much of the names of files waits until they are looked at."""
+MAX_UNSORTED = 500
+"""So many answers are taken as they come, from all cores, and sorted here. Where there are more, a search that goes by
+path, on one core, comes to the first of them sooner."""
 SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
 _OUR_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_program.py")
 
 # fmt: off
-_RG_OPTIONS = (
-    "--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--no-require-git",
+RG_OPTIONS = (
+    "--no-config", "--no-messages", "--color=never", "--hidden", "--no-require-git",
     "--no-ignore-parent", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global", "--no-follow",
     "--encoding=none", "--no-mmap", "--no-crlf", "--no-multiline", "--engine=default", "--case-sensitive",
     f"--max-depth={MAX_DEPTH}", *(f"--glob=!**/{name}/" for name in sorted(SKIPPED)),
 )
 # fmt: on
+
+_PLAIN_GLOB = re.compile(r"[\w.*-]*(?:\{[\w.*,-]+\})?[\w.*-]*", re.ASCII)
 
 Start = Callable[[list[str], str, bytes | None, Callable[[bytes], None]], Awaitable[Process]]
 """Starts a program with arguments, folder, stdin and a callback for its output."""
@@ -108,26 +116,41 @@ async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
     if wanted.shows is None or wanted.file is not None:
         return ()
     listed = _Listed(wanted, wanted.shows)
-    await _run(
-        start, [rg, *_RG_OPTIONS, "--sort=none", "--files", "--null", "--", "./"], wanted.folder, None, listed
-    )
-    return listed.left_out()
+    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null", "--", "./"]
+    await _run(start, argv, wanted.folder, None, listed)
+    return await asyncio.to_thread(listed.left_out)
 
 
 async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
     argv = [
         rg,
-        *_RG_OPTIONS,
+        *RG_OPTIONS,
+        *_only(wanted.glob if wanted.file is None else None),
         f"--max-filesize={MAX_FILE_BYTES}",
         *(("--count", "--null", "--with-filename") if wanted.only_files else ("--json",)),
     ]
     if wanted.pattern.ignore_case:
         argv.append("--ignore-case")
-    argv += [f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}"]
-    collected = _Collected(wanted)
-    exit_code = await _run(start, argv, wanted.folder, None, collected)
-    failed = exit_code not in {0, 1, None} and not collected.anything
-    return None if failed else collected.answer()
+    pattern = (f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}")
+    for by_path in (False, True):
+        collected = _Collected(wanted, by_path=by_path)
+        order = "--sort=path" if by_path else "--sort=none"
+        exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
+        if exit_code not in {0, 1, None} and not collected.anything:
+            return None
+        if by_path or not collected.enough.is_set():
+            return collected.answer()
+    raise AssertionError("a search by path is the last")
+
+
+def _only(glob: str | None) -> tuple[str, ...]:
+    """Options for nothing but the files whose names fit a plain glob. Any other is applied to what was found.
+
+    As a kind of files: with `--glob` ripgrep would also search what `.gitignore` names.
+    """
+    if glob is None or _PLAIN_GLOB.fullmatch(glob) is None:
+        return ()
+    return (f"--type-add=wanted:{glob}", "--type=wanted")
 
 
 async def _our_program(wanted: Search, start: Start) -> SearchAnswer:
@@ -156,11 +179,11 @@ class _Files(NamedTuple):
 
 def _files(wanted: Search, stop: threading.Event) -> _Files:
     rules = IgnoreRules(wanted.folder, wanted.top)
-    found = walk(wanted.folder, skipped=SKIPPED, rules=rules, should_stop=stop.is_set)
     glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+    found = walk(wanted.folder, skipped=SKIPPED, pattern=glob, rules=rules, should_stop=stop.is_set)
     files = _Files([], [])
     for path, entry in found:
-        if entry.is_file(follow_symlinks=False) and (glob is None or glob.matches(path.split("/"))):
+        if entry.is_file(follow_symlinks=False):
             seen = wanted.shows is None or wanted.shows(wanted.absolute(path))
             (files.seen if seen else files.left_out).append(path)
     return files
@@ -168,7 +191,11 @@ def _files(wanted: Search, stop: threading.Event) -> _Files:
 
 def _by_path(paths: Iterable[str]) -> tuple[str, ...]:
     """Folder by folder, as the answers come."""
-    return tuple(sorted(paths, key=lambda path: os.fsencode(path).split(b"/")))
+    return tuple(sorted(paths, key=_parts))
+
+
+def _parts(path: str) -> list[bytes]:
+    return os.fsencode(path).split(b"/")
 
 
 async def _run(
@@ -220,30 +247,36 @@ class _Message(msgspec.Struct):
 
 
 class _Listed:
-    """Reads the names of files, and keeps those of files nobody may see into."""
+    """Reads the names of files, and keeps those of files nobody may see into.
+
+    Names are looked at when somebody wants to know, for a search that finds more than it shows does not.
+    """
 
     def __init__(self, wanted: Search, shows: Callable[[str], bool]) -> None:
         self.enough = asyncio.Event()
         self._wanted = wanted
         self._shows = shows
-        self._rest = b""
+        self._unseen = bytearray()
         self._hidden: list[str] = []
 
     def feed(self, chunk: bytes) -> None:
-        names, end, rest = chunk.rpartition(b"\0")
-        if not end:
-            self._rest += chunk
-            return
+        self._unseen += chunk
+        if len(self._unseen) > MAX_UNSEEN_BYTES:
+            self._look()
+
+    def left_out(self) -> tuple[str, ...]:
+        self._look()
+        searched = _Searched(self._wanted)
+        return _by_path(path for path in self._hidden if searched.has(path))
+
+    def _look(self) -> None:
+        names, _, rest = bytes(self._unseen).rpartition(b"\0")
+        self._unseen[:] = rest
         above = self._wanted.absolute("")
-        for name in os.fsdecode(self._rest + names).split("\0"):
+        for name in os.fsdecode(names).split("\0") if names else ():
             path = name.removeprefix("./")
             if not self._shows(above + path):
                 self._hidden.append(path)
-        self._rest = rest
-
-    def left_out(self) -> tuple[str, ...]:
-        searched = _Searched(self._wanted)
-        return _by_path(path for path in self._hidden if searched.has(path))
 
 
 class _Searched:
@@ -270,10 +303,11 @@ class _Searched:
 
 
 class _Collected:
-    """Reads what a search writes, until there is enough."""
+    """Reads what a search writes, until there is enough. `by_path`: in that order; it is brought into it otherwise."""
 
-    def __init__(self, wanted: Search) -> None:
+    def __init__(self, wanted: Search, *, by_path: bool = True) -> None:
         self.enough = asyncio.Event()
+        self._by_path = by_path
         self.anything = False
         self._wanted = wanted
         self._searched = _Searched(wanted)
@@ -295,8 +329,10 @@ class _Collected:
                 self._message(line)
 
     def answer(self) -> SearchAnswer:
-        matches = (*self._kept, *self._open)
-        return SearchAnswer(matches[: self._wanted.limit], len(matches) > self._wanted.limit)
+        matches = [*self._kept, *self._open]
+        if not self._by_path:
+            matches.sort(key=lambda match: _parts(match.path))
+        return SearchAnswer(tuple(matches[: self._wanted.limit]), len(matches) > self._wanted.limit)
 
     def _name_end(self) -> int:
         """Where to look for the end of the line: behind the name, which may have line ends itself."""
@@ -328,9 +364,11 @@ class _Collected:
             self._stop_when_enough()
 
     def _stop_when_enough(self) -> None:
-        if len(self._kept) + len(self._open) <= self._wanted.limit:
+        if len(self._kept) + len(self._open) <= (self._wanted.limit if self._by_path else MAX_UNSORTED):
             return
-        if self._open and self._is_binary(self._open[0].path):  # it would have been dropped at its end
+        if (
+            self._by_path and self._open and self._is_binary(self._open[0].path)
+        ):  # it would have been dropped at its end
             self._passed_over = self._open[0].path
             self._open = []
             return

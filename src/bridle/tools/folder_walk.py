@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from bridle.base.files import open_beneath, read_limited
-from bridle.tools.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.base.path_patterns import BadPathPattern, PathPattern, Reached, anywhere
 
 ALWAYS_SKIPPED = frozenset({".git", "node_modules"})
 # fmt: off
@@ -76,49 +76,79 @@ def walk(
     folder: str,
     *,
     skipped: Collection[str],
+    pattern: PathPattern | None = None,
     rules: IgnoreRules | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Found]:
-    """The files and links below a resolved folder, by name, folder by folder.
+    """The files and links below a resolved folder, by name, folder by folder; of a pattern, those that match.
 
     `skipped` are names of folders that are not entered. A folder that cannot be read is passed over; only
     `folder` itself must be readable (OSError).
     """
     fd = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
-    return _Walk(skipped, rules, should_stop).below(fd, ())
+    pattern = pattern or PathPattern("**")
+    return _Walk(skipped, pattern, rules, should_stop).below(fd, (), pattern.top)
+
+
+_Entry: TypeAlias = tuple["os.DirEntry[str]", Reached | None]
+"""A file, or a folder and how far it leads."""
 
 
 class _Walk:
     def __init__(
-        self, skipped: Collection[str], rules: IgnoreRules | None, should_stop: Callable[[], bool]
+        self,
+        skipped: Collection[str],
+        pattern: PathPattern,
+        rules: IgnoreRules | None,
+        should_stop: Callable[[], bool],
     ) -> None:
         self._skipped = skipped
+        self._pattern = pattern
         self._rules = rules
         self._should_stop = should_stop
 
-    def below(self, fd: int, parts: tuple[str, ...]) -> Iterator[Found]:
+    def below(self, fd: int, parts: tuple[str, ...], reached: Reached) -> Iterator[Found]:
         """Closes `fd` at the end."""
+        above = "".join(f"{part}/" for part in parts)
         try:
-            with os.scandir(fd) as entries:
-                ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-            for entry in ordered:
+            for entry, inside in self._wanted(fd, parts, reached):
                 if self._should_stop():
                     return
-                path = (*parts, entry.name)
-                if not _is_folder(entry):
-                    if self._rules is None or not self._rules.ignores(path, is_folder=False):
-                        yield Found("/".join(path), entry)
-                elif self._enters(path) and (deeper := _opened(entry.name, fd)) is not None:
-                    yield from self.below(deeper, path)
+                if inside is None:
+                    yield Found(above + entry.name, entry)
+                elif (deeper := _opened(entry.name, fd)) is not None:
+                    yield from self.below(deeper, (*parts, entry.name), inside)
         except OSError:
             return  # it went away while we were reading
         finally:
             os.close(fd)
 
-    def _enters(self, parts: tuple[str, ...]) -> bool:
-        if parts[-1] in self._skipped or len(parts) >= MAX_DEPTH:
+    def _wanted(self, fd: int, parts: tuple[str, ...], reached: Reached) -> list[_Entry]:
+        """What is worth a look in a folder, by name."""
+        fits, found = self._pattern.fits(reached), list[_Entry]()
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if not _is_folder(entry):
+                    if fits(entry.name) and not self._ignores(parts, entry.name):
+                        found.append((entry, None))
+                elif (inside := self._pattern.inside(reached, entry.name)) and self._enters(
+                    parts, entry.name
+                ):
+                    found.append((entry, inside))
+        found.sort(key=_name_in_bytes)
+        return found
+
+    def _ignores(self, parts: tuple[str, ...], name: str) -> bool:
+        return self._rules is not None and self._rules.ignores((*parts, name), is_folder=False)
+
+    def _enters(self, parts: tuple[str, ...], name: str) -> bool:
+        if name in self._skipped or len(parts) + 1 >= MAX_DEPTH:
             return False
-        return self._rules is None or not self._rules.ignores(parts, is_folder=True)
+        return self._rules is None or not self._rules.ignores((*parts, name), is_folder=True)
+
+
+def _name_in_bytes(item: _Entry) -> bytes:
+    return os.fsencode(item[0].name)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

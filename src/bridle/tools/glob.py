@@ -33,7 +33,7 @@ def check_path_pattern(pattern: str, name: str) -> None:
     """Raises ValueError for what is no pattern of paths below a folder."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError(f"{name} is relative to path and stays below it")
-    from bridle.tools.path_patterns import PathPattern, anywhere
+    from bridle.base.path_patterns import PathPattern, anywhere
 
     try:
         PathPattern(anywhere(pattern))
@@ -72,16 +72,14 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
 
 def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
     """Of all files that match only the newest are kept, so memory is bounded."""
+    from bridle.base.path_patterns import PathPattern, anywhere
     from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
-    from bridle.tools.path_patterns import PathPattern, anywhere
 
     wanted = PathPattern(anywhere(pattern.removeprefix("./")))
     newest: list[tuple[int, _Backwards]] = []
     total = left_out = 0
     above = folder.rstrip("/")
-    for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, should_stop=stop.is_set):
-        if not wanted.matches(path.split("/")):
-            continue
+    for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set):
         if not sight.shows_name(f"{above}/{path}"):
             left_out += 1
             continue

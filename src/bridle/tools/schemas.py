@@ -7,10 +7,11 @@ import msgspec
 from bridle.engine.tools import json_schema
 from bridle.tools.builtin import SCHEMA_FILE, builtin_tools
 from bridle.tools.jobs import Jobs
+from bridle.tools.repo_map import repo_map_tool
 
 
 def document() -> bytes:
-    tools = builtin_tools(Jobs(lambda _event: None))
+    tools = (*builtin_tools(Jobs(lambda _event: None)), repo_map_tool(""))
     schemas = {tool.name: json_schema(tool.input) for tool in tools}
     return msgspec.json.format(msgspec.json.encode(schemas), indent=2) + b"\n"
 

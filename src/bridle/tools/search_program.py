@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _matches(wanted: re.Pattern[str], path: bytes, max_bytes: int) -> Iterator[dict[str, Any]]:
-    lines = _read(path, max_bytes).split(b"\n")
+    lines = read_text(path, max_bytes).split(b"\n")
     if not lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, 1):
@@ -45,7 +45,7 @@ def _matches(wanted: re.Pattern[str], path: bytes, max_bytes: int) -> Iterator[d
             yield {"lines": _text(line), "line_number": number, "submatches": [{"start": start}]}
 
 
-def _read(path: bytes, max_bytes: int) -> bytes:
+def read_text(path: bytes, max_bytes: int) -> bytes:
     """The content of a text file; nothing for anything else."""
     try:
         fd = _open(path)

@@ -106,6 +106,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 def exact_paths(call: ToolCall) -> tuple[str, ...]:
     """The files a call can change, if it is one that changes only those it names."""
     named = call.subjects
+    if call.definition.own_files is not None:
+        return call.definition.own_files(call.args)
     if call.definition.side_effect != "workspace" or not named:
         return ()
     if any(subject.kind != "path" or subject.access != "write" for subject in named):
@@ -211,7 +213,9 @@ class Keeper:
             )
 
         if paths := exact_paths(call):
-            kept = Kept(exact=True, seen=tuple(_looked_at(with_missing_folders(paths), keep)))
+            is_own = call.definition.own_files is not None  # those lie in folders that stay
+            looked_at = paths if is_own else with_missing_folders(paths)
+            kept = Kept(exact=True, seen=tuple(_looked_at(looked_at, keep)))
         elif self._unended:
             kept = Kept()  # what differs belongs to calls that run, and is looked at when they have ended
         else:

@@ -1,6 +1,5 @@
 """Slash commands that this client carries out: what each comes to, and that the list is true."""
 
-import msgspec
 import pytest
 
 from bridle.clients.interaction.engine_info import EngineInfo
@@ -9,13 +8,14 @@ from bridle.clients.interaction.slash_table import (
     Lines,
     SlashContext,
     carry_out,
+    choices_for,
     names,
     nearest_words,
     next_mode,
 )
 from bridle.clients.interaction.tally import Tally
 from bridle.clients.interaction.view import SessionView
-from bridle.commands.prompts import DOES, PROMPTS
+from bridle.commands.prompts import PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     AnyCommand,
@@ -28,8 +28,14 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.messages import TextBlock, ToolSchema, Usage
 from bridle.protocol.queries import ModelEntry, SlashEntry
+from bridle.protocol.slash_arguments import SlashArgument, args_schema
 
-INFO = EngineInfo(prompts=tuple(SlashEntry(name=name, does=does) for name, does in DOES.items()))
+INFO = EngineInfo(
+    prompts=tuple(
+        SlashEntry(name=one.name, description=one.does, args_schema=args_schema(one.arguments))
+        for one in PROMPTS
+    )
+)
 PREFIX = e.PrefixSet(
     provider="work",
     model="some-model",
@@ -71,6 +77,7 @@ def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) ->
         ("sessions:resume 01J8", Do("resume", "01J8")),
         ("sessions:pin", Do("pin")),
         ("sessions pin off", Do("pin", "off")),
+        ("sessions dismiss", Do("verb", "sessions dismiss")),
         ("sessions:branch", Do("branch")),
         ("sessions:branch 3", Do("branch", "3")),
         ("sessions:export a.md", Do("export", "a.md")),
@@ -90,7 +97,7 @@ def test_help_lists_exactly_what_there_is() -> None:
     assert listed | also == set(names(INFO))
     for name in names(INFO):
         outcome = carry_out(name, "", standing())
-        assert not isinstance(outcome, RunSlash) or name in PROMPTS
+        assert not isinstance(outcome, RunSlash) or name in {one.name for one in PROMPTS}
 
 
 def test_a_slip_is_answered_with_the_name_that_was_meant() -> None:
@@ -123,7 +130,9 @@ def test_a_mode_there_is_not_is_named() -> None:
 def test_what_one_may_do_with_sessions_is_said_to_whoever_slips() -> None:
     assert lines("sessions", "branch soon") == ("After which turn? /sessions branch NUMBER",)
     (known,) = lines("sessions:drop")
-    assert known == ("What about them? /sessions list, resume ID, pin [off], branch [TURN], export [path]")
+    assert known == (
+        "What about them? /sessions list, resume ID, pin [off], branch [TURN], dismiss, export [path]"
+    )
 
 
 def test_a_command_the_person_typed_can_be_stopped() -> None:
@@ -178,7 +187,8 @@ def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
             step=1, stop="end_turn", text_sha256="", usage=Usage(input_tokens=900, output_tokens=100)
         ),
     )
-    told = lines("context", now=now)
+    assert carry_out("context", "", now) == Do("context")
+    told = now.view.contents.lines(now.info.window_of(now.view.model))
     assert told[0] == "In every request. Tokens are estimates: 4 characters each."
     assert any(line.split()[:1] == ["AGENTS.md"] and line.endswith("in use") for line in told)
     assert any("CLAUDE.md" in line and "not in use" in line for line in told)
@@ -188,7 +198,7 @@ def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
     assert told[-1].startswith("How much this model takes is unknown.")
     model = now.view.model
     window = EngineInfo(models={model: ModelEntry(model=model, context_tokens=4000)})
-    known = lines("context", now=msgspec.structs.replace(now, info=window))
+    known = now.view.contents.lines(window.window_of(model))
     assert known[-1] == "Context 25% full (1000 of 4000)."
 
 
@@ -206,5 +216,50 @@ def test_cost_never_shows_money_nobody_knows() -> None:
     assert lines("cost") == ("Nothing used yet.",)
 
 
-def test_every_named_prompt_says_what_it_does() -> None:
-    assert DOES.keys() == PROMPTS.keys()
+@pytest.mark.requirement("G45.20")
+def test_help_of_a_command_tells_how_it_is_written() -> None:
+    assert lines("help", "/mode") == (
+        "/mode [NAME]",
+        "  what each mode does, or another one: strict default safe auto yolo plan",
+        "  NAME        the mode: strict default safe auto yolo plan",
+    )
+    assert lines("help", "review") == (
+        "/review [words]",
+        "  have the uncommitted changes reviewed; nothing is changed",
+        "  words       what else the model is to know or to look at",
+    )
+    assert lines("help", "sessions:pin")[0] == "/sessions:pin [more]"
+    assert lines("help", "reveiw") == ("There is no command /reveiw. Close: /review /help lists them.",)
+    assert lines("help", "\x1b[31m") == ("There is no command /⟨ESC⟩[31m. /help lists them.",)
+
+
+def test_every_command_of_the_client_says_what_it_takes() -> None:
+    """A new one is told of in `_ARGUMENTS`, too: help of it, and Tab behind it, are made of that."""
+    for name in names(EngineInfo()):
+        assert lines("help", name)[0].startswith(f"/{name}"), name
+        choices_for(name, 0, INFO)
+
+
+@pytest.mark.requirement("G45.20")
+def test_words_behind_a_command_that_takes_none_are_not_dropped_unsaid() -> None:
+    assert lines("plan", "the new module") == ("/plan takes no words.",)
+    assert lines("copy", "all") == ("/copy takes no words.",)
+    assert carry_out("quit", "now", standing()) == Do("quit", "now")
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "known"),
+    [
+        ("mode", 0, ("strict", "default", "safe", "auto", "yolo", "plan")),
+        ("mode", 1, ()),
+        ("permissions", 0, ("revoke", "promote")),
+        ("permissions:revoke", 0, ()),
+        ("deploy", 0, ("staging", "live", "canary")),
+        ("unknown", 0, ()),
+    ],
+)
+@pytest.mark.requirement("G45.20")
+def test_tab_knows_what_may_stand_behind_a_name(name: str, at: int, known: tuple[str, ...]) -> None:
+    where = SlashArgument(name="where", choices=("staging", "live"), examples=("canary",))
+    deploy = SlashEntry(name="deploy", description="", args_schema=args_schema((where,)))
+    assert choices_for(name, at, EngineInfo(prompts=(deploy,))) == known

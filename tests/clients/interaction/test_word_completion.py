@@ -19,10 +19,14 @@ PATHS = (
 )
 
 
+def choices(name: str, at: int) -> tuple[str, ...]:
+    return {("mode", 0): ("plan", "safe", "strict"), ("skills:write", 1): ("now",)}.get((name, at), ())
+
+
 def after_tab(text: str, at: int | None = None) -> tuple[str, tuple[str, ...]]:
     cells = clusters(text)
     composer = Composer(cells=cells, at=len(cells) if at is None else at)
-    found = completed(composer, names=NAMES, paths=lambda: PATHS)
+    found = completed(composer, names=NAMES, choices=choices, paths=lambda: PATHS)
     return text_of(found.composer.cells), found.options
 
 
@@ -51,6 +55,13 @@ def after_tab(text: str, at: int | None = None) -> tuple[str, tuple[str, ...]]:
         ('@"notes o', '@"notes one.txt" ', ()),
         ("@nothing-like-it", "@nothing-like-it", ()),
         ("plain words", "plain words", ()),
+        ("/mode p", "/mode plan ", ()),
+        ("/mode s", "/mode s", ("safe", "strict")),
+        ("/mode ", "/mode ", ("plan", "safe", "strict")),
+        ("/mode plan p", "/mode plan p", ()),
+        ("/mode zz", "/mode zz", ()),
+        ("/skills:write one n", "/skills:write one now ", ()),
+        ("mode p", "mode p", ()),
     ],
 )
 def test_tab_puts_in_what_is_certain_and_offers_the_rest(
@@ -81,7 +92,9 @@ words = st.text(alphabet='/@ab "\n.re', max_size=12)
 def test_tab_changes_only_the_word_before_the_cursor(text: str, paths: list[str], at: int) -> None:
     cells = clusters(text)
     at = min(at, len(cells))
-    found = completed(Composer(cells=cells, at=at), names=paths, paths=lambda: paths)
+    found = completed(
+        Composer(cells=cells, at=at), names=paths, choices=lambda _name, _at: (), paths=lambda: paths
+    )
     after = text_of(found.composer.cells)
     assert after.endswith(text[at:])
     assert 0 <= found.composer.at <= len(found.composer.cells)

@@ -29,7 +29,7 @@ from bridle.protocol import events as e
 from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError
+from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.handshake import Handshake, handshake
 
 DEADLINE_S = 20
@@ -255,6 +255,7 @@ class Scene:
         self.prompts: tuple[q.SlashEntry, ...] = ()
         self.grants: tuple[q.GrantEntry, ...] = ()
         self.changes = q.SessionChanges()
+        self.told: dict[str, dict[str, Any]] = {}
         self.cwd = "/home/me/code/shop"
         self._events: asyncio.Queue[e.Envelope | BridleError | None] = asyncio.Queue()
         self._next = 1
@@ -324,6 +325,13 @@ class Scene:
                 found = self.changes
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
+            case q.ListProfiles():
+                found = q.ProfileList(profiles=())
+            case q.CustomQuery(namespace=namespace, verb=verb):
+                told = self.told.get(f"{namespace}.{verb}")
+                if told is None:
+                    raise CommandRefused("NotSupported", what=f"{namespace}.{verb}")
+                found = q.CustomAnswer(payload=told)
             case _:
                 found = q.SlashList(commands=self.prompts)
         return found

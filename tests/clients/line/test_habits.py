@@ -61,10 +61,10 @@ async def test_esc_stops_only_when_it_is_pressed_again_and_the_draft_stays() -> 
 
 async def test_a_token_that_only_answers_sends_nothing_else_and_keeps_the_draft() -> None:
     scene = Scene(*PAST)
-    scene.prompts = (q.SlashEntry(name="review", does="looks at it"),)
+    scene.prompts = (q.SlashEntry(name="review", description="looks at it"),)
     claims = Claims(ver=1, jti="tok_1", identity_class="human", exp=1, commands=APPROVE, name="Ana")
     async with at_terminal(scene, CREATE, claims=claims) as (person, task):
-        await person.sees("Type what you want")
+        await person.sees("You can answer what is asked here, and nothing else is sent.")
         await tells(person, scene)
         assert "thinking · Ctrl-C stops" not in person.glass.text
         await person.types("hello there\r", then="This token answers questions; it does not send words.")

@@ -6,6 +6,7 @@ import pytest
 
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.line.screen import start_hint
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash, SendInput
@@ -464,3 +465,25 @@ async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
         await settled(person)
         assert commands(scene, RunSlash) == [RunSlash(session=SESSION, name="diff")]
         await person.shows("diff", columns)
+
+
+@pytest.mark.parametrize(
+    ("covered", "words"),
+    [
+        (
+            {"SendInput", "AnswerPermission", "CancelTurn", "ShellRequest"},
+            "Type what you want.  / commands   @ files   ! shell   Ctrl-C stops, twice leaves",
+        ),
+        (
+            {"SendInput", "CancelTurn"},
+            "Type what you want.  / commands   @ files   Ctrl-C stops, twice leaves",
+        ),
+        (
+            {"AnswerPermission"},
+            "You can answer what is asked here, and nothing else is sent.  / commands   Ctrl-C twice leaves",
+        ),
+        (set(), "You can look on here, and nothing else is sent.  / commands   Ctrl-C twice leaves"),
+    ],
+)
+def test_a_terminal_greets_with_what_its_token_lets_it_do(covered: set[str], words: str) -> None:
+    assert start_hint(covered.__contains__) == words

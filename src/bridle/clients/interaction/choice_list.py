@@ -16,7 +16,7 @@ SHOWN_MAX: Final = 12
 _LEAST_ROWS: Final = 5
 _NAME_COLUMNS: Final = 44
 
-ListPurpose: TypeAlias = Literal["model", "grant"]
+ListPurpose: TypeAlias = Literal["model", "grant", "profile"]
 
 
 class ChoiceRow(msgspec.Struct, frozen=True):

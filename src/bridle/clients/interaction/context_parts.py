@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,12 +11,12 @@ import msgspec
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS, estimated_tokens
 from bridle.base.visible import visible
 from bridle.clients.interaction.compaction_report import what_went
+from bridle.clients.interaction.instruction_rows import NAME_COLUMNS
 from bridle.clients.interaction.tally import input_tokens, short_number
 from bridle.protocol import events as e
 from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock
 
 _INSTRUCTIONS: Final = re.compile(r"^# Instructions from (.+)$", re.MULTILINE)
-_NAME_COLUMNS: Final = 24
 
 
 class Contents:
@@ -74,16 +75,22 @@ class Contents:
         self._characters += characters
         self._since += characters
 
-    def lines(self, window: int | None) -> list[str]:
-        """The parts as a person reads them. `window` is how many tokens the model takes, where that is known."""
+    def lines(self, window: int | None, files: Sequence[str] | None = None) -> list[str]:
+        """The parts as a person reads them. `window` is how many tokens the model takes, where that is known.
+
+        `files` are the lines about instruction files where the engine told of them; else they are read from events.
+        """
         if self._prefix is None:
-            return ["Nothing has been sent to a model yet.", *self._left_out()]
+            return ["Nothing has been sent to a model yet.", *(self._left_out() if files is None else files)]
         system, tools = self._prefix.system, self._prefix.tools
         sizes = {schema.name: len(msgspec.json.encode(schema)) for schema in tools}
         lines = ["In every request. Tokens are estimates: 4 characters each."]
         lines.append(_line("instructions of Bridle", len(system) - sum(map(len, _files(system).values()))))
-        lines += [_line(f"  {name}", len(text), "in use") for name, text in _files(system).items()]
-        lines += self._left_out()
+        if files is None:
+            lines += [_line(f"  {name}", len(text), "in use") for name, text in _files(system).items()]
+            lines += self._left_out()
+        else:
+            lines += files
         lines.append(_line(f"{len(tools)} tools", sum(sizes.values())))
         lines += [_line(f"  {name}", size) for name, size in sorted(sizes.items(), key=lambda item: -item[1])]
         lines.append(_line("conversation", self._characters))
@@ -126,7 +133,7 @@ class Contents:
 
     def _left_out(self) -> list[str]:
         return [
-            f"  {visible(path, newlines=False):<{_NAME_COLUMNS}} not in use: not trusted"
+            f"  {visible(path, newlines=False):<{NAME_COLUMNS}} not in use: not trusted"
             for path in self._not_used
         ]
 
@@ -147,4 +154,6 @@ def _characters(content: tuple[InputBlock, ...]) -> int:
 
 def _line(name: str, characters: int, state: str = "") -> str:
     tokens = estimated_tokens(characters) if characters else 0
-    return f"{name:<{_NAME_COLUMNS + 2}} {characters:>8,} characters   about {tokens:,} tokens   {state}".rstrip()
+    return (
+        f"{name:<{NAME_COLUMNS + 2}} {characters:>8,} characters   about {tokens:,} tokens   {state}".rstrip()
+    )

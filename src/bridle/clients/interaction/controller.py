@@ -52,6 +52,8 @@ from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
+    AnswerPermission,
+    AnswerQuestion,
     AnyCommand,
     CancelTurn,
     Command,
@@ -108,6 +110,7 @@ class Controller:
         self._questions = QuestionQueue(session)
         self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
+        self._stopped: set[str] = set()  # questions at which the turn was stopped
         self._about_queue: list[str] = []  # said of a queue into which something is still on its way
 
     # Events
@@ -152,7 +155,8 @@ class Controller:
         turns, title = self.view.turns, self.view.title
         back = f'Back in "{title}", {counted(turns, "turn")} so far.' if turns else ""
         past, self._past = tuple(self._past), deque(maxlen=0)
-        return (SessionReady(back, past if turns else ()), *self._questions.ask_first())
+        refused = (ShowEvent(one) for one in past if not turns and _is_about_aliases(one.event))
+        return (SessionReady(back, past if turns else ()), *refused, *self._questions.ask_first())
 
     def _shown(self, envelope: e.Envelope) -> Sequence[Effect]:
         match envelope.event:
@@ -240,6 +244,8 @@ class Controller:
                 return (slash_table.Do("resume", session),)
             case ChooseRow(purpose="model", id=model):
                 return (SetModel(session=self.session, model=model),)
+            case ChooseRow(purpose="profile", id=change):
+                return (slash_table.Do("change_profile", change),)
             case ChooseRow(id=grant):  # a grant
                 return (RevokeGrant(session=self.session, grant_id=grant),)
             case _:
@@ -251,7 +257,11 @@ class Controller:
 
             if (text := text_to_edit(decided)) is not None:
                 return (EditMessage(decided.question, text),)
-        return (*self._questions.decided(decided), *(self.handle(StopTurn()) if decided.stop else ()))
+        if not decided.stop:
+            return tuple(self._questions.decided(decided))
+        self._stopped.add(decided.question.id)
+        # the stop goes first: behind the no, the turn could go on for as long as that is on its way
+        return (*self.handle(StopTurn()), *self._questions.decided(decided))
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""
@@ -335,9 +345,7 @@ class Controller:
         """What is said of a command that was not taken, or of other work that failed."""
         if command is not None:
             self.view.refused(command)
-        if (
-            isinstance(command, CancelTurn) and refusal.reason == "NoTurn"
-        ):  # it ended by itself: nothing to say
+        if self._is_settled(refusal, command):
             return ()
         message = refusal.message
         if refusal.reason == "TurnInProgress" and refusal.data.get("originator") in self.view.clients:
@@ -349,7 +357,22 @@ class Controller:
                 message += slash_table.nearest_words(command.name, self._info)
         return (SayWords(visible(message), "  "), *(() if self.view.sending_words else self._queue()))
 
+    def _is_settled(self, refusal: BridleError, command: AnyCommand | None) -> bool:
+        """Whether what was asked for came about by itself: a turn that has ended, a question that went with it."""
+        match command:
+            case CancelTurn():
+                return refusal.reason == "NoTurn"
+            case AnswerPermission(call_id=asked) | AnswerQuestion(question_id=asked):
+                return refusal.reason == "NoSuchQuestion" and asked in self._stopped
+            case _:
+                return False
+
 
 def _is_answer_key(text: str) -> bool:
     """Whether this could be meant for a question: one letter, digit or question mark, and nothing before it."""
     return len(text.rstrip()) == 1 and (text[0].isalnum() or text[0] == "?")
+
+
+def _is_about_aliases(event: e.AnyEvent) -> bool:
+    """What is typed at a terminal and means nothing there is said where a session begins."""
+    return isinstance(event, e.Notice) and event.reason == "BadAlias"

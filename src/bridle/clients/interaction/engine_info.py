@@ -13,6 +13,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.queries import (
     ListModels,
+    ListProfiles,
     ListProviders,
     ListSlash,
     ModelEntry,
@@ -25,9 +26,10 @@ PATIENCE_S: Final = 2.0
 
 
 class EngineInfo(msgspec.Struct):
-    """The commands the engine has, the models that were asked about, and the providers there are keys for."""
+    """The commands the engine has, the profiles, the models that were asked about, and the providers with keys."""
 
     prompts: tuple[SlashEntry, ...] = ()
+    profiles: tuple[str, ...] = ()
     models: dict[str, ModelEntry] = {}
     providers: tuple[ProviderEntry, ...] = ()
 
@@ -35,6 +37,11 @@ class EngineInfo(msgspec.Struct):
         """What `/` offers; nothing where that is not for this client, which may be there to answer alone."""
         with suppress(CommandRefused):
             self.prompts = (await connection.ask(ListSlash(session=session))).commands
+
+    async def learn_profiles(self, connection: Connection, session: str) -> None:
+        """What Tab offers behind `/profiles:`."""
+        with suppress(CommandRefused):
+            self.profiles = (await connection.ask(ListProfiles(session=session))).profiles
 
     async def learn_models(self, connection: Connection, session: str, names: Iterable[str]) -> None:
         """Asks anew: what a server says of its models may be known since the last request only."""

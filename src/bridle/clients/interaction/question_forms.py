@@ -13,6 +13,7 @@ from bridle.clients.interaction.git_form import git_answer, git_question
 from bridle.clients.interaction.input_form import input_answer, input_question
 from bridle.clients.interaction.orphan_form import orphan_answer, orphan_question
 from bridle.clients.interaction.question_card import Question, Row
+from bridle.clients.interaction.sampling_form import sampling_answer, sampling_question
 from bridle.clients.interaction.token_form import token_question
 from bridle.clients.interaction.trust_form import trust_answer, trust_question
 from bridle.clients.interaction.undo_form import (
@@ -33,6 +34,7 @@ from bridle.protocol.questions import (
     OrphanQuestion,
     PlanAnswer,
     PlanQuestion,
+    SamplingQuestion,
     StepLimitAnswer,
     StepLimitQuestion,
     TokenAnswer,
@@ -71,6 +73,8 @@ def asked_question(asked: QuestionAsked) -> Question:
             return orphan_question(name, question)
         case InputQuestion():
             return input_question(name, question)
+        case SamplingQuestion():
+            return sampling_question(name, question)
         case TokenQuestion():
             return token_question(name, question)
         case _:
@@ -101,6 +105,8 @@ def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
             return orphan_answer(decided)
         case InputQuestion():
             return input_answer(about, decided)
+        case SamplingQuestion():
+            return sampling_answer(decided)
         case TokenQuestion():
             return TokenAnswer(allow=False)
         case _:

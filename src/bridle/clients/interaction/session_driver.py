@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +31,7 @@ from bridle.clients.interaction.effects import (
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.intents import Intent
 from bridle.clients.interaction.outbox import Outbox
+from bridle.clients.interaction.profile_change import ProfileChange, begun_words, parse_change
 from bridle.clients.interaction.slash_actions import SlashActions
 from bridle.clients.interaction.slash_table import Deed, Do
 from bridle.clients.interaction.view import SessionView
@@ -39,6 +41,7 @@ from bridle.protocol.commands import (
     Accepted,
     AnyCommand,
     AskAside,
+    CancelTurn,
     Command,
     CreateSession,
     EndSession,
@@ -51,6 +54,10 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
+from bridle.protocol.queries import PreviewSession
+
+STOP_S: Final = 3.0
+"""So long somebody who stopped a turn and leaves waits for its end."""
 
 
 class SessionDriver:
@@ -85,8 +92,11 @@ class SessionDriver:
         self._actions = SlashActions(connection, services, perform=perform)
         self._asked_models: set[str] = set()
         self._opened_at = 0
+        self._stream = 0  # the number of the stream of events that counts
         self._nobody = False
         self._out_of_reach = False
+        self._stopping = False  # a stop was asked for, and the turn has not ended yet
+        self._moved = asyncio.Event()  # something came of the session since this was cleared
         if services.link is not None:
             services.link.hear = self._link_changed
         self._is_new = create.resume is None  # and nobody was told yet where its key comes from
@@ -114,7 +124,9 @@ class SessionDriver:
         self._start(self._outbox.run())
         await self._open(opened)
         try:
-            return await self._left
+            code = await self._left
+            await self._stop_before_leaving()
+            return code
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -135,6 +147,7 @@ class SessionDriver:
 
     def _link_changed(self, gives_up_s: float | None) -> None:
         self._out_of_reach = gives_up_s is not None
+        self._moved.set()
         if not self._left.done():
             self._client_performs(EngineLost(gives_up_s))
             self._settle()
@@ -142,6 +155,16 @@ class SessionDriver:
     def leave(self, code: int) -> None:
         if not self._left.done():
             self._left.set_result(code)
+
+    async def _stop_before_leaving(self) -> None:
+        """Two Ctrl-C stop the turn and leave: where the session stays behind, the first one still counts."""
+        if not self._stopping or not self._services.come_back:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                while self.view.running and not self._out_of_reach:
+                    self._moved.clear()
+                    await self._moved.wait()
 
     async def way_back(self) -> str:
         """What to say at the end about coming back; empty where nothing was said in the session."""
@@ -161,6 +184,8 @@ class SessionDriver:
         session, opened_at = opened.session, opened.event or 0
         if self._services.covers("ListSlash"):
             await self.info.learn_commands(self._connection, session)
+        if self._services.covers("ListProfiles"):
+            await self.info.learn_profiles(self._connection, session)
         described = await self._actions.describe(session)
         view = SessionView(self._connection.client)
         view.title = visible(described.title, newlines=False)
@@ -181,7 +206,8 @@ class SessionDriver:
         if self._nobody:
             self.controller.nobody_is_left()
         self._client_performs(EnterSession())
-        self._start(self._follow(session))
+        self._stream += 1
+        self._start(self._follow(session, self._stream))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Work in the background. A fault in it ends the client."""
@@ -194,23 +220,27 @@ class SessionDriver:
         task.add_done_callback(ended)
         self._tasks.append(task)
 
-    async def _follow(self, session: str) -> None:
-        """Takes the session's events until it ends, or until another session takes its place."""
+    async def _follow(self, session: str, stream: int) -> None:
+        """Takes the session's events until it ends, or until another session, or a new run of it, takes its place."""
         try:
             async for envelope in self._connection.events(session):
-                if self.controller.session != session:
+                if self._stream != stream:
                     return
                 self.view.clients.add(self._connection.client)
                 await self._learn_models(envelope)
                 if effects := self.controller.take(envelope):
                     self._perform(effects)
                     self._settle()
+                self._stopping = self._stopping and self.view.running
+                self._moved.set()
                 if isinstance(envelope.event, e.SessionEnded) and (envelope.id or 0) > self._opened_at:
                     break  # an engine that ends may be gone before it ends its streams
         except BridleError as failure:
+            if self._stream != stream:
+                return
             self._client_performs(SayWords(visible(failure.message)))
             self.leave(failure.exit_code)
-        if self.controller.session == session:
+        if self._stream == stream:
             self.leave(0)
 
     async def _learn_models(self, envelope: e.Envelope) -> None:
@@ -223,6 +253,8 @@ class SessionDriver:
             case _:
                 pass
         past = envelope.id is not None and envelope.id < self._opened_at
+        if not past and isinstance(envelope.event, e.SkillRegistryChanged):
+            await self.info.learn_commands(self._connection, self.controller.session)
         if not past and (
             envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
         ):
@@ -240,6 +272,7 @@ class SessionDriver:
         for effect in effects:
             match effect:
                 case Command():
+                    self._stopping = self._stopping or isinstance(effect, CancelTurn)
                     self._outbox.put(effect)
                 case Do(what=what, arguments=words):
                     self._do(what, words)
@@ -259,8 +292,15 @@ class SessionDriver:
                 self._start(self._list_to_pick())
             case "model":
                 self._start_list(lambda: self._actions.models_to_pick(self.controller.session, self.view))
+            case "change_profile" if (change := parse_change(words)) is not None:
+                self._change_profile(change)
             case "permissions":
                 self._start_list(lambda: self._actions.grants_to_pick(self.controller.session, self.view))
+            case "context":
+                window = self.info.window_of(self.view.model)
+                self._outbox.put(
+                    lambda: self._actions.show_context(self.controller.session, self.view, window)
+                )
             case "verb":
                 self._lend(tuple(words.split(None, 2)))
             case _:
@@ -291,8 +331,51 @@ class SessionDriver:
         elif elsewhere := await self._actions.elsewhere(session, current):
             self._client_performs(SayWords(elsewhere))
         else:
-            create = msgspec.structs.replace(self._create, resume=session, model=None, mode=None)
+            create = msgspec.structs.replace(
+                self._create, resume=session, profile=None, model=None, mode=None
+            )
             await self._change_to(create, "Another session.")
+
+    def _change_profile(self, change: ProfileChange) -> None:
+        """`/profiles:NAME`: what is not said yet is chosen from a list."""
+        if not change.in_place and not self.view.turns:
+            change = msgspec.structs.replace(change, turns=0)  # there is nothing to take along
+        if not change.is_complete:
+            self._start_list(lambda: self._actions.ways_to_change(change, self.controller.session))
+        elif change.in_place:
+            self._outbox.put(lambda: self._morph(change.name))
+        else:
+            self._outbox.put(lambda: self._begin_with(change.name, change.turns or 0))
+
+    async def _begin_with(self, profile: str, turns: int) -> None:
+        """A new session with a profile; the old one ends and can be resumed."""
+        old = self.controller.session
+        create = msgspec.structs.replace(self._create, resume=None, profile=profile, model=None, mode=None)
+        model = (await self._connection.ask(PreviewSession(create=create))).model or self.view.model
+        carried = {"carry_from": old, "carry_turns": turns} if turns else {}
+        created = await self._connection.send(msgspec.structs.replace(create, model=model, **carried))
+        self._create = create
+        self._client_performs(SayWords(begun_words(profile, await self._actions.short_id(old), turns=turns)))
+        await self._open(created)
+        await self._connection.send(EndSession(session=old))
+
+    async def _morph(self, profile: str) -> None:
+        """This session goes on with another profile: its run ends, and the next one has it."""
+        session = self.controller.session
+        create = msgspec.structs.replace(self._create, resume=session, profile=profile, model=None, mode=None)
+        await self._connection.ask(PreviewSession(create=create))  # refused here, nothing has ended yet
+        self._stream += 1  # that the old run ends is not the end
+        await self._connection.send(EndSession(session=session))
+        try:
+            created = await self._connection.send(create)
+        except BridleError as refusal:
+            self._client_performs(SayWords(visible(refusal.message)))
+            created = await self._connection.send(msgspec.structs.replace(create, profile=None))
+        else:
+            self._create = msgspec.structs.replace(self._create, profile=profile)
+            name = visible(profile, newlines=False)
+            self._client_performs(SayWords(f'This session goes on with the profile "{name}".'))
+        await self._open(created)
 
     async def _change_to(self, create: CreateSession, words: str) -> None:
         old, title = self.controller.session, self.view.title

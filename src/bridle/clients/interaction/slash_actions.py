@@ -14,6 +14,13 @@ from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.engine_info import PATIENCE_S
 from bridle.clients.interaction.picker import Listed, listed
+from bridle.clients.interaction.profile_change import (
+    ProfileChange,
+    list_rows,
+    page_rows,
+    ways_to_change,
+    why_not,
+)
 from bridle.clients.interaction.slash_table import Deed, grant_words
 from bridle.clients.interaction.story import edited_files
 from bridle.clients.interaction.view import SessionView
@@ -22,12 +29,16 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope, GrantAdded, ToolResult
 from bridle.protocol.queries import (
+    CustomQuery,
+    DescribeProfile,
     DescribeSession,
     GrantEntry,
     ListChanges,
     ListGrants,
     ListModels,
+    ListProfiles,
     ListSessions,
+    ProfileEntry,
     ReadOutput,
     SessionInfo,
 )
@@ -63,7 +74,24 @@ class SlashActions:
                 await self._pin(session, pinned=words != "off")
             case "branch":
                 await self._branch(session, words)
-            case "quit" | "clear" | "resume" | "copy" | "model" | "permissions" | "verb":
+            case "profile":
+                profile = await self._connection.ask(DescribeProfile(session=session))
+                for line in page_rows(profile):
+                    self._perform(SayWords(line, " " * 9))
+            case "profiles":
+                for line in list_rows(await self._profiles(session)):
+                    self._perform(SayWords(line, " " * 4))
+            case (
+                "quit"
+                | "clear"
+                | "resume"
+                | "copy"
+                | "model"
+                | "permissions"
+                | "verb"
+                | "context"
+                | "change_profile"
+            ):
                 raise AssertionError(f"{what} is no action on this session")
 
     async def describe(self, session: str) -> SessionInfo:
@@ -100,6 +128,16 @@ class SlashActions:
             return None
         return model_list(found, view.model)
 
+    async def _profiles(self, session: str) -> tuple[ProfileEntry, ...]:
+        return (await self._connection.ask(ListProfiles(session=session))).entries
+
+    async def ways_to_change(self, change: ProfileChange, session: str) -> ChoiceList | None:
+        """How a session may go on with another profile; None where words say why it cannot."""
+        if words := why_not(change.name, await self._profiles(session)):
+            self._say(words)
+            return None
+        return ways_to_change(change)
+
     async def grants_to_pick(self, session: str, view: SessionView) -> ChoiceList | None:
         """What is allowed without asking, to revoke it; None where words say that nothing is."""
         known = {
@@ -130,6 +168,21 @@ class SlashActions:
 
     def _say(self, text: str) -> None:
         self._perform(SayWords(text))
+
+    async def show_context(self, session: str, view: SessionView, window: int | None) -> None:
+        """What the model is sent; of the instruction files, what the engine says where it can be asked."""
+        query = CustomQuery(namespace="instructions", verb="files", session=session)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                told = (await self._connection.ask(query)).payload
+        except (BridleError, TimeoutError):
+            files = None
+        else:
+            from bridle.clients.interaction.instruction_rows import instruction_rows
+
+            files = instruction_rows(told)
+        for line in view.contents.lines(window, files):
+            self._perform(SayWords(line, " " * 4))
 
     async def _rename(self, session: str, view: SessionView, title: str) -> None:
         await self._connection.send(RenameSession(session=session, title=title))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -11,6 +11,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
+from bridle.clients.interaction.profile_change import USAGE, parse_change
 from bridle.clients.interaction.queue_commands import WriteDraft, queue_command
 from bridle.clients.interaction.start_info import MODE_WORDS
 from bridle.clients.interaction.tally import money_words, token_words
@@ -27,8 +28,10 @@ from bridle.protocol.commands import (
     SetMode,
     SetModel,
 )
+from bridle.protocol.errors import sentence
 from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Effort, Usage
+from bridle.protocol.slash_arguments import SlashArgument, in_full, schema_arguments, usage_words
 
 Local: TypeAlias = Literal[
     "help",
@@ -43,6 +46,8 @@ Local: TypeAlias = Literal[
     "mode",
     "plan",
     "permissions",
+    "profile",
+    "profiles",
     "login",
     "trust",
     "hooks",
@@ -73,9 +78,13 @@ Deed: TypeAlias = Literal[
     "export",
     "output",
     "model",
+    "profile",
+    "profiles",
+    "change_profile",
     "permissions",
     "verb",
     "diff",
+    "context",
 ]
 
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -84,7 +93,7 @@ CYCLE: Final[tuple[Mode, ...]] = ("default", "auto", "plan")
 """The modes Shift-Tab goes through; it never leads into `yolo`."""
 
 _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
-    ("help", ("help",), "this list"),
+    ("help", ("help",), "this list, or one command: /help NAME"),
     ("keys", ("keys",), "what the keys do"),
     ("stop", ("stop", "cancel"), "stop the running turn"),
     ("clear", ("clear", "new"), "a new session; this one stays listed"),
@@ -99,6 +108,12 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
         "permissions",
         ("permissions",),
         "what is allowed without asking, to revoke it; /permissions promote NUMBER",
+    ),
+    ("profile", ("profile",), "the profile in force, with its tools, servers and skills"),
+    (
+        "profiles",
+        ("profiles",),
+        "the profiles there are; /profiles:NAME begins a session with one, --in-place",
     ),
     ("login", ("login",), "connect a provider with a key or an account: /login [PROVIDER]"),
     ("trust", ("trust",), "what of this project is trusted; /trust ack asks about what is not"),
@@ -122,6 +137,60 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("doctor", ("doctor",), "how to check this installation"),
     ("quit", ("quit", "exit"), "leave"),
 )
+_ARGUMENTS: Final[Mapping[Local, tuple[SlashArgument, ...]]] = {
+    "help": (SlashArgument(name="NAME", about="one command, with what it takes"),),
+    "keys": (),
+    "stop": (),
+    "clear": (),
+    "resume": (SlashArgument(name="ID", about="the session, or the beginning of its id"),),
+    "sessions": (
+        SlashArgument(name="verb", choices=("list", "resume", "pin", "branch", "dismiss", "export")),
+        SlashArgument(name="more", about="an id, off, a turn's number or a path"),
+    ),
+    "rename": (SlashArgument(name="words", about="the title", required=True),),
+    "model": (SlashArgument(name="provider:model", about="the model; else a list to pick from"),),
+    "effort": (SlashArgument(name="NAME", about="how much the model thinks", choices=EFFORTS),),
+    "mode": (SlashArgument(name="NAME", about="the mode", choices=MODES),),
+    "plan": (),
+    "permissions": (
+        SlashArgument(name="verb", choices=("revoke", "promote")),
+        SlashArgument(name="NUMBER", about="the one in the list"),
+    ),
+    "profile": (),
+    "profiles": (
+        SlashArgument(name="NAME", about="the profile to go on with; else the list"),
+        SlashArgument(name="how", examples=("--import", "--no-import", "--in-place")),
+    ),
+    "login": (SlashArgument(name="PROVIDER", about="whose key or account; else a list to pick from"),),
+    "trust": (
+        SlashArgument(name="verb", choices=("list", "ack", "diff")),
+        SlashArgument(name="FILE", about="one file of the project"),
+    ),
+    "hooks": (),
+    "btw": (SlashArgument(name="words", about="the question", required=True),),
+    "queue": (
+        SlashArgument(name="verb", choices=("edit", "hold", "release", "first", "drop")),
+        SlashArgument(name="NUMBER", about="the one in the list"),
+    ),
+    "todos": (),
+    "output": (SlashArgument(name="which", about="2 for the one before the last, or a call's id"),),
+    "diff": (
+        SlashArgument(
+            name="what", about="a turn's number, a call's id, or one of these", examples=("session", "git")
+        ),
+        SlashArgument(name="path", about="behind git: only what changed at or below it"),
+    ),
+    "thinking": (),
+    "jobs": (),
+    "context": (),
+    "cost": (),
+    "status": (),
+    "copy": (),
+    "export": (SlashArgument(name="path", about="the file; else one with the session's id"),),
+    "doctor": (),
+    "quit": (),
+}
+"""What is written behind each of them. Who stops or leaves may add what they like."""
 _NAME_COLUMNS: Final = 14
 _PROVIDER_CHARACTERS: Final = 30
 _KEYS: Final = (
@@ -180,10 +249,13 @@ SlashOutcome: TypeAlias = Lines | Do | WriteDraft | AnyCommand
 def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
     """What `/name arguments` comes to as things stand."""
     view, session = now.view, now.session
-    name, arguments = _spelled(name, arguments)
-    match command := _command(name):
+    name, arguments = _spelled(*_in_full(name, arguments, now.info))
+    command = _command(name)
+    if command not in (None, "stop", "quit") and arguments.strip() and not _ARGUMENTS[command]:
+        return Lines((sentence("NoWords", {"name": name, "hint": ""}),))
+    match command:
         case "help":
-            return Lines(_help(now.info), " " * _NAME_COLUMNS)
+            return Lines(_help_of(arguments, now.info) if arguments else _help(now.info), " " * _NAME_COLUMNS)
         case "keys":
             return Lines(_KEYS, " " * 11)
         case "stop":
@@ -210,6 +282,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return _permissions(arguments, view, session)
         case "effort":
             return _effort(arguments, view, session)
+        case "profile":
+            return Do("profile")
+        case "profiles":
+            return _profiles(arguments, view)
         case "login":
             return _login(arguments)
         case "trust":
@@ -234,7 +310,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             running = tuple(visible(job, newlines=False) for job in view.jobs.values())
             return Lines(running or ("No command runs in the background.",))
         case "context":
-            return Lines(tuple(view.contents.lines(now.info.window_of(view.model))), " " * 4)
+            return Do("context")
         case "cost":
             return Lines(_cost(now), " " * 9)
         case "status":
@@ -250,10 +326,42 @@ def next_mode(mode: Mode) -> Mode:
     return CYCLE[(CYCLE.index(mode) + 1) % len(CYCLE)] if mode in CYCLE else CYCLE[0]
 
 
+def own_names() -> tuple[str, ...]:
+    """The names of the commands that a client carries out itself."""
+    return tuple(name for _, spellings, _ in _COMMANDS for name in spellings)
+
+
+def _in_full(name: str, arguments: str, info: EngineInfo) -> tuple[str, str]:
+    """The command that an alias stands for, with the words behind it."""
+    lines = {one.name: one.stands_for for one in info.prompts if one.stands_for}
+    if not lines or _command(name) is not None:
+        return name, arguments
+    return in_full(name, arguments, lines)
+
+
 def names(info: EngineInfo) -> tuple[str, ...]:
     """Every name there is, ours and the engine's."""
-    own = [name for _, spellings, _ in _COMMANDS for name in spellings]
-    return tuple(dict.fromkeys((*own, *(prompt.name for prompt in info.prompts))))
+    own = own_names()
+    profiles = (f"profiles:{name}" for name in info.profiles)
+    return tuple(dict.fromkeys((*own, *profiles, *(prompt.name for prompt in info.prompts))))
+
+
+def arguments_of(name: str, info: EngineInfo) -> tuple[SlashArgument, ...]:
+    """What is written behind this name; nothing where nobody has said it."""
+    name, verb = _spelled(name, "")
+    command = _command(name)
+    if command is not None:
+        return _ARGUMENTS[command][1 if verb else 0 :]
+    found = next((one for one in info.prompts if one.name == name), None)
+    return () if found is None else schema_arguments(found.args_schema)
+
+
+def choices_for(name: str, at: int, info: EngineInfo) -> tuple[str, ...]:
+    """The words that may stand in a place behind a name, for Tab; empty where it could be anything."""
+    if _command(name) == "help":
+        return names(info) if at == 0 else ()
+    arguments = arguments_of(name, info)
+    return (*arguments[at].choices, *arguments[at].examples) if at < len(arguments) else ()
 
 
 def nearest_words(name: str, info: EngineInfo) -> str:
@@ -270,7 +378,7 @@ def busy_words(what: str, view: SessionView) -> str:
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
     """`/permissions:revoke 2` is `/permissions revoke 2`."""
     lead, colon, verb = name.partition(":")
-    spaced = colon and lead in ("permissions", "sessions", "queue", "trust")
+    spaced = colon and lead in ("permissions", "sessions", "queue", "trust", "profiles")
     return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
 
 
@@ -280,6 +388,16 @@ def _command(name: str) -> Local | None:
 
 def _model(wanted: str, now: SlashContext) -> SlashOutcome:
     return SetModel(session=now.session, model=wanted) if wanted else Do("model")
+
+
+def _profiles(arguments: str, view: SessionView) -> SlashOutcome:
+    if not arguments:
+        return Do("profiles")
+    if parse_change(arguments) is None:
+        return Lines((f"That means nothing here: {USAGE}",))
+    if view.running:
+        return Lines((busy_words("/profiles", view),))
+    return Do("change_profile", arguments)
 
 
 def _effort(name: str, view: SessionView, session: str) -> SlashOutcome:
@@ -327,13 +445,17 @@ def _sessions(arguments: str, now: SlashContext) -> SlashOutcome:
             return carry_out(verb, words, now)
         case "pin", "" | "off" as words:
             return Do("pin", words)
+        case "dismiss", words:
+            return Do("verb", f"sessions dismiss {words}".strip())
         case "branch", words if not words or _is_number(words):
             return Do("branch", words)
         case "branch", _:
             return Lines(("After which turn? /sessions branch NUMBER",))
         case _:
             return Lines(
-                ("What about them? /sessions list, resume ID, pin [off], branch [TURN], export [path]",)
+                (
+                    "What about them? /sessions list, resume ID, pin [off], branch [TURN], dismiss, export [path]",
+                )
             )
 
 
@@ -384,14 +506,41 @@ def _status(now: SlashContext) -> tuple[str, ...]:
     view = now.view
     state = "a turn is running" if view.in_turn else "a command runs" if view.running else "idle"
     lines = [f"model    {visible(view.model)}", f"mode     {view.mode}", f"now      {state}", *_cost(now)]
+    if view.created is not None and view.created.profile != "default":
+        lines.insert(1, f"profile  {visible(view.created.profile, newlines=False)}")
     lines += [f"held     {counted(view.held, 'message')}: /queue"] if view.held else []
     return (*lines, *(f"! {visible(event.message)}" for event in view.degraded.values()))
 
 
 def _help(info: EngineInfo) -> tuple[str, ...]:
     commands = [_entry(spellings[0], f"{does}{_also(spellings[1:])}") for _, spellings, does in _COMMANDS]
-    prompts = [_entry(prompt.name, prompt.does) for prompt in info.prompts if _command(prompt.name) is None]
+    prompts = [
+        _entry(prompt.name, prompt.description) for prompt in info.prompts if _command(prompt.name) is None
+    ]
     return (*commands, *prompts)
+
+
+def _help_of(name: str, info: EngineInfo) -> tuple[str, ...]:
+    """One command: how it is written, what it does, and what each argument is."""
+    name = name.strip().removeprefix("/")
+    command = _command(_spelled(name, "")[0])
+    own = next((does for one, _, does in _COMMANDS if one == command), None)
+    does = own or next((one.description for one in info.prompts if one.name == name), None)
+    if does is None:
+        shown = visible(name, newlines=False)
+        return (f"There is no command /{shown}.{nearest_words(name, info)} /help lists them.",)
+    arguments = arguments_of(name, info)
+    return (
+        visible(usage_words(name, arguments), newlines=False),
+        f"  {visible(does, newlines=False)}",
+        *(f"  {visible(line, newlines=False)}" for line in map(_argument_words, arguments) if line),
+    )
+
+
+def _argument_words(argument: SlashArgument) -> str:
+    known = " ".join((*argument.choices, *argument.examples))
+    told = ": ".join(filter(None, (argument.about, known)))
+    return f"{argument.name:<{_NAME_COLUMNS - 3}} {told}" if told else ""
 
 
 def _entry(name: str, does: str) -> str:

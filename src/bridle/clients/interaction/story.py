@@ -147,10 +147,12 @@ class Story:
                 from bridle.clients.interaction.compaction_report import compacted_lines
 
                 return compacted_lines(event, self._prefix, hint=self._hint)
-            case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
-                return [f"pinned   {_short(words)}"]
             case e.ContextAdded():
-                return []
+                return _added(event)
+            case e.SkillRegistryChanged():
+                from bridle.clients.interaction.skill_words import skill_change_lines
+
+                return skill_change_lines(event)
             case e.Notice(reason="NothingToUndo", data={"preview": preview}):
                 return [visible(event.message), *_in_the_way(preview)]
             case e.Degraded() | e.Notice():
@@ -404,6 +406,21 @@ def _is_plain(text: str) -> bool:
 
 def _shown(text: str | None) -> str:
     return visible(text or "", newlines=False)
+
+
+def _added(event: e.ContextAdded) -> list[str]:
+    """What joined the conversation, where a person should see that it did."""
+    match event:
+        case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
+            return [f"pinned   {_short(words)}"]
+        case e.ContextAdded(source="skill", content=(TextBlock(text=words), *_)):
+            from bridle.clients.interaction.skill_words import skill_named
+
+            return [f"skill    {name}"] if (name := skill_named(words)) else []
+        case e.ContextAdded(source="instructions", content=(TextBlock(text=text), *_)):
+            return [f"rules    {_short(text.partition(chr(10))[0].removeprefix('# Instructions from '))}"]
+        case _:
+            return []
 
 
 def _short(text: str, width: int = COMMAND_WIDTH) -> str:

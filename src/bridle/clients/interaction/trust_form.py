@@ -25,12 +25,14 @@ def trust_question(question_id: str, asked: TrustQuestion) -> Question:
         context=words.warnings,
         choices=(
             Choice("u", "once", "use it"),
-            Choice("n", "deny", "not now"),
+            Choice("n", "deny", "not here" if asked.offered else "not now"),
+            Choice("no", "deny"),
             Choice("v", "deny", "read all"),
         ),
         inline=True,
         glimpse=_GLIMPSE,
-        last_words="Enter not now",
+        last_words="Enter not here" if asked.offered else "Enter not now",
+        words=False,
     )
 
 

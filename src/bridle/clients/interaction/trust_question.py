@@ -57,8 +57,10 @@ def numbered(line: DiffLine, *, compared: bool) -> str:
 
 
 def _title(question: TrustQuestion) -> str:
+    if question.offered:
+        return f"{_line(question.path)} is here and not used: it is for another agent. Use it?  {_facts(question)}"
     if question.trusted_ms is None:
-        new = "" if question.runs else " It is new to you."
+        new = "" if question.runs or question.kind == "mcp_server" else " It is new to you."
         return f"{_wish(question)}{new}  {_facts(question)}"
     title = f"{_line(question.path)} changed since you trusted it ({_day(question.trusted_ms, question.asked_ms)})."
     if not question.compared:
@@ -74,6 +76,14 @@ def _wish(question: TrustQuestion) -> str:
         listed = ", ".join(_line(wish) for wish in question.wishes[:_SHOWN_WISHES])
         more = len(question.wishes) - _SHOWN_WISHES
         return f"This project's settings want to: {listed}{f' and {more} more' if more > 0 else ''}."
+    if question.kind == "skill":
+        return (
+            f"The skill {_line(question.path)} wants to tell the model how to work. It may run its scripts."
+        )
+    if question.kind == "mcp_server":
+        return f"{_line(question.path)} waits for your word."
+    if question.kind == "config":
+        return f"{_line(question.path)} wants to set how Bridle works here."
     return f"{_line(question.path)} wants to tell the model how to work here."
 
 
@@ -103,6 +113,8 @@ def _launch_warnings(question: TrustQuestion, launch: LaunchShown) -> Iterator[s
         yield "! it changed since you trusted it"
     if launch.fetched:
         yield f"! it brings {_line(launch.fetched)} from the network, as it is then"
+    if launch.unpinned:
+        yield f"! {_line(launch.unpinned)}"
 
 
 def _warnings(question: TrustQuestion) -> Iterator[str]:

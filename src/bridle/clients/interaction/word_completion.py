@@ -1,6 +1,7 @@
 """Tab: what may stand in the place of the word before the cursor. Pure.
 
-Names of commands complete a first word that begins with `/`, paths a word that begins with `@`.
+Names of commands complete a first word that begins with `/`, what a command takes the words behind it, paths a word
+that begins with `@`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ SHOWN_MAX: Final = 12
 
 Paths: TypeAlias = Callable[[], Sequence[str]]
 """Files and folders below the working folder, relative to it; a folder ends with a slash."""
+Choices: TypeAlias = Callable[[str, int], Sequence[str]]
+"""What may stand behind the command of this name, in this place; 0 is the first."""
 
 
 class Completed(NamedTuple):
@@ -23,7 +26,7 @@ class Completed(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-def completed(composer: Composer, *, names: Sequence[str], paths: Paths) -> Completed:
+def completed(composer: Composer, *, names: Sequence[str], choices: Choices, paths: Paths) -> Completed:
     """Puts in what is certain: the only name that fits, or the beginning that all of them share."""
     start, word = _word_before(composer)
     if word.startswith("/") and start == 0:
@@ -33,6 +36,10 @@ def completed(composer: Composer, *, names: Sequence[str], paths: Paths) -> Comp
         typed = word[1:].removeprefix('"')
         known = paths()
         return _put(composer, start, "@", typed, _next_level(known, typed, "/") or _fitting(known, typed))
+    command, *before = _words_until(composer, start) or ("",)
+    if command.startswith("/"):
+        known = choices(command[1:], len(before))
+        return _put(composer, start, "", word, tuple(sorted(one for one in known if one.startswith(word))))
     return Completed(composer)
 
 
@@ -60,6 +67,11 @@ def _word_before(composer: Composer) -> tuple[int, str]:
     quoted = _open_quote(composer)
     start = start if quoted is None else quoted
     return start, "".join(cell for cell in composer.cells[start : composer.at] if isinstance(cell, str))
+
+
+def _words_until(composer: Composer, end: int) -> list[str]:
+    """The words before this place; something that was pasted counts as one."""
+    return "".join(cell if isinstance(cell, str) else " … " for cell in composer.cells[:end]).split()
 
 
 def _ends_word(composer: Composer, at: int) -> bool:

@@ -51,7 +51,7 @@ from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.put_question import put_question
-from bridle.clients.line.screen import START_HINT, Screen
+from bridle.clients.line.screen import Screen, start_hint
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, CreateSession
@@ -241,7 +241,7 @@ class LineClient:
             self._screen.blank()
         if not first:  # another session on the same page
             return
-        self._screen.say(START_HINT, indent="  ")
+        self._screen.say(start_hint(self._services.covers), indent="  ")
         if self._first_prompt is not None:
             self._driver.handle(typed(self._first_prompt))
         self._begun = True

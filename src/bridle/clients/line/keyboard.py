@@ -257,8 +257,13 @@ class Keyboard:
 
     def _complete(self) -> None:
         """Tab: puts in what is certain and shows the choices that are left."""
-        names = slash_table.names(self._driver.info)
-        found = completed(self._router.composer, names=names, paths=self._services.paths)
+        info = self._driver.info
+        found = completed(
+            self._router.composer,
+            names=slash_table.names(info),
+            choices=lambda name, at: slash_table.choices_for(name, at, info),
+            paths=self._services.paths,
+        )
         self._router.composer = found.composer
         if found.options:
             self._offered = True

@@ -34,10 +34,20 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import InputAccepted, StreamGap
 from bridle.protocol.messages import TextBlock
-from bridle.protocol.queries import DescribeLog, DescribeSession, ListSessions
+from bridle.protocol.queries import (
+    DescribeLog,
+    DescribeSession,
+    DescribeSkill,
+    ListSessions,
+    ListSkills,
+    SkillEntry,
+)
+from bridle.protocol.told_outside import told_outside
 
 Tell: TypeAlias = Callable[[str], None]
 """Hears each line of the story of a turn as it happens; it never waits."""
+SKILLS = "skills:"
+"""What stands before the name of a skill where named prompts stand beside it."""
 _LOOK_BACK = 1000
 """So many of the last events are looked through for the input that a turn began with."""
 
@@ -51,8 +61,9 @@ class DoorAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refused_answer(refusal: BridleError) -> DoorAnswer:
-    data = {"reason": refusal.reason, "message": refusal.message, "data": refusal.data}
-    return DoorAnswer(text=f"{refusal.message} ({refusal.reason})", data=data, failed=True)
+    told = told_outside(refusal)
+    data = {"reason": told.reason, "message": told.message, "data": told.data}
+    return DoorAnswer(text=f"{told.message} ({told.reason})", data=data, failed=True)
 
 
 class AgentDoor:
@@ -91,12 +102,9 @@ class AgentDoor:
         }
 
     async def call(self, name: str, given: Mapping[str, Any], tell: Tell) -> DoorAnswer:
-        """Carries a call out. What is refused is an answer too. Raises `UnknownTool`."""
+        """Carries a call out. Raises `BridleError` for what is refused, which is an answer too (`refused_answer`)."""
         tool = tool_called(name)
-        try:
-            return await self._tools[tool.name](arguments_of(tool, given), tell)
-        except BridleError as refusal:
-            return refused_answer(refusal)
+        return await self._tools[tool.name](arguments_of(tool, given), tell)
 
     async def close(self) -> None:
         await self.connection.close()
@@ -225,7 +233,7 @@ class AgentDoor:
         session = "" if wanted.new_session else wanted.session or self.current
         session = await self.attached(session) if session else await self._created(wanted)
         self.current = session
-        accepted = await self.connection.send(_input(session, wanted))
+        accepted = await self.connection.send(await self._input(session, wanted))
         if accepted.event is None:
             raise CommandRefused("UnknownSlash", name=wanted.skill)
         self._inputs[session] = accepted.event
@@ -239,6 +247,26 @@ class AgentDoor:
         except asyncio.CancelledError:
             self._stop_soon(session)  # whoever had it run has it stopped
             raise
+
+    async def _input(self, session: str, wanted: RunArguments) -> c.AnyCommand:
+        """A skill by its name, bare or with `skills:`, before a named prompt of the same one."""
+        if not wanted.skill:
+            return c.SendInput(session=session, content=(TextBlock(text=wanted.prompt),), mode=wanted.if_busy)
+        name = wanted.skill.removeprefix(SKILLS)
+        is_skill = any(one.name == name for one in await self.skills())
+        return c.RunSlash(
+            session=session, name=f"{SKILLS}{name}" if is_skill else wanted.skill, arguments=wanted.prompt
+        )
+
+    async def skills(self) -> list[SkillEntry]:
+        """Those of the session used last that a person lets be used; before the first, those of every session."""
+        session = await self.attached(self.current) if self.current else None
+        found = await self.connection.ask(ListSkills(session=session))
+        return [one for one in found.skills if one.trusted]
+
+    async def skill_words(self, name: str) -> str:
+        session = await self.attached(self.current) if self.current else None
+        return (await self.connection.ask(DescribeSkill(name=name, session=session))).body
 
     async def _wait(self, wanted: WaitArguments, tell: Tell) -> DoorAnswer:
         session = await self.attached(self._meant(wanted.session))
@@ -308,12 +336,6 @@ class AgentDoor:
 class _EventHead(msgspec.Struct, frozen=True):
     kind: str
     id: int = 0
-
-
-def _input(session: str, wanted: RunArguments) -> c.AnyCommand:
-    if wanted.skill:
-        return c.RunSlash(session=session, name=wanted.skill, arguments=wanted.prompt)
-    return c.SendInput(session=session, content=(TextBlock(text=wanted.prompt),), mode=wanted.if_busy)
 
 
 def _opened(session: str) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from bridle.clients.mcp_server.agent_door import AgentDoor
+from bridle.clients.mcp_server.agent_door import SKILLS, AgentDoor
 from bridle.clients.mcp_server.agent_tools import BANNER
 from bridle.clients.mcp_server.event_watch import last_event
 from bridle.clients.mcp_server.pages import page_of
 from bridle.clients.mcp_server.resource_uris import KINDS, NAMED, Kind, read_uri, unknown_resource, uri_of
 from bridle.protocol import queries as q
+from bridle.protocol.slash_arguments import ANY_WORDS, args_schema
 
 JSON, LINES, PLAIN = "application/json", "application/x-ndjson", "text/plain"
 _OF_SESSION: tuple[Kind, ...] = ("session", "session/events", "session/log")
@@ -26,7 +27,7 @@ ABOUT: Mapping[Kind, tuple[str, str]] = {
     "profiles": ("Profiles", "The profiles a session can be begun with, by name."),
     "providers": ("Providers", "The providers whose models the sessions here use."),
     "tools": ("Tools", "What the agent of the session used last can call."),
-    "skills": ("Skills", "The named prompts that run_agent_with_shell_access takes as a skill."),
+    "skills": ("Skills", "The skills and named prompts that run_agent_with_shell_access takes as a skill."),
     "runtime": ("Runtime", "Version, health and abilities of the engine, and what these tools may do."),
     "session": ("Session", "A session, who is in it, and its last events."),
     "session/events": (
@@ -36,7 +37,7 @@ ABOUT: Mapping[Kind, tuple[str, str]] = {
     "session/log": ("Log", "Everything in the log of a session, one event a line."),
     "profile": ("Profile", "What a profile sets."),
     "provider/models": ("Models", "What is known of the models of a provider, with prices."),
-    "skill": ("Skill", "The words of a named prompt."),
+    "skill": ("Skill", "The words of a skill, or of a named prompt."),
 }
 """What people and models read of each kind of address: its title, and what stands there."""
 
@@ -59,10 +60,10 @@ def mime_type_of(kind: Kind) -> str:
     return {"session/log": LINES, "skill": PLAIN}.get(kind, JSON)
 
 
-async def list_resources(door: AgentDoor, cursor: str) -> tuple[list[ListedResource], str | None]:
-    """A page of what can be read now: what has no name, then every session."""
+async def list_resources(door: AgentDoor | None, cursor: str) -> tuple[list[ListedResource], str | None]:
+    """A page of what can be read now: what has no name, then every session; without a door only the first."""
     listed = [_listed(kind) for kind in KINDS if kind not in NAMED]
-    for one in (await door.connection.ask(q.ListSessions())).sessions:
+    for one in (await door.connection.ask(q.ListSessions())).sessions if door is not None else ():
         listed += [_listed(kind, one.id, one.title) for kind in _OF_SESSION]
     page, next_cursor = page_of(listed, cursor)
     return list(page), next_cursor
@@ -103,8 +104,12 @@ async def read_resource(door: AgentDoor, uri: str) -> ResourceText:
         case "tools":
             value = await _tools(door)
         case "skills":
-            value = {"skills": [{"name": one.name, "about": one.does} for one in await named_prompts(door)]}
+            skills = [{"name": one.name, "about": one.description} for one in await door.skills()]
+            prompts = [{"name": one.name, "about": one.description} for one in await named_prompts(door)]
+            value = {"skills": [*skills, *prompts]}
         case "skill":
+            if any(one.name == name for one in await door.skills()):
+                return ResourceText(uri=uri, mime_type=PLAIN, text=await door.skill_words(name))
             words = next((one.words for one in await named_prompts(door) if one.name == name), None)
             if words is None:
                 raise unknown_resource(uri)
@@ -118,6 +123,25 @@ async def read_resource(door: AgentDoor, uri: str) -> ResourceText:
 async def named_prompts(door: AgentDoor) -> list[q.SlashEntry]:
     """The slash commands that are words for the model: what an agent may have run."""
     return [one for one in (await door.connection.ask(q.ListSlash())).commands if one.words]
+
+
+async def listed_prompts(door: AgentDoor) -> list[q.SlashEntry]:
+    """Everything that is words for the model: named prompts, then every skill."""
+    skills = [
+        q.SlashEntry(
+            name=f"{SKILLS}{one.name}", description=one.description, args_schema=args_schema((ANY_WORDS,))
+        )
+        for one in await door.skills()
+    ]
+    return [*await named_prompts(door), *skills]
+
+
+async def prompt_named(door: AgentDoor, name: str) -> q.SlashEntry | None:
+    """A named prompt or a skill with its words; None where there is none of this name."""
+    found = next((one for one in await listed_prompts(door) if one.name == name), None)
+    if found is None or found.words:
+        return found
+    return msgspec.structs.replace(found, words=await door.skill_words(name.removeprefix(SKILLS)))
 
 
 async def _events(door: AgentDoor, session: str, since: int) -> dict[str, Any]:

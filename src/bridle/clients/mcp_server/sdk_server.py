@@ -27,8 +27,9 @@ from bridle.clients.mcp_server.agent_door import AgentDoor, Tell, refused_answer
 from bridle.clients.mcp_server.agent_resources import (
     ABOUT,
     list_resources,
+    listed_prompts,
     mime_type_of,
-    named_prompts,
+    prompt_named,
     read_resource,
 )
 from bridle.clients.mcp_server.agent_tools import (
@@ -44,6 +45,9 @@ from bridle.clients.mcp_server.pages import page_of
 from bridle.clients.mcp_server.resource_uris import NAMED, uri_template
 from bridle.clients.mcp_server.turn_report import TurnReport
 from bridle.protocol.errors import BridleError
+from bridle.protocol.queries import SlashEntry
+from bridle.protocol.slash_arguments import schema_arguments
+from bridle.protocol.told_outside import is_broken_part, told_outside
 
 RESOURCE_NOT_FOUND = -32002
 """What the handshake era calls it; later it is a parameter like any other."""
@@ -64,13 +68,23 @@ class OuterAgent(msgspec.Struct, frozen=True, kw_only=True):
 OpenDoor = Callable[[OuterAgent, Tell], Awaitable[AgentDoor]]
 """The door of whoever asks, made with their first request. It may wait for a person to let them in, and tells so.
 Raises `BridleError`."""
+DoorIfOpen = Callable[[OuterAgent], Awaitable[AgentDoor | None]]
+"""The same for one who only lists what there is, which agents do while they start: nobody is waited for. None while no
+person has let them in."""
 
 
-def mcp_server(open_door: OpenDoor, *, names: ToolNames = "underscore") -> Server[Any]:
-    """The server, ready to be run over a transport."""
+def mcp_server(
+    open_door: OpenDoor,
+    *,
+    hear_fault: Callable[[BridleError], None],
+    if_open: DoorIfOpen | None = None,
+    names: ToolNames = "underscore",
+) -> Server[Any]:
+    """The server, ready to be run over a transport. Without `if_open` nobody ever waits at this door. `hear_fault`
+    hears of parts that broke, of which the agent is told no detail."""
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     logging.getLogger("mcp").propagate = False
-    handlers = _Handlers(open_door, names)
+    handlers = _Handlers(open_door, if_open, names, hear_fault)
     hint = CacheHint(ttl_ms=_LISTS_MS, scope="private")
     server = Server[Any](
         "bridle",
@@ -103,8 +117,16 @@ def first_answer(server: Server[Any]) -> Any:
 class _Handlers:
     """The answers to requests."""
 
-    def __init__(self, open_door: OpenDoor, names: ToolNames) -> None:
+    def __init__(
+        self,
+        open_door: OpenDoor,
+        if_open: DoorIfOpen | None,
+        names: ToolNames,
+        hear_fault: Callable[[BridleError], None],
+    ) -> None:
+        self._hear_fault = hear_fault
         self._open_door = open_door
+        self._if_open = if_open
         self._tools = [_written(tool, names) for tool in TOOLS]
         self._schemas = {tool.name: tool.input_schema for tool in self._tools}
         self._subscribed: dict[tuple[int, str], AsyncExitStack] = {}
@@ -113,29 +135,44 @@ class _Handlers:
         return self._schemas.get(name)
 
     async def _door(self, ctx: Context, tell: Tell = lambda _line: None) -> AgentDoor:
-        info = ctx.session.client_params
-        name = visible(info.client_info.name, newlines=False)[:64] if info is not None else ""
-        return await self._open_door(OuterAgent(name=name, request=ctx.request), tell)
+        return await self._open_door(_outer_agent(ctx), tell)
+
+    async def _door_if_open(self, ctx: Context) -> AgentDoor | None:
+        return await (self._door(ctx) if self._if_open is None else self._if_open(_outer_agent(ctx)))
+
+    @contextmanager
+    def _refusals(self, code: int = types.INVALID_PARAMS) -> Generator[None]:
+        """What is refused within is refused in the protocol's way, with its stable reason."""
+        try:
+            yield
+        except BridleError as refusal:
+            self._note_broken(refusal)
+            told = told_outside(refusal)
+            raise MCPError(code, told.message, {"reason": told.reason, "data": told.data}) from None
+
+    def _note_broken(self, refusal: BridleError) -> None:
+        if is_broken_part(refusal):
+            self._hear_fault(refusal)
 
     # Tools
 
     async def list_tools(
         self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        with _refusals():
+        with self._refusals():
             page, following = page_of(self._tools, _cursor(params))
         return types.ListToolsResult(tools=list(page), next_cursor=following)
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        with _refusals():
+        with self._refusals():
             tool_called(params.name)
         async with _progress(ctx) as tell:
             try:
                 door = await self._door(ctx, tell)
-            except BridleError as refusal:
-                answer = refused_answer(refusal)  # its model reads why, and what a person would have to do
-            else:
                 answer = await door.call(params.name, params.arguments or {}, tell)
+            except BridleError as refusal:
+                self._note_broken(refusal)
+                answer = refused_answer(refusal)  # its model reads why, and what a person would have to do
         return types.CallToolResult(
             content=[types.TextContent(text=answer.text)],
             structured_content=answer.data,
@@ -147,8 +184,8 @@ class _Handlers:
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        with _refusals():
-            door = await self._door(ctx)
+        with self._refusals():
+            door = await self._door_if_open(ctx)
             listed, following = await list_resources(door, _cursor(params))
         return types.ListResourcesResult(
             resources=[
@@ -184,7 +221,7 @@ class _Handlers:
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        with _refusals(_not_found(ctx)):
+        with self._refusals(_not_found(ctx)):
             door = await self._door(ctx)
             read = await read_resource(door, params.uri)
         contents = types.TextResourceContents(uri=params.uri, mime_type=read.mime_type, text=read.text)
@@ -202,7 +239,7 @@ class _Handlers:
             updated = types.ResourceUpdatedNotificationParams(uri=uri)
             await session.send_notification(types.ResourceUpdatedNotification(params=updated))
 
-        with _refusals(_not_found(ctx)):
+        with self._refusals(_not_found(ctx)):
             watch = (await self._door(ctx)).watch
             stack = AsyncExitStack()
             await stack.enter_async_context(watch.watching([params.uri], news))
@@ -226,7 +263,7 @@ class _Handlers:
         async def news(uri: str) -> None:
             await bus.publish(ResourceUpdated(uri=uri))
 
-        with _refusals(_not_found(ctx)):
+        with self._refusals(_not_found(ctx)):
             watch = (await self._door(ctx)).watch
             watching = watch.watching(params.notifications.resource_subscriptions or (), news)
             await watching.__aenter__()
@@ -240,26 +277,34 @@ class _Handlers:
     async def list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        with _refusals():
-            door = await self._door(ctx)
-            page, following = page_of(await named_prompts(door), _cursor(params))
-        about = types.PromptArgument(
-            name="arguments", description="What it is about, in words.", required=False
-        )
-        return types.ListPromptsResult(
-            prompts=[types.Prompt(name=one.name, description=one.does, arguments=[about]) for one in page],
-            next_cursor=following,
-        )
+        with self._refusals():
+            door = await self._door_if_open(ctx)
+            prompts = () if door is None else await listed_prompts(door)
+            page, following = page_of(prompts, _cursor(params))
+        return types.ListPromptsResult(prompts=[_written_prompt(one) for one in page], next_cursor=following)
 
     async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        with _refusals():
+        with self._refusals():
             door = await self._door(ctx)
-            found = next((one for one in await named_prompts(door) if one.name == params.name), None)
+            found = await prompt_named(door, params.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f'There is no prompt "{visible(params.name)[:100]}".')
-        words = "\n\n".join(filter(None, (found.words, (params.arguments or {}).get("arguments"))))
+        given = params.arguments or {}
+        takes = [one.name for one in schema_arguments(found.args_schema)]
+        if unknown := [name for name in given if name not in takes]:
+            known = ", ".join(takes) or "none"
+            problem = f'There is no argument "{visible(unknown[0])[:100]}" (known: {known}).'
+            raise MCPError(types.INVALID_PARAMS, problem)
+        behind = " ".join(filter(None, map(given.get, takes)))
+        words = "\n\n".join(filter(None, (found.words, behind)))
         message = types.PromptMessage(role="user", content=types.TextContent(text=words))
-        return types.GetPromptResult(description=found.does, messages=[message])
+        return types.GetPromptResult(description=found.description, messages=[message])
+
+
+def _outer_agent(ctx: Context) -> OuterAgent:
+    info = ctx.session.client_params
+    name = visible(info.client_info.name, newlines=False)[:64] if info is not None else ""
+    return OuterAgent(name=name, request=ctx.request)
 
 
 def _written(tool: AgentTool, names: ToolNames) -> types.Tool:
@@ -278,6 +323,14 @@ def _written(tool: AgentTool, names: ToolNames) -> types.Tool:
     )
 
 
+def _written_prompt(prompt: SlashEntry) -> types.Prompt:
+    arguments = [
+        types.PromptArgument(name=one.name, description=one.about, required=one.required)
+        for one in schema_arguments(prompt.args_schema)
+    ]
+    return types.Prompt(name=prompt.name, description=prompt.description, arguments=arguments)
+
+
 def _cursor(params: types.PaginatedRequestParams | None) -> str:
     return (params.cursor if params is not None else None) or ""
 
@@ -289,16 +342,6 @@ def _not_found(ctx: Context) -> int:
 def _connection(ctx: Context) -> Any:
     """The connection a request came over: what belongs to it ends with it. The SDK has no other way to it yet."""
     return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-@contextmanager
-def _refusals(code: int = types.INVALID_PARAMS) -> Generator[None]:
-    """What is refused within is refused in the protocol's way, with its stable reason."""
-    try:
-        yield
-    except BridleError as refusal:
-        data = {"reason": refusal.reason, "data": refusal.data}
-        raise MCPError(code, refusal.message, data) from None
 
 
 @asynccontextmanager

@@ -66,6 +66,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
     `shown` is the command as people wrote it and `where` the place they wrote it at. It runs in `folder`, or in the
     session's where that is empty. `approved` names the files whose content had to be approved for it to count.
+    `confined`: it has no more rights than the commands of the session; others have the person's.
     """
 
     event: HookEvent
@@ -79,6 +80,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
     folder: str = ""
     approved: tuple[str, ...] = ()
+    confined: bool = False
 
     def concerns(self, tool: str) -> bool:
         """Whether the hook is about calls of this tool; one without a pattern is about all of them."""

@@ -109,7 +109,7 @@ async def run_command(
             stdin=as_stdin(context),
             on_output=stdout.add,
             on_error=stderr.add,
-            confined=hook.scope == "project",
+            confined=hook.confined or hook.scope == "project",
         )
     except CannotStart as refused:
         code = _NOT_FOUND if refused.reason == "not found" else _NOT_STARTED

@@ -36,12 +36,16 @@ NOT_APPROVED = "not approved yet"
 
 
 class WrittenHook(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of `[[hooks]]` with values of the right types. `path` is its file, `where` its place for people."""
+    """An entry of `[[hooks]]` with values of the right types. `path` is its file, `where` its place for people.
+
+    `confined`: it runs like the commands of the session, although the person agreed to it.
+    """
 
     value: Mapping[str, Any]
     scope: Scope
     where: str
     path: str = ""
+    confined: bool = False
 
 
 class IgnoredHook(NamedTuple):
@@ -131,7 +135,7 @@ def _from_entries(
     for entry in entries:
         foreign = entry.scope == "project"
         try:
-            yield hook_from(
+            hook = hook_from(
                 entry.value,
                 scope=entry.scope,
                 where=entry.where,
@@ -140,6 +144,7 @@ def _from_entries(
                 approved=(entry.path,) if foreign else (),
                 defaults=defaults,
             )
+            yield msgspec.structs.replace(hook, confined=foreign or entry.confined)
         except BadHook as bad:
             if not foreign:
                 raise BridleError("BadConfig", where=entry.where, problem=bad.problem) from None

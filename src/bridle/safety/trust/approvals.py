@@ -93,6 +93,22 @@ class Approvals:
             for entry in self.read().entries
         ) or any((entry.digest, entry.kind, entry.path) == (digest, kind, path) for entry in self._named)
 
+    def held(self, kind: TrustedKind, wanted: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """Those of many digests, each with the path it stands at, that were approved: for words for the model, which
+        mean the same in every folder."""
+        from bridle.safety.trust.lock_digests import plain_digests
+
+        try:
+            stored, others = plain_digests(read_trusted(self.path, MAX_BYTES).data, kind)
+        except OSError:
+            stored, others = set[str](), list[bytes]()
+        if others:
+            from bridle.safety.trust.lockfile import decode_line
+
+            stored |= {entry.digest for entry in map(decode_line, others) if entry is not None}
+        named = {(entry.digest, entry.path) for entry in self._named if entry.kind == kind}
+        return frozenset(digest for digest, path in wanted if digest in stored or (digest, path) in named)
+
     def last(self, *, kind: TrustedKind, root: str, path: str) -> Approval | None:
         """What was approved at this place most recently."""
         there = [entry for entry in self.read().entries if entry.place == (kind, root, path)]

@@ -1,8 +1,9 @@
 """A program somebody wants to start, as one digest: what is called, with what around it, and what it will really run.
 
 Agreeing to `bash scripts/check` means agreeing to that script as it is now. So the digest covers the words, the
-variables, the folder, the program the first word leads to, and every file of the project that the words or variables
-name: whatever launches them (npx, uvx, python, node, sh, bash), a file that changes makes it another launch.
+variables, the folder, the program the first word leads to, every file of the project that the words or variables
+name, and the script or module that python, node or a shell would run, wherever it is. What a package manager brings is
+pinned when it is there: see `mcp/pin_gate.py`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+
+from bridle.base.file_digests import FileDigests
+from bridle.base.launched_code import find_program, launched_code
+from bridle.base.paths import is_beneath
 
 SHELL: Final = "/bin/sh"
 _FETCHERS: Final = {"npx": 0, "bunx": 0, "pnpx": 0, "uvx": 0, "pipx": 1}
@@ -24,7 +28,8 @@ _FETCHERS: Final = {"npx": 0, "bunx": 0, "pnpx": 0, "uvx": 0, "pipx": 1}
 class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """What would run. `files` are the project's files among the words, each with its digest; `cwd` is as shown.
 
-    `fetched` names what a launcher would bring from the network: no digest can pin that.
+    `fetched` names what a launcher would bring from the network: no digest can pin that. `scripts` are files outside
+    the project that a launcher would run, each with its digest; `unpinned` says what can be other code the next time.
     """
 
     argv: tuple[str, ...]
@@ -34,6 +39,8 @@ class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
     program_digest: str = ""
     files: tuple[tuple[str, str], ...] = ()
     fetched: str = ""
+    scripts: tuple[tuple[str, str], ...] = ()
+    unpinned: str = ""
 
     @property
     def digest(self) -> str:
@@ -54,41 +61,49 @@ class ProgramLaunch(msgspec.Struct, frozen=True, kw_only=True):
         for pair in (*self.env, (self.program, self.program_digest), *self.files):
             yield from pair
         yield self.cwd
+        for pair in self.scripts:
+            yield from pair
 
 
 def launch_of(
-    command: str | Sequence[str], *, root: str, cwd: str, env: Mapping[str, str], search_path: str
+    command: str | Sequence[str],
+    *,
+    root: str,
+    cwd: str,
+    env: Mapping[str, str],
+    search_path: str,
+    digest: Callable[[str], str] | None = None,
 ) -> ProgramLaunch:
     """Looks at everything `command` would run, and runs nothing. A text is a line for the shell.
 
-    `env` are the variables the project asks for; `search_path` is the PATH the program is found on.
+    `env` are the variables the project asks for; `search_path` is the PATH the program is found on. `digest` is that of
+    a file, for who remembers them.
     """
+    sha256 = digest or FileDigests().sha256
     argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
-    program = _found(argv[0], cwd, search_path)
+    program = (
+        os.path.realpath(found) if (found := find_program(argv[0], cwd=cwd, search_path=search_path)) else ""
+    )
+    code = launched_code(argv, cwd=cwd, env=env, search_path=search_path, digest=sha256)
+    real_root = os.path.realpath(root)
+    run = [part for part in code.parts if part.kind != "package" and os.path.isabs(part.name)]
+    scripts = [(part.name, part.integrity) for part in run if not is_beneath(part.name, real_root)]
+    of_project = {part.name for part in run if is_beneath(part.name, real_root) and part.integrity}
     words = _words(command) if isinstance(command, str) else argv[1:]
-    files = sorted({path for word in (*words, *env.values()) for path in _named(word, cwd, root)})
-    pinned = [(os.path.relpath(path, root), file_digest(path)) for path in files if path != program]
+    named = {path for word in (*words, *env.values()) for path in _named(word, cwd, root)}
+    files = sorted(named | of_project)
+    pinned = [(os.path.relpath(path, real_root), sha256(path)) for path in files if path != program]
     return ProgramLaunch(
         argv=argv,
         env=tuple(sorted(env.items())),
         cwd=os.path.relpath(cwd, root),
         program=program,
-        program_digest=file_digest(program) if program else "",
+        program_digest=sha256(program) if program else "",
         files=tuple(pinned),
         fetched=_fetched((words if isinstance(command, str) else argv) or ("",)),
+        scripts=tuple(scripts),
+        unpinned="" if isinstance(command, str) else code.unpinned,
     )
-
-
-def file_digest(path: str) -> str:
-    """The digest of a regular file's content; empty for anything that cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
-        return ""
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _words(line: str) -> tuple[str, ...]:
@@ -97,18 +112,6 @@ def _words(line: str) -> tuple[str, ...]:
         return tuple(shlex.split(line.replace(";", " ").replace("&", " ").replace("|", " ")))
     except ValueError:
         return tuple(line.split())
-
-
-def _found(word: str, cwd: str, search_path: str) -> str:
-    if "/" in word:
-        candidates: Iterable[str] = (os.path.join(cwd, word),)
-    else:
-        folders = [folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)]
-        candidates = (os.path.join(folder, word) for folder in folders)
-    for path in candidates:
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return os.path.realpath(path)
-    return ""
 
 
 def _named(word: str, cwd: str, root: str) -> Iterator[str]:

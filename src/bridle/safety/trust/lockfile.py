@@ -19,11 +19,13 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.regex import compiled_later
+from bridle.safety.trust.lock_digests import HEADER
 
-TrustedKind: TypeAlias = Literal["instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin"]
+TrustedKind: TypeAlias = Literal[
+    "instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin", "command"
+]
 KINDS: Final[tuple[TrustedKind, ...]] = get_args(TrustedKind)
 
-HEADER: Final = b"# bridle approved.lock 1\n"
 _EXPLAINED: Final = (
     b"# What a person has read and agreed to: kind, digest, time, root, path. bridle help trust\n"
 )

@@ -7,7 +7,7 @@ item.is_trusted(approvals), item.question(approvals, now_ms), item.approve(appro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -74,12 +74,27 @@ class TrustItem(msgspec.Struct, frozen=True, kw_only=True):
         approvals.add(self.path, self.digest, kind=self.kind, root=self.root, text=text)
 
 
-def server_launch(server: Mapping[str, Any], *, root: str, search_path: str) -> ProgramLaunch:
-    """What an MCP server of the project's settings would run."""
+def server_launch(
+    server: Mapping[str, Any],
+    *,
+    root: str,
+    cwd: str,
+    search_path: str,
+    digest: Callable[[str], str] | None = None,
+) -> ProgramLaunch:
+    """What an MCP server of the project's settings would run in a session of the folder `cwd`: its words are no line
+    for a shell. `digest` is that of a file, for who remembers them."""
     from bridle.safety.trust.launches import launch_of
 
     env = cast("Mapping[str, str]", server.get("env") or {})
-    return launch_of(_words(server), root=root, cwd=root, env=env, search_path=search_path)
+    return launch_of(
+        _words(server),
+        root=root,
+        cwd=os.path.join(cwd, server.get("cwd") or ""),
+        env=env,
+        search_path=env.get("PATH", search_path),
+        digest=digest,
+    )
 
 
 def launch_item(kind: TrustedKind, root: str, name: str, launch: ProgramLaunch, when: str) -> TrustItem:
@@ -141,16 +156,6 @@ def hook_items(
                 yield from hook_item(path, project.root, hook.shown, f"{hook.event} happens")
 
 
-def server_items(
-    servers: Mapping[str, Mapping[str, Any]], *, root: str, search_path: str
-) -> Iterator[TrustItem]:
-    """The programs that servers of the project's settings would be."""
-    for name, server in servers.items():
-        if server.get("command"):
-            launch = server_launch(server, root=root, search_path=search_path)
-            yield launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
-
-
 def secrets_item(root: str, path: str, data: bytes, names: Iterable[str], text: str) -> TrustItem:
     """The secrets file of a project; a person is shown the names in it and no value."""
     reviewed = ReviewedText(
@@ -169,9 +174,7 @@ def refuse_unseen(approvals: Approvals, wanted: Iterable[tuple[str, TrustItem | 
             raise CommandRefused("NonInteractiveAckRefused", kind=name)
 
 
-def _words(entry: Mapping[str, Any]) -> str | tuple[str, ...]:
+def _words(entry: Mapping[str, Any]) -> tuple[str, ...]:
     command: Any = entry["command"]
     more = tuple(cast("Sequence[str]", entry.get("args") or ()))
-    if isinstance(command, str):
-        return (command, *more) if more else command
-    return (*cast("Sequence[str]", command), *more)
+    return (command, *more) if isinstance(command, str) else (*cast("Sequence[str]", command), *more)

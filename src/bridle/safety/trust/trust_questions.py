@@ -111,8 +111,9 @@ def launch_question(
             env=launch.env,
             cwd=launch.cwd,
             program=launch.program,
-            files=tuple(path for path, _digest in launch.files),
+            files=tuple(path for path, _digest in (*launch.files, *launch.scripts)),
             fetched=launch.fetched,
+            unpinned=launch.unpinned,
             command=launch.shown,
         ),
     )

@@ -9,7 +9,8 @@ proportion to pattern and path, whoever wrote the pattern.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 MAX_ALTERNATIVES = 100
 MAX_NESTED = 10
@@ -19,15 +20,59 @@ class BadPathPattern(ValueError):
     """The message reads as the end of a sentence."""
 
 
+Reached: TypeAlias = frozenset[tuple[int, int]]
+"""How far the ways through a pattern have come inside a folder: (alternative, how many of its names are behind it)."""
+
+
 class PathPattern:
-    """A pattern that is ready to be compared with the names a path consists of."""
+    """A pattern that is ready to be compared with the names a path consists of, folder by folder.
+
+    All ways through the pattern are followed at once, so that none is tried twice.
+    """
 
     def __init__(self, pattern: str) -> None:
         """Raises `BadPathPattern`."""
         self._alternatives = [_names(alternative) for alternative in _alternatives(pattern)]
+        self.top = self._past_folders((number, 0) for number in range(len(self._alternatives)))
+
+    def inside(self, reached: Reached, name: str) -> Reached:
+        """How far a folder inside leads. Nowhere (empty): nothing below it matches."""
+        return self._past_folders(self._following(reached, name))
+
+    def fits(self, reached: Reached) -> Callable[[str], object]:
+        """Says of the name of a file in this folder whether it matches."""
+        last = [names[-1] for number, at in reached if at == len(names := self._alternatives[number]) - 1]
+        wanted = [one.fullmatch for one in last if one is not None]
+        return wanted[0] if len(wanted) == 1 else lambda name: any(one(name) for one in wanted)
 
     def matches(self, parts: Sequence[str]) -> bool:
-        return any(_matches(names, parts) for names in self._alternatives)
+        *folders, name = parts
+        reached = self.top
+        for folder in folders:
+            reached = self.inside(reached, folder)
+            if not reached:
+                return False
+        return bool(self.fits(reached)(name))
+
+    def _following(self, reached: Reached, name: str) -> Iterator[tuple[int, int]]:
+        for number, at in reached:
+            names = self._alternatives[number]
+            if at == len(names):
+                continue
+            wanted = names[at]
+            if wanted is None:
+                yield number, at
+            elif wanted.fullmatch(name):
+                yield number, at + 1
+
+    def _past_folders(self, reached: Iterable[tuple[int, int]]) -> Reached:
+        """Any folders are also none."""
+        found: set[tuple[int, int]] = set()
+        for number, at in reached:
+            names = self._alternatives[number]
+            end = next((after for after in range(at, len(names)) if names[after] is not None), len(names))
+            found.update((number, after) for after in range(at, end + 1))
+        return frozenset(found)
 
 
 def anywhere(pattern: str) -> str:
@@ -41,35 +86,6 @@ def _names(pattern: str) -> list[re.Pattern[str] | None]:
     if parts[-1] == "**":  # everything inside, not the folder itself
         parts.append("*")
     return [None if part == "**" else _name(part) for part in parts]
-
-
-def _matches(names: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """All ways through the pattern at once, so that none is tried twice."""
-    states = _past_folders(names, {0})
-    for part in parts:
-        following: set[int] = set()
-        for state in states:
-            if state == len(names):
-                continue
-            name = names[state]
-            if name is None:
-                following.add(state)
-            elif name.fullmatch(part):
-                following.add(state + 1)
-        states = _past_folders(names, following)
-        if not states:
-            return False
-    return len(names) in states
-
-
-def _past_folders(names: Sequence[re.Pattern[str] | None], states: set[int]) -> set[int]:
-    reached = set(states)
-    for state in states:
-        after = state
-        while after < len(names) and names[after] is None:
-            after += 1
-            reached.add(after)
-    return reached
 
 
 def _name(pattern: str) -> re.Pattern[str]:

@@ -1,0 +1,90 @@
+"""Searching a large tree with `grep` and `glob`, against ripgrep alone with the same rules about what is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import time
+
+from measure import Figure, interleaved, middle, plain_env, scratch
+
+from bridle.conformance.fake_models import scripted
+from bridle.conformance.harness import harness, of_kind
+from bridle.protocol.events import ToolResult
+from bridle.providers.script import call, say
+from bridle.tools.file_search import RG_OPTIONS, find_ripgrep
+
+FOLDERS, FILES, LINES = 1_000, 50, 20
+ROUNDS = 5
+RARE = "word199 word1[0-9]{2} word5"
+
+
+def search() -> list[Figure]:
+    """A regular expression that few lines fit, one that nearly all do, and names of files, among 50,000 files."""
+    with scratch() as home, scratch() as tree:
+        _plant(tree)
+        rg = find_ripgrep(plain_env(home), tree)
+        assert rg is not None
+        plain = [rg, *RG_OPTIONS, "--sort=none"]
+        python = ("--type-add=p:*.py", "--type=p")
+        return [
+            _against("grep", [*plain, f"--regexp={RARE}"], tree, home, target=1.3, tool="grep", pattern=RARE),
+            _against(
+                "grep with a glob",
+                [*plain, *python, f"--regexp={RARE}"],
+                tree,
+                home,
+                target=2.2,
+                tool="grep",
+                pattern=RARE,
+                glob="*.py",
+            ),
+            _against(
+                "glob", [*plain, "--files", *python], tree, home, target=2.2, tool="glob", pattern="**/*.py"
+            ),
+        ]
+
+
+def _plant(tree: str) -> None:
+    words, chance = [f"word{number}" for number in range(200)], random.Random(1)
+    texts = ["".join(" ".join(chance.choices(words, k=8)) + "\n" for _ in range(LINES)) for _ in range(500)]
+    for folder in range(FOLDERS):
+        place = os.path.join(tree, f"pkg{folder % 40:02}", f"mod{folder}")
+        os.makedirs(place)
+        for number in range(FILES):
+            with open(os.path.join(place, f"file{number}.{('py', 'ts', 'md')[number % 3]}"), "w") as file:
+                file.write(texts[(folder * FILES + number) % len(texts)])
+
+
+def _against(
+    name: str, argv: list[str], tree: str, home: str, *, target: float, tool: str, **arguments: str
+) -> Figure:
+    def alone() -> float:
+        begun = time.perf_counter()
+        ended = subprocess.run([*argv, "--", "./"], cwd=tree, capture_output=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return time.perf_counter() - begun
+
+    def ours() -> float:
+        return asyncio.run(_called(tree, home, tool, arguments))
+
+    plain, tools = interleaved(ROUNDS, alone, ours)
+    ratio = middle([mine / theirs for theirs, mine in zip(plain, tools, strict=True)])
+    how = f"N={ROUNDS} pairs, {FOLDERS * FILES} files, {middle(tools) * 1e3:.0f} ms against {middle(plain) * 1e3:.0f}"
+    return Figure(name=f"{name} against rg", value=ratio, unit="x", target=target, how=how)
+
+
+async def _called(tree: str, home: str, tool: str, arguments: dict[str, str]) -> float:
+    """How long the turn takes in which the tool is called, less that of a turn in which it has nothing to do."""
+    took: list[float] = []
+    for wanted in ({"pattern": "nothing", "path": "pkg00/mod0"}, arguments):
+        async with harness(
+            scripted(call(tool, **wanted), say("done")), folder=tree, home=home, mode="auto", sandbox="off"
+        ) as session:
+            begun = time.perf_counter()
+            events = await session.ask("go")
+            took.append(time.perf_counter() - begun)
+            assert [result.outcome for result in of_kind(events, ToolResult)] == ["ok"], events
+    return took[1] - took[0]

@@ -1,0 +1,157 @@
+"""The skills of a session as a feature: offered, asked about, put in by command, looked for again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from bridle.app.skill_sources import skill_item
+from bridle.context.skills.session_skills import SessionSkills, skill_tool
+from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
+from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts, SlashCommand
+from bridle.engine.steps import AskModel, Reply, Step
+from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolOutput
+from bridle.protocol.events import Envelope, InputAccepted, Notice, SkillRegistryChanged, StepEnded
+
+if TYPE_CHECKING:
+    from bridle.app.session_parts import SessionParts
+    from bridle.context.skills.skill_records import Skill
+    from bridle.engine.ports import AskPerson
+
+NAME: Final = "skills"
+LIST_DOES: Final = "the skills of this session; /skills:NAME WORDS uses one"
+RELOAD_DOES: Final = "look for skills again, and ask about those that are new or changed"
+MOST_ASKED: Final = 3
+"""So many new skills are asked about before the first request. More are named, and asked about by /skills:reload."""
+_MOST_HEARD: Final = 100
+
+
+def skills(parts: SessionParts) -> Iterator[Feature]:
+    """What skills add to a session: a tool, a layer around the model, one around commands, `/skills`."""
+    known = parts.skills
+    if known is None:
+        return
+    conversation = parts.journal.conversation
+    heard: deque[InputAccepted | StepEnded] = deque(maxlen=_MOST_HEARD)
+    announced = False
+
+    def hear(envelope: Envelope) -> None:
+        if isinstance(envelope.event, InputAccepted | StepEnded):
+            heard.append(envelope.event)
+
+    async def layer(step: Step, proceed: AskModel) -> Reply:
+        nonlocal announced
+        if not announced:
+            announced = True
+            for notice in _left_out(known, parts.services.env):
+                step.emit(notice)
+        wanted = _called_for(known, heard)
+        heard.clear()
+        if wanted or not known.is_told:
+            from bridle.context.skills.skill_layers import brought_in
+
+            for event in list(brought_in(known, wanted, step.journal.conversation)):
+                step.emit(event)
+        return await proceed(step)
+
+    async def unchanged(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        if call.name == "bash" and any(skill.root for skill in known.offered.skills.values()):
+            from bridle.context.skills.skill_layers import changed_skill
+
+            if (problem := changed_skill(call.input.get("command"), known)) is not None:
+                return problem
+        return await proceed(call)
+
+    async def listed(_arguments: str) -> Notice:
+        from bridle.context.skills.skill_views import skills_notice
+
+        return skills_notice(known.offered, conversation)
+
+    async def reload(_arguments: str) -> SkillRegistryChanged:
+        return await reloaded(parts, known)
+
+    def say(name: str, words: str) -> SaidPrompt | None:
+        from bridle.context.skills.skill_views import said_skill
+
+        return said_skill(known, name, words, conversation)
+
+    yield Feature(
+        name=NAME,
+        origin=BUILTIN,
+        tools=(skill_tool(known, lambda: conversation),),
+        request_layers=(PlacedRequestLayer("skills", layer),),
+        tool_layers=(PlacedToolLayer("unchanged_skills", lambda: unchanged),),
+        slash=(
+            SlashCommand(name=NAME, does=LIST_DOES, arguments=(), run=listed),
+            SlashCommand(name=f"{NAME}:reload", does=RELOAD_DOES, arguments=(), run=reload),
+        ),
+        prompts=SessionPrompts(names=lambda: _names(known), say=say),
+        listeners=(EventListener(kinds=frozenset({"InputAccepted", "StepEnded"}), hear=hear),),
+    )
+
+
+def _called_for(known: SessionSkills, heard: Iterable[InputAccepted | StepEnded]) -> list[Skill]:
+    if not known.has_triggers:
+        return []
+    from bridle.context.skills.triggers import called_for
+
+    return called_for(known.offered.skills.values(), heard)
+
+
+def _names(known: SessionSkills) -> list[DescribedSlash]:
+    return [
+        DescribedSlash(name=f"{NAME}:{name}", does=skill.head.description[:100])
+        for name, skill in known.offered.skills.items()
+    ]
+
+
+def _left_out(known: SessionSkills, env: Mapping[str, str]) -> Iterator[Notice]:
+    """What is not offered, and why: each is named once."""
+    offered = known.offered
+    waiting = [skill for skill in offered.waiting if skill.digest not in known.refused]
+    if not waiting and not offered.problems:
+        return
+    from bridle.context.consent import AT_A_DESK, IN_CI
+    from bridle.context.skills.skill_views import problem_notices, waiting_notice
+
+    yield from problem_notices(offered.problems)
+    if waiting:
+        yield waiting_notice(waiting, IN_CI if env.get("CI") else AT_A_DESK)
+
+
+# A person's word
+
+
+async def ask_about(parts: SessionParts, known: SessionSkills, ask: AskPerson) -> None:
+    """Before the first request: asks about the skills that wait for a person, unless they are many."""
+    if not 0 < len(known.offered.waiting) <= MOST_ASKED:
+        return
+    if await _asked(parts, known, ask):
+        parts.journal.emit(known.look_again())
+
+
+async def reloaded(parts: SessionParts, known: SessionSkills) -> SkillRegistryChanged:
+    """Looks again, asks about what is new or changed, and tells what came of it."""
+    before = known.offered
+    known.look_again()
+    await _asked(parts, known, parts.questions.ask)
+    return known.look_again(before)
+
+
+async def _asked(parts: SessionParts, known: SessionSkills, ask: AskPerson) -> bool:
+    from bridle.protocol.questions import TrustAnswer
+
+    agreed = False
+    for skill in known.offered.waiting:
+        item = skill_item(skill)
+        question = item.question(parts.opened.approvals, parts.services.clock.now_ms())
+        answer = await ask(f"trust-{item.digest[:16]}", question)
+        if answer is None:
+            break
+        if isinstance(answer, TrustAnswer) and answer.use:
+            item.approve(parts.opened.approvals)
+            agreed = True
+        else:
+            known.refused.add(skill.digest)
+    return agreed

@@ -1,0 +1,208 @@
+"""The memories of a person and of a project on disk: one file each, `MEMORY.md`, and what is known of them.
+
+They lie in the data folder, never in the workspace. Files may be edited by hand: one that cannot be read is named and
+left as it is. What was read is kept in the state folder, so that only files that changed are read again. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from bridle.base.files import MEMORIES, repository_root
+from bridle.context.memory.memory_choice import ENDING, INDEX, MemoryIndex, MemoryRow, MemoryScope
+
+if TYPE_CHECKING:
+    from bridle.context.memory.memory_entry import Memory
+
+PROJECTS = "projects"
+MAX_MEMORIES = 2_000
+"""Of one scope. Whoever has more wants another tool."""
+_CACHE_VERSION = 3
+
+
+class MemoryFolder:
+    """The memories of one scope. `about` says whose they are, in the words of `MEMORY.md`; `cache` is the file of what
+    is known of them."""
+
+    def __init__(self, path: str, *, scope: MemoryScope, cache: str, about: str) -> None:
+        self.path = path
+        self.scope: MemoryScope = scope
+        self.cache = cache
+        self.about = about
+        self._index: MemoryIndex | None = None
+        self._signatures: dict[str, int] = {}
+
+    def exists(self) -> bool:
+        return os.path.isdir(self.path)
+
+    def file(self, name: str) -> str:
+        """The file of a memory. Raises `BadMemory` for what is no name."""
+        from bridle.context.memory.memory_entry import BadMemory, is_name
+
+        if not is_name(name):
+            raise BadMemory(f'"{name}" is no name of a memory: small letters, digits and single hyphens')
+        return os.path.join(self.path, name + ENDING)
+
+    def known(self) -> MemoryIndex | None:
+        """The memories as they are, where that is known without reading any; else None."""
+        if self._index is None:
+            self._load()
+        return self._index if self._index is not None and self._listed() == self._signatures else None
+
+    def index(self) -> MemoryIndex:
+        """The memories as they are. Files that did not change are not read again."""
+        known = self.known()
+        return known if known is not None else self._read_again()
+
+    def rows(self) -> list[MemoryRow]:
+        """All of them by name, those that cannot be read too."""
+        return self.index().rows()
+
+    def read(self, name: str) -> tuple[Memory, str]:
+        """A memory and the digest of its file. Raises `BadMemory`, `OSError`."""
+        from bridle.context.memory.memory_reading import read_file
+
+        return read_file(self.file(name), name, self.scope)
+
+    def _read_again(self) -> MemoryIndex:
+        from bridle.context.memory.memory_reading import keep_index, keep_known, row_of
+
+        signatures = self._listed()
+        old = {row.name + ENDING: row for row in self._index.rows()} if self._index is not None else {}
+        rows = [
+            old[file]
+            if file in old and self._signatures.get(file) == signature
+            else row_of(self.path, file, self.scope)
+            for file, signature in sorted(signatures.items())
+        ]
+        self._index, self._signatures = MemoryIndex.of(rows), signatures
+        index = self._index
+        kept = [_CACHE_VERSION, signatures, index.packed, index.weights, index.always, index.bad]
+        keep_index(self.path, self.about, rows)
+        keep_known(self.cache, msgspec.msgpack.encode(kept))
+        return index
+
+    def _load(self) -> None:
+        try:
+            with open(self.cache, "rb") as file:
+                kept: Any = msgspec.msgpack.decode(file.read())
+            version, signatures, *parts = kept
+            if version == _CACHE_VERSION:
+                self._index, self._signatures = MemoryIndex(*parts), signatures
+        except (OSError, msgspec.DecodeError, ValueError, TypeError):
+            return  # it is made again
+
+    def _listed(self) -> dict[str, int]:
+        """The files, each with what tells a change of it. Where the index is missing, nothing is as it was."""
+        found: dict[str, int] = {}
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    file = entry.name
+                    if not file.endswith(ENDING) or file.startswith("."):
+                        continue
+                    try:
+                        status = entry.stat()
+                    except OSError:
+                        found[file] = 0
+                    else:
+                        found[file] = hash(
+                            (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+                        )
+        except (FileNotFoundError, NotADirectoryError):
+            return found
+        if found.pop(INDEX, None) is None:
+            self._signatures = {}
+        return found
+
+
+class MemoryFiles:
+    """The memories a session has: the person's own, and those of its project."""
+
+    def __init__(self, user: MemoryFolder, project: MemoryFolder) -> None:
+        self.user = user
+        self.project = project
+        self.both = (project, user)
+
+    def rows(self) -> tuple[MemoryRow, ...]:
+        """All of them, those of the project first."""
+        return (*self.project.rows(), *self.user.rows())
+
+    def of(self, scope: MemoryScope) -> MemoryFolder:
+        return self.user if scope == "user" else self.project
+
+    def named(self, words: str) -> tuple[MemoryFolder, str]:
+        """The folder and the name behind `NAME`, `user/NAME` or `project/NAME`. Raises `UnknownMemory`."""
+        from bridle.context.memory.memory_entry import is_name
+        from bridle.protocol.errors import BridleError
+
+        scope, slash, name = words.rpartition("/")
+        for folder in self.both:
+            if (not slash or folder.scope == scope) and is_name(name) and os.path.lexists(folder.file(name)):
+                return folder, name
+        raise BridleError("UnknownMemory", name=words)
+
+
+def memory_files(data: str, state: str, cwd: str) -> MemoryFiles:
+    """Where the memories of a session in this folder are. Nothing is made, and nothing is read."""
+    folder, kept = os.path.join(data, MEMORIES), os.path.join(state, MEMORIES)
+    root = os.path.realpath(repository_root(os.path.realpath(cwd)))
+    key = project_key(root)
+    user = MemoryFolder(folder, scope="user", cache=os.path.join(kept, "user"), about="the person")
+    project = MemoryFolder(
+        os.path.join(folder, PROJECTS, key),
+        scope="project",
+        cache=os.path.join(kept, f"project-{key}"),
+        about=root,
+    )
+    return MemoryFiles(user, project)
+
+
+def project_key(root: str) -> str:
+    """The name of a project's folder: something to recognise it by, and what tells it from every other."""
+    import hashlib
+
+    word = "".join(
+        sign if sign.isascii() and sign.isalnum() else "-" for sign in os.path.basename(root).lower()
+    )
+    return f"{word[:32].strip('-') or 'root'}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
+
+
+def holds_secret(memory: Memory, mask: Callable[[str], str]) -> bool:
+    """Whether some of it looks like a secret, which memory never keeps: as it will be written, as it was given, and
+    as what stands there is read by those who take base64, hex or an address apart."""
+    given = msgspec.json.decode(msgspec.json.encode(memory))
+    texts = [memory.written(), *_texts(given)]
+    return any(mask(text) != text for one in texts for text in (one, *_decoded(one)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, one in cast("dict[str, Any]", value).items():
+            yield name
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in cast("list[Any]", value):
+            yield from _texts(one)
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """What the long words of a text stand for where they are written in one of the usual ways."""
+    import base64
+    import re
+    from urllib.parse import unquote
+
+    if "%" in text:
+        yield unquote(text, errors="replace")
+    for word in re.findall(r"[A-Za-z0-9+/_-]{16,}", text):
+        plain = word.replace("-", "+").replace("_", "/")
+        whole = plain[: len(plain) - (len(plain) % 4 == 1)]
+        yield base64.b64decode(whole + "=" * (-len(whole) % 4)).decode("utf-8", "replace")
+        if re.fullmatch(r"(?:[0-9a-fA-F]{2})+", word):
+            yield bytes.fromhex(word).decode("utf-8", "replace")

@@ -1,0 +1,94 @@
+"""Sign-ins at servers that listen, as the rest of this package knows them: where tokens come from, under which name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import suppress
+from hashlib import sha256
+from typing import Protocol
+
+from bridle.base.files import private_folder, read_limited, write_atomic
+from bridle.base.http_routes import is_loopback, parse_url
+from bridle.mcp.server_definitions import ServerDefinition
+
+PREFIX = "mcp:"
+MOST_CHALLENGE = 2_000
+"""So many characters of what a server says to those it does not let in are kept."""
+
+
+class TokensUnavailable(Exception):
+    """There is a sign-in that cannot be used now, and why, as the end of a sentence."""
+
+
+class ServerTokens(Protocol):
+    """The tokens of one server, wherever they are kept."""
+
+    async def current(self, *, refused: str = "") -> str | None:
+        """A token for a request now; None where nobody signed in, or that has ended.
+
+        `refused` is one that the server did not take. Raises `TokensUnavailable`.
+        """
+        ...
+
+    async def challenged(self, challenge: str) -> None:
+        """The server wants more than was granted: kept for the next sign-in."""
+        ...
+
+
+def sign_in_name(written: ServerDefinition, launched: ServerDefinition) -> str:
+    """Under which name its sign-in is stored: of that server at that very address, and of no other.
+
+    What references in the address stand for is told by a digest: it may be a secret.
+    """
+    name = f"{PREFIX}{written.name}@{written.url}"
+    if launched.url == written.url:
+        return name
+    return f"{name}#{sha256(launched.url.encode()).hexdigest()[:16]}"
+
+
+def takes_tokens(definition: ServerDefinition) -> bool:
+    """Whether it could be signed in at: it listens, nobody can overhear it, and no header says who asks."""
+    if definition.transport == "stdio" or any(name.lower() == "authorization" for name in definition.headers):
+        return False
+    return is_safe_address(definition.url)
+
+
+def is_safe_address(address: str) -> bool:
+    """Whether tokens may travel there: over https, or to this very machine."""
+    try:
+        url = parse_url(address)
+    except ValueError:
+        return False
+    return url.secure or is_loopback(url.host)
+
+
+def login_command(name: str) -> str:
+    """What a person types to sign in."""
+    return f"bridle mcp login {shlex.quote(name)}"
+
+
+class SignInMarks:
+    """Which servers let nobody in when they were last asked, by the digest of their launch, each with what it said to
+    that: for those who only look, and for the next sign-in."""
+
+    def __init__(self, state_folder: str) -> None:
+        self._folder = os.path.join(state_folder, "mcp", "sign-in")
+
+    def keep(self, launch: str, challenge: str) -> None:
+        """Nobody depends on it: where it cannot be kept, it is not."""
+        with suppress(OSError):
+            private_folder(self._folder)
+            write_atomic(os.path.join(self._folder, launch), challenge.encode(), durable=False)
+
+    def drop(self, launch: str) -> None:
+        with suppress(OSError):
+            os.unlink(os.path.join(self._folder, launch))
+
+    def read(self, launch: str) -> str | None:
+        """What it said; None where it lets people in, as far as is known."""
+        try:
+            found = read_limited(os.path.join(self._folder, launch), MOST_CHALLENGE).data.decode("ascii")
+        except (OSError, UnicodeDecodeError):
+            return None
+        return found if found.isprintable() else ""

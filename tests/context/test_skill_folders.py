@@ -1,0 +1,210 @@
+"""Finding skills on a real disk: what is kept between two starts, and when it is not believed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bridle.context.skills.skill_folders import (
+    SkillPlace,
+    find_skills,
+    is_as_read,
+    reviewed_text,
+    skill_places,
+)
+from bridle.context.skills.skill_index import IndexedFolders
+from bridle.context.skills.skill_records import FoundSkills
+
+LATER_MS = int(time.time() * 1000) + 86_400_000  # also where this file is run long after it was collected
+TEXT = "---\nname: beans\ndescription: Counts.\n---\nCount.\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> SkillPlace:
+    (tmp_path / "skills/beans/scripts").mkdir(parents=True)
+    (tmp_path / "skills/beans/SKILL.md").write_text(TEXT)
+    (tmp_path / "skills/beans/scripts/go.sh").write_text("echo go\n")
+    return SkillPlace(
+        folder=str(tmp_path / "skills"), source="project", shown="skills", root=str(tmp_path), inside=True
+    )
+
+
+def find(place: SkillPlace, tmp_path: Path, now_ms: int = LATER_MS) -> FoundSkills:
+    return find_skills([place], lambda folder: IndexedFolders(str(tmp_path / "state"), folder, now_ms))
+
+
+def rewrite_index(tmp_path: Path, old: bytes, new: bytes) -> int:
+    """Changes what is kept, so that whoever believes it is known by it. Returns how many places were changed."""
+    (kept,) = (tmp_path / "state/skills").iterdir()
+    data = kept.read_bytes()
+    kept.write_bytes(data.replace(old, new))
+    return data.count(old)
+
+
+def test_what_was_read_once_is_not_read_again_until_a_file_changes(place: SkillPlace, tmp_path: Path):
+    first = find(place, tmp_path)
+    assert rewrite_index(tmp_path, b"Counts.", b"Painted") == 1
+    (again,) = find(place, tmp_path).skills
+    assert again.head.description == "Painted"
+    assert again.files == first.skills[0].files
+    script = tmp_path / "skills/beans/scripts/go.sh"
+    before = script.stat()
+    script.write_text("echo no\n")
+    os.utime(script, ns=(before.st_atime_ns, before.st_mtime_ns))  # same size, same time
+    (changed,) = find(place, tmp_path).skills
+    assert changed.head.description == "Counts."
+    assert changed.digest != again.digest
+
+
+def test_a_linked_file_is_read_again_when_what_it_leads_to_changes(tmp_path: Path):
+    (tmp_path / "skills/beans").mkdir(parents=True)
+    (tmp_path / "kept.md").write_text(TEXT)
+    (tmp_path / "skills/beans/SKILL.md").symlink_to(tmp_path / "kept.md")
+    own = SkillPlace(folder=str(tmp_path / "skills"), source="yours", shown="skills")
+    assert find(own, tmp_path).skills[0].head.description == "Counts."
+    (tmp_path / "kept.md").write_text(TEXT.replace("Counts.", "Paints."))
+    assert find(own, tmp_path).skills[0].head.description == "Paints."
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\x01", b"\x93\xa1x\xa1y\x80"])
+def test_what_is_damaged_is_made_anew(place: SkillPlace, tmp_path: Path, damage: bytes):
+    first = find(place, tmp_path)
+    (kept,) = (tmp_path / "state/skills").iterdir()
+    kept.write_bytes(damage)
+    assert find(place, tmp_path) == first
+    assert kept.read_bytes() != damage
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_what_changed_a_moment_ago_is_not_kept(place: SkillPlace, tmp_path: Path):
+    find(place, tmp_path, now_ms=int(time.time() * 1000))
+    assert not list((tmp_path / "state").rglob("*.index")) or rewrite_index(tmp_path, b"Counts.", b"X") == 0
+
+
+def test_every_name_and_every_byte_counts_for_what_a_person_agrees_to(place: SkillPlace, tmp_path: Path):
+    def digest() -> str:
+        return find(place, tmp_path).skills[0].digest
+
+    seen = {digest()}
+    beans = tmp_path / "skills/beans"
+    (beans / "scripts/go.sh").rename(beans / "scripts/run.sh")
+    seen.add(digest())
+    (beans / "scripts/run.sh").write_bytes(b"\x00\x01")
+    seen.add(digest())
+    (beans / "scripts/run.sh").write_bytes(b"\x00\x02")
+    seen.add(digest())
+    (beans / "more.md").write_text("== scripts/run.sh\n")
+    seen.add(digest())
+    (beans / "link.md").symlink_to("more.md")
+    seen.add(digest())
+    (beans / ".git").mkdir()
+    (beans / ".git/config").write_text("not part of it")
+    seen.add(digest())
+    assert len(seen) == 6
+
+
+def test_a_skill_is_known_to_be_as_it_was_read_or_not(place: SkillPlace, tmp_path: Path):
+    (skill,) = find(place, tmp_path).skills
+    script = tmp_path / "skills/beans/scripts/go.sh"
+    os.utime(script)
+    assert is_as_read(skill)
+    script.write_text("echo no\n")
+    assert not is_as_read(skill)
+    script.unlink()
+    assert not is_as_read(skill)
+
+
+def test_a_text_for_people_shows_what_is_text_and_tells_of_the_rest(place: SkillPlace, tmp_path: Path):
+    beans = tmp_path / "skills/beans"
+    (beans / "picture.png").write_bytes(b"\x89PNG\x00")
+    (skill,) = find(place, tmp_path).skills
+    text = reviewed_text(skill.folder, skill.files).decode()
+    assert text.startswith("3 files, by sha256:\n")
+    assert text.index("== SKILL.md") < text.index("== picture.png")
+    assert "(not shown: no text, or too long)" in text
+    assert "echo go" in text
+
+
+@pytest.mark.requirement("G15.5")
+def test_places_count_from_bridles_own_to_the_projects(tmp_path: Path):
+    home, work = tmp_path / "home", tmp_path / "home/work"
+    for folder in (
+        home / ".claude/skills",
+        home / ".config/bridle/skills",
+        work / ".claude/skills",
+        work / ".bridle/skills",
+        work / "sub",
+        tmp_path / "shared",
+    ):
+        folder.mkdir(parents=True)
+    (work / ".git").mkdir()
+    found = skill_places(
+        config_folder=str(home / ".config/bridle"),
+        project=str(work / ".bridle"),
+        cwd=str(work / "sub"),
+        home=str(home),
+        listed=[".claude/skills", str(tmp_path / "shared"), ".agents/skills"],
+    )
+    assert [(one.source, one.shown, bool(one.root)) for one in found] == [
+        ("listed", "~/.claude/skills", True),
+        ("listed", str(tmp_path / "shared"), True),
+        ("yours", "~/.config/bridle/skills", False),
+        ("project", "../.claude/skills", True),
+        ("project", "../.bridle/skills", True),
+    ]
+
+
+def test_an_index_of_another_place_is_not_believed(place: SkillPlace, tmp_path: Path):
+    find(place, tmp_path)
+    (kept,) = (tmp_path / "state/skills").iterdir()
+    version, _folder, folders = msgspec.msgpack.decode(kept.read_bytes()).values()
+    kept.write_bytes(msgspec.msgpack.encode({"version": version, "place": "/other", "folders": folders}))
+    assert (
+        IndexedFolders(str(tmp_path / "state"), place.folder, LATER_MS).get("beans", f"{place.folder}/beans")
+        is None
+    )
+
+
+def test_what_is_told_of_a_skill_is_what_its_digest_stands_for_while_another_swaps_the_file(
+    place: SkillPlace, tmp_path: Path
+):
+    file, over = tmp_path / "skills/beans/SKILL.md", threading.Event()
+    said = {digest_of(text): words for words in ("Counts.", "Steals.") if (text := swapped(words))}
+
+    def swap() -> None:
+        for words in itertools.cycle(("Counts.", "Steals.")):
+            (tmp_path / "next").write_text(swapped(words))
+            (tmp_path / "next").rename(file)
+            if over.is_set():
+                return
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        found = [find(place, tmp_path, now_ms=0).skills for _ in range(400)]
+    finally:
+        over.set()
+        swapper.join()
+    told = [(skill.files["SKILL.md"], skill.head.description) for skills in found for skill in skills]
+    assert {words for digest, words in told if said[digest] != words} == set()
+
+
+def swapped(words: str) -> str:
+    return TEXT.replace("Counts.", words)
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_skill_that_could_not_be_shown_to_a_person_is_none(place: SkillPlace, tmp_path: Path):
+    (tmp_path / "skills/beans/SKILL.md").write_text(TEXT + "\0")
+    (problem,) = find(place, tmp_path).problems
+    assert "no text" in problem.problem
