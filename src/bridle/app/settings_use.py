@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.setting_table import key_of, nearest
+from bridle.config.setting_table import key_of
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:

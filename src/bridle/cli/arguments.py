@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, word: str) -> NoReturn:
         """There is no such word here."""
-        from bridle.config.setting_table import nearest
+        from bridle.base.spelling import nearest
 
         name = word.partition("=")[0]
         options = {
@@ -142,7 +142,7 @@ class Parser(argparse.ArgumentParser):
         """A word that is none of those there are is named with them, and with the one that was probably meant."""
         if action.choices is None or value in action.choices:
             return
-        from bridle.config.setting_table import nearest
+        from bridle.base.spelling import nearest
 
         known = [str(choice) for choice in action.choices]
         near = nearest(str(value), known)

@@ -13,6 +13,7 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
@@ -26,7 +27,6 @@ from bridle.config.bundles import (
 )
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown, written
-from bridle.config.setting_table import nearest
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 

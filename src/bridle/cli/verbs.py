@@ -226,7 +226,7 @@ def _without_habits(arguments: list[str]) -> list[str]:
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
         return [first, *(_without_print(rest) if first == "run" else rest)]
-    from bridle.config.setting_table import nearest
+    from bridle.base.spelling import nearest
 
     near = "--version" if first == "version" else nearest(first, VERBS)
     hint = f" Did you mean {near}?" if near else ""

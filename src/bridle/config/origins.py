@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
     LineNumbers,
@@ -19,7 +20,6 @@ from bridle.config.setting_table import (
     Table,
     canonical,
     key_of,
-    nearest,
     node_at,
     path_of,
     tree,

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.regex import compiled_later
+from bridle.base.spelling import folded_name
 from bridle.protocol.events import Mode, Verdict
 
 SettingPath: TypeAlias = tuple[str | int, ...]
@@ -624,29 +625,6 @@ def canonical(node: Node, written: str) -> str | None:
     if name not in node.children:
         name = OTHER_NAMES.get(name, "")
     return name if name in node.children and name != "[]" else None
-
-
-def folded_name(written: str) -> str:
-    """`baseUrl`, `baseURL` → `base_url`; anything that is not camelCase stays."""
-    if not written[:1].islower() or written.islower() or not written.isalnum():
-        return written
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", written).lower()
-
-
-NEAR = 0.75
-"""How alike two names are that differ by a slip of the hand; words with one half in common are less so."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name somebody probably meant; None where none is near."""
-    from difflib import get_close_matches
-
-    names, name = list(known), name[:80]
-    swapped = [match for match in names if sorted(match) == sorted(name)]  # the commonest slip
-    parts = [
-        match for match in names if len(name) > 2 and (match.startswith(name) or match.endswith(f".{name}"))
-    ]
-    return next(iter((*swapped, *get_close_matches(name, names, n=1, cutoff=NEAR), *parts)), None)
 
 
 def path_of(key: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from bridle.base.spelling import folded_name, nearest
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
     SETTINGS,
@@ -20,9 +21,7 @@ from bridle.config.setting_table import (
     SettingPath,
     Table,
     canonical,
-    folded_name,
     key_of,
-    nearest,
     tree,
 )
 

@@ -14,10 +14,11 @@ import msgspec
 
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown, written
-from bridle.config.setting_table import key_of, nearest, path_of
+from bridle.config.setting_table import key_of, path_of
 from bridle.config.tiers import Tiers
 from bridle.engine.features import Feature, join
 from bridle.plugin.contract import Plugin
