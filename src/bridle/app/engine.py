@@ -36,6 +36,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.service_access import ServiceAccess
     from bridle.app.trace_export import TraceExport
@@ -62,11 +63,11 @@ class Engine:
 
     `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
     the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `features` are
-    those of others, for every session; what collides among them is refused here. `plugins` register for each session,
-    beside those its settings list. `adopts_orphans` is for a program that starts all its processes through this engine
-    (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a full disk makes calls wait
-    instead of ending the turn: somebody is there to see.
+    behind the built-in ones; one that takes a name of theirs is left out, and each session says so; so it is with
+    `agents`. `features` are those of others, for every session; what collides among them is refused here. `plugins`
+    register for each session, beside those its settings list. `adopts_orphans` is for a program that starts all its
+    processes through this engine (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a
+    full disk makes calls wait instead of ending the turn: somebody is there to see.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Engine:
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
+        agents: Sequence[AgentDefinition] = (),
         store: Store | None = None,
         features: Sequence[Feature] = (),
         plugins: Sequence[Plugin] = (),
@@ -139,6 +141,7 @@ class Engine:
             self.sessions,
             Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock),
             plugins,
+            agents,
             begun=lambda cwd, services: self._housekeeping.begin(cwd, services.notes),
         )
         self.multiplexer = self._multiplexer()

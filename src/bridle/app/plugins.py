@@ -40,6 +40,10 @@ def session_plugins(
             written=(*settings.hooks.written, *(hook for one in loaded for hook in _hooks(one))),
         ),
         providers=_with_providers(settings.providers, loaded),
+        agents=msgspec.structs.replace(
+            settings.agents,
+            definitions=(*settings.agents.definitions, *(agent for one in loaded for agent in one.agents)),
+        ),
         warnings=(*settings.warnings, *(warning.text for warning in said)),
     )
     return settings, loaded

@@ -43,6 +43,7 @@ def all_problems(tiers: Tiers) -> list[Problem]:
         plugins = _plugins(tiers)
         found += plugins.problems
         found += (*_hooks(tiers), *_servers(tiers), *_rules(tiers, plugins.tools), *_levels(tiers))
+        found += _agents(tiers)
         found += _not_used_yet(tiers)
     return sorted(found, key=lambda problem: problem.severity != "error")
 
@@ -66,6 +67,17 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
     from bridle.app.settings import BadSetting, decoded_servers
 
     for found in decoded_servers(tiers, tables):
+        if isinstance(found, BadSetting):
+            yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
+
+
+def _agents(tiers: Tiers) -> Iterator[Problem]:
+    if not tiers.get("agents"):
+        return
+    from bridle.app.agent_tables import decoded_agents
+    from bridle.app.settings import BadSetting
+
+    for found in decoded_agents(tiers):
         if isinstance(found, BadSetting):
             yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
 

@@ -29,6 +29,9 @@ Report = Callable[[Severity, str, int | None, str], Problem]
 """Makes a problem of a severity, a clause, a line and a key; whoever read the values knows where they stand."""
 
 
+_OTHER_MODES = ("single-agent", "multi-agent")
+
+
 class CheckedSettings(msgspec.Struct, frozen=True):
     """Values under our names, the line of each by its path, and what is to be said about the rest."""
 
@@ -43,6 +46,12 @@ def folded(
     """Every known key under its one name. An unknown key is left out, and named with the nearest known one."""
     folding = _Folding(lines, report, unknown)
     found = folding.table(tree(), values, (), ())
+    if (
+        found.get("mode") in _OTHER_MODES
+    ):  # the other meaning this word has elsewhere; agent_mode goes before it
+        found.setdefault("agent_mode", found.pop("mode"))
+        if (line := folding.found.get(("mode",))) is not None:
+            folding.found.setdefault(("agent_mode",), line)
     return CheckedSettings(found, folding.found, folding.problems())
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from bridle.agents.definition import AgentDefinition
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
 from bridle.base.spelling import nearest
@@ -53,6 +54,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[AddedRule, ...]
     hooks: tuple[dict[str, Any], ...]
     providers: Mapping[str, Mapping[str, Any]]
+    agents: tuple[AgentDefinition, ...]
     settings: tuple[str, ...]
     warnings: tuple[Problem, ...]
 
@@ -71,6 +73,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
             (len(self.rules), "rule"),
             (len(self.hooks), "hook"),
             (len(self.providers), "provider"),
+            (len(self.agents), "agent"),
         )
         return ", ".join(counted(number, noun) for number, noun in parts if number) or "nothing"
 
@@ -213,6 +216,7 @@ def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
         rules=tuple(registrar.rules),
         hooks=tuple(registrar.hooks),
         providers=dict(registrar.providers),
+        agents=tuple(registrar.agents),
         settings=settings.keys,
         warnings=tuple(settings.warnings),
     )
