@@ -138,6 +138,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.ListSkills(session=S), None, "NotAttached", None, "NotAttached"),
     (q.DescribeSkill(name="a"), None, None, None, None),
     (q.DescribeSkill(name="a", session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ListAgents(), None, None, None, None),
+    (q.ListAgents(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListProfiles(), None, None, None, None),
     (q.DescribeProfile(name="careful"), None, None, None, None),
     (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
@@ -311,6 +313,8 @@ FOR_PEOPLE = {
     "allow_project_hooks": True,
     "allow_hosts": ("example.com",),
     "append_system": "obey",
+    "agent": "build",
+    "agent_mode": "multi",
     "wide_folder": "/",
     "transcript": "off",
 }

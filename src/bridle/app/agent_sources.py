@@ -19,7 +19,7 @@ from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentScope
 from bridle.base.files import repository_root
 from bridle.base.visible import visible
-from bridle.config.folders import Folders, home_of, project_folder
+from bridle.config.folders import AGENTS, Folders, home_of, project_folder
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Notice
 from bridle.safety.trust import Approvals
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bridle.app.settings import SessionSettings
     from bridle.safety.trust.trust_items import TrustItem
 
-FOLDER: Final = "agents"
 OTHER_NAMES: Final[Mapping[str, str]] = {"code": "build"}
 """What an agent of ours is called besides."""
 _MOST_NAMED: Final = 20
@@ -137,13 +136,13 @@ def agent_places(
     settings: AgentSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str]
 ) -> Iterator[AgentPlace]:
     """The folders that are there: the person's own, that of the project, and those that settings list."""
-    own = os.path.join(where.config, FOLDER)
+    own = os.path.join(where.config, AGENTS)
     if os.path.isdir(own):
         yield AgentPlace(folder=own, origin=AgentOrigin(scope="user", place=_short(own, home_of(env))))
     if cwd is None:
         return
     project = project_folder(cwd)
-    theirs = [os.path.join(project, FOLDER)] if project else []
+    theirs = [os.path.join(project, AGENTS)] if project else []
     if not (theirs and os.path.isdir(theirs[0])) and not settings.folders:
         return
     home, root = home_of(env), repository_root(os.path.realpath(cwd))

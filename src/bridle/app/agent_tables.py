@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
+import msgspec
+
 from bridle.agents.agent_fields import decode_agent
 from bridle.agents.agent_settings import AgentSettings, ChildContext, DelegateResults
 from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.agents.field_reader import FieldProblem
-from bridle.app.settings import BadSetting
-from bridle.config.origins import bundle_folders
+from bridle.config.origins import ValueOrigin, bundle_folders
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError
@@ -19,11 +20,19 @@ FOLDERS = "folders"
 """The one key of `agents` that is no agent."""
 
 
+class BadAgentTable(msgspec.Struct, frozen=True):
+    """An agent of the settings that means nothing, where that stands and why, as a clause."""
+
+    key: str
+    origin: ValueOrigin
+    clause: str
+
+
 def settings_of_agents(tiers: Tiers) -> AgentSettings:
     """Raises `BadConfig` for an agent that means nothing."""
     definitions: list[AgentDefinition] = []
     for found in decoded_agents(tiers):
-        if isinstance(found, BadSetting):
+        if isinstance(found, BadAgentTable):
             raise BridleError("BadConfig", where=found.origin.shown, problem=f"{found.key}: {found.clause}")
         definitions.append(found)
     return AgentSettings(
@@ -42,7 +51,7 @@ def settings_of_agents(tiers: Tiers) -> AgentSettings:
     )
 
 
-def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadSetting]:
+def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadAgentTable]:
     """Every agent of the settings, or the first thing that is wrong with it."""
     tables = cast("Mapping[str, Any]", tiers.get("agents") or {})
     for name, table in tables.items():
@@ -63,7 +72,7 @@ def decoded_agents(tiers: Tiers) -> Iterator[AgentDefinition | BadSetting]:
         named = FieldProblem(field="name", clause="name is that of the table, or it is left out")
         problem = (*found.problems, named)[0]
         at = tiers.origin((*place, problem.field)) or origin
-        yield BadSetting(f"agents.{shown(name)}", at, problem.clause)
+        yield BadAgentTable(f"agents.{shown(name)}", at, problem.clause)
 
 
 def _mode(tiers: Tiers) -> Literal["single", "multi"]:

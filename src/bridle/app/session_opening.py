@@ -14,7 +14,7 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_options
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
-from bridle.config.folders import home_of
+from bridle.config.folders import has_agent_folder, home_of
 from bridle.config.problems import shown
 from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.control.authority import is_looser
@@ -153,7 +153,8 @@ class SessionOpening:
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
-            notices = (*keys_notice, *agents.notices, *_no_limit(command, place.options, settings.mode))
+            told = () if agents is None else agents.notices
+            notices = (*keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 
@@ -201,13 +202,18 @@ class SessionOpening:
 
     def agents_of(
         self, place: SessionPlace, settings: SessionSettings, plugged: Sequence[Feature]
-    ) -> FoundAgents:
-        """The agents of a session. Refuses before there is a log what cannot be talked with."""
+    ) -> FoundAgents | None:
+        """The agents of a session; None where there are Bridle's alone and none is chosen. Refuses before there is a
+        log what cannot be talked with."""
+        said, where = settings.agents, self._services.where
+        wanted = said.agent or said.definitions or said.folders or said.bundles or self._agents
+        if not wanted and said.mode == "single" and not has_agent_folder(where, place.cwd):
+            return None
         from bridle.app.agent_sources import chosen_agent, find_agents
 
         found = find_agents(
             settings.agents,
-            where=self._services.where,
+            where=where,
             cwd=place.cwd,
             env=self._services.env,
             approvals=place.approvals,
@@ -303,7 +309,7 @@ class SessionOpening:
 
         return await stored_past(self.store, session, self._services, env, options)
 
-    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents) -> Run:
+    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents | None) -> Run:
         log = opened.log
 
         async def stays() -> bool:

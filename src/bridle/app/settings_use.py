@@ -74,11 +74,10 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
 def _agents(tiers: Tiers) -> Iterator[Problem]:
     if not tiers.get("agents"):
         return
-    from bridle.app.agent_tables import decoded_agents
-    from bridle.app.settings import BadSetting
+    from bridle.app.agent_tables import BadAgentTable, decoded_agents
 
     for found in decoded_agents(tiers):
-        if isinstance(found, BadSetting):
+        if isinstance(found, BadAgentTable):
             yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
 
 
