@@ -130,7 +130,7 @@ def test_help_pages_fit_a_screen() -> None:
         (
             ("completion", "tcsh"),
             (
-                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models, skills, servers. '
+                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models, skills, agents, servers. '
                 "See: bridle help completion"
             ),
         ),

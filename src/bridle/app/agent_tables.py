@@ -43,8 +43,12 @@ def settings_of_agents(tiers: Tiers) -> AgentSettings:
         max_steps=tiers.get("delegation.max_steps"),
         parallel=tiers.get("delegation.parallel"),
         catalog_tokens=tiers.get("delegation.catalog_tokens"),
-        child=tiers.section("context.child", ChildContext),
-        results=tiers.section("context.delegates", DelegateResults),
+        child=ChildContext(
+            **{name: tiers.get(f"context.child.{name}") for name in ChildContext.__struct_fields__}
+        ),
+        results=DelegateResults(
+            **{name: tiers.get(f"context.delegates.{name}") for name in DelegateResults.__struct_fields__}
+        ),
         definitions=tuple(definitions),
         folders=tuple(tiers.get("agents.folders") or ()),
         bundles=bundle_folders(tiers.sources),

@@ -196,7 +196,8 @@ def bundle_things(contents: BundleContents) -> Iterator[AddedThing]:
     for folder in contents.commands:
         yield AddedThing("commands", folder, f"as /{contents.name}:NAME")
     for path in contents.agents:
-        yield AddedThing("agent", path, "not used yet")
+        stem = path.rpartition("/")[2].removesuffix(".md")
+        yield AddedThing("agent", path, f"as {contents.name}__{stem}")
     for words in contents.unused:
         yield AddedThing("not used", words)
 

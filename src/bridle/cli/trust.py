@@ -94,8 +94,29 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
         )
 
     _review_all(config_items(settings().waiting), approvals)
+    _review_all(_chosen_agent_items(settings(), parsed, approvals, env), approvals)
     for problem in settings().warnings:
         say(visible(problem.text, newlines=False) + "\n")
+
+
+def _chosen_agent_items(
+    tiers: Tiers, parsed: argparse.Namespace, approvals: Approvals, env: Mapping[str, str]
+) -> list[TrustItem]:
+    """The file of the project that is the agent to talk with, while nobody agreed to it."""
+    wanted = parsed.agent or tiers.get("agent")
+    if not wanted:
+        return []
+    from bridle.agents.agent_settings import AgentSettings
+    from bridle.app.agent_sources import agent_items
+
+    folders_listed = AgentSettings(folders=tuple(tiers.get("agents.folders") or ()))
+    here = os.path.realpath(parsed.cwd)
+    items = agent_items(folders_listed, where=folders(env), cwd=here, env=env)
+    return [
+        item
+        for item in items
+        if os.path.basename(item.path) == f"{wanted}.md" and not item.is_trusted(approvals)
+    ]
 
 
 def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[TrustItem, ...]:

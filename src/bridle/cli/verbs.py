@@ -84,6 +84,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.skills import skills
 
             return skills(parsed, os.environ)
+        case "agents":
+            from bridle.cli.agents import agents
+
+            return agents(parsed, os.environ)
         case "config":
             from bridle.cli.config import config
 

@@ -332,7 +332,7 @@ class DescribeSkill(Query[SkillDescription], frozen=True):
     session: str | None = None
 
 
-class AgentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An agent, who wrote it and where. Of a project's that nobody trusts yet only the name of its file is told.
 
     `tools` is None where it sees what its session has; `provider` is empty where it works with that of its session.
