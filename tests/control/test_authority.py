@@ -326,6 +326,14 @@ def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
         assert reason(AGENT, c.CreateSession(cwd="/w", config={option: value})) == "NotAPerson"
 
 
+def test_an_agent_chooses_no_other_agent_to_talk_with_than_the_person_did() -> None:
+    plan = MeantSession(bounds=Bounds(mode="default", agent="plan"))
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="plan"), plan) is None
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="build"), plan) == "OnlyStricter"
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="plan"), MeantSession(bounds=Bounds())) is None
+    assert reason(PERSON, c.CreateSession(cwd="/w", agent="build"), plan) is None
+
+
 MODES = st.sampled_from(get_args(Mode))
 STANDINGS = st.builds(
     MeantSession,

@@ -24,7 +24,7 @@ FOLDER: Final = "agents"
 ENDING: Final = ".md"
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 64 * 1024
-_LEFT_OUT: Final = frozenset({"readme.md", "agents.md", "claude.md"})
+_LEFT_OUT: Final = frozenset({"README.md", "AGENTS.md", "CLAUDE.md"})
 """What lies beside agents and is none."""
 
 
@@ -94,7 +94,7 @@ def agent_paths(folder: str) -> list[str]:
     return [
         os.path.join(folder, one)
         for one in names
-        if one.endswith(ENDING) and not one.startswith(".") and one.lower() not in _LEFT_OUT
+        if one.endswith(ENDING) and not one.startswith(".") and one not in _LEFT_OUT
     ]
 
 
