@@ -11,7 +11,7 @@ import pytest
 import bridle
 from bridle.agents.agent_settings import AgentSettings, ChildContext, DelegateResults
 from bridle.agents.definition import AgentDefinition, AgentOrigin
-from bridle.app.agent_sources import agent_items, session_agents
+from bridle.app.agent_sources import agent_items, agents_of_session
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import RecordingModel, scripted
@@ -66,18 +66,19 @@ class Office:
 
     def agree(self, *listed: str) -> None:
         """A person reads every agent of the project, and says yes."""
-        found = agent_items(AgentSettings(folders=listed), where=self.where, cwd=str(self.work), env=self.env)
+        found = agent_items(listed, where=self.where, cwd=str(self.work), env=self.env)
         for item in found:
             item.approve(self.approvals)
 
     def read(self, env: dict[str, str] | None = None, **options: Any) -> AgentSettings:
-        return session_settings(
+        found = session_settings(
             SessionOptions(**options), where=self.where, cwd=str(self.work), env={**self.env, **(env or {})}
         ).agents
+        return found or AgentSettings()
 
     def found(self, code: tuple[AgentDefinition, ...] = ()) -> tuple[dict[str, str], list[str]]:
         """Every agent but ours with its place, and the sentences."""
-        registry, notices = session_agents(
+        found = agents_of_session(
             session_settings(SessionOptions(), where=self.where, cwd=str(self.work), env=self.env),
             where=self.where,
             cwd=str(self.work),
@@ -85,8 +86,10 @@ class Office:
             approvals=self.approvals,
             code=code,
         )
-        others = {one.name: one.origin.place for one in registry.list() if one.origin.scope != "builtin"}
-        return others, [one.message for one in notices]
+        others = {
+            one.name: one.origin.place for one in found.registry.list() if one.origin.scope != "builtin"
+        }
+        return others, [one.message for one in found.notices]
 
 
 @pytest.fixture

@@ -50,3 +50,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[AgentDefinition, ...] = ()
     folders: tuple[str, ...] = ()
     bundles: tuple[str, ...] = ()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a session works as an agent: one was chosen, or it may send others."""
+        return self.agent is not None or self.mode == "multi"

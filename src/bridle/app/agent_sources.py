@@ -61,7 +61,7 @@ class FoundAgents(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...] = ()
 
 
-def session_agents(
+def agents_of_session(
     settings: SessionSettings,
     *,
     where: Folders,
@@ -70,23 +70,18 @@ def session_agents(
     approvals: Approvals,
     code: Sequence[AgentDefinition] = (),
     tools: Collection[str] = (),
-    providers: Collection[str] = (),
-) -> tuple[AgentRegistry, tuple[Notice, ...]]:
-    """The agents of a session in `cwd`, and what is to be said.
-
-    `code` are those a program brings; `tools` and `providers` the names of what it has beside ours and the settings'.
-    """
-    found = find_agents(
-        settings.agents,
+) -> FoundAgents:
+    """The agents of a session in `cwd`. `code` are those a program brings, `tools` names what it has beside ours."""
+    return find_agents(
+        settings.agents or AgentSettings(),
         where=where,
         cwd=cwd,
         env=env,
         approvals=approvals,
         code=code,
         tools=tools,
-        providers=(*settings.providers, *providers),
+        providers=tuple(settings.providers),
     )
-    return found.registry, found.notices
 
 
 def chosen_agent(registry: AgentRegistry, name: str, waiting: Sequence[WaitingAgent] = ()) -> AgentDefinition:
@@ -114,7 +109,7 @@ def find_agents(
     providers: Collection[str] | None = None,
 ) -> FoundAgents:
     """Every agent for a session in `cwd`, or for none in particular. Without `providers` nobody asks for theirs."""
-    places = list(agent_places(settings, where=where, cwd=cwd, env=env))
+    places = list(agent_places(settings.folders, where=where, cwd=cwd, env=env))
     if not (places or code or settings.definitions or settings.bundles):
         return FoundAgents(registry=AgentRegistry(BUILTIN_AGENTS))
     agents: list[AgentDefinition] = [*code, *settings.definitions]
@@ -133,7 +128,7 @@ def find_agents(
 
 
 def agent_places(
-    settings: AgentSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str]
+    listed: Sequence[str], *, where: Folders, cwd: str | None, env: Mapping[str, str]
 ) -> Iterator[AgentPlace]:
     """The folders that are there: the person's own, that of the project, and those that settings list."""
     own = os.path.join(where.config, AGENTS)
@@ -143,10 +138,10 @@ def agent_places(
         return
     project = project_folder(cwd)
     theirs = [os.path.join(project, AGENTS)] if project else []
-    if not (theirs and os.path.isdir(theirs[0])) and not settings.folders:
+    if not (theirs and os.path.isdir(theirs[0])) and not listed:
         return
     home, root = home_of(env), repository_root(os.path.realpath(cwd))
-    for folder in dict.fromkeys((*theirs, *(_listed(one, root, home) for one in settings.folders))):
+    for folder in dict.fromkeys((*theirs, *(_listed(one, root, home) for one in listed))):
         if os.path.isdir(folder) and os.path.realpath(folder) != os.path.realpath(own):
             inside = os.path.realpath(folder).startswith(f"{root}/")
             shown = os.path.relpath(folder, root) if inside else _short(folder, home)
@@ -256,10 +251,10 @@ def agent_item(file: AgentFile, place: AgentPlace) -> TrustItem:
 
 
 def agent_items(
-    settings: AgentSettings, *, where: Folders, cwd: str, env: Mapping[str, str]
+    listed: Sequence[str], *, where: Folders, cwd: str, env: Mapping[str, str]
 ) -> Iterator[TrustItem]:
     """The files here that want a person's word, agreed to or not."""
-    for place in agent_places(settings, where=where, cwd=cwd, env=env):
+    for place in agent_places(listed, where=where, cwd=cwd, env=env):
         if place.root:
             yield from (agent_item(file, place) for file in _files(place) if file.read.agent is not None)
 

@@ -61,13 +61,14 @@ TRANSPORTS = ("mcp_server", "rest", "ws")
 class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
-    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
-    the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so; so it is with
-    `agents`. `features` are those of others, for every session; what collides among them is refused here. `plugins`
-    register for each session, beside those its settings list. `adopts_orphans` is for a program that starts all its
-    processes through this engine (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a
-    full disk makes calls wait instead of ending the turn: somebody is there to see.
+    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store`
+    keeps the sessions in place of the encrypted database in the data folder, and is closed with the engine.
+    `tools` come behind the built-in ones; one that takes a name of theirs is left out, and each session says
+    so; so are `agents`. `features` are those of others, for every session; what collides among them is refused
+    here. `plugins` register for each session, beside those its settings list. `adopts_orphans` is for a program
+    that starts all its processes through this engine (see `Processes`), `listening` for one that others can
+    reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to
+    see.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Engine:
             spawn=machine_spawn(processes, where=where, home=home_of(env), env=env),
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
+            agents=tuple(agents),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
             listening=listening,
@@ -141,7 +143,6 @@ class Engine:
             self.sessions,
             Approvals(where.config, copies=os.path.join(where.state, "approved"), clock=clock),
             plugins,
-            agents,
             begun=lambda cwd, services: self._housekeeping.begin(cwd, services.notes),
         )
         self.multiplexer = self._multiplexer()

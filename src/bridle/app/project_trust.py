@@ -157,11 +157,9 @@ def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Itera
 
 
 def _agent_items(tiers: Tiers, *, cwd: str, where: Folders, env: Mapping[str, str]) -> Iterator[TrustItem]:
-    from bridle.agents.agent_settings import AgentSettings
     from bridle.app.agent_sources import agent_items
 
-    settings = AgentSettings(folders=tuple(tiers.get("agents.folders") or ()))
-    return agent_items(settings, where=where, cwd=cwd, env=env)
+    return agent_items(tuple(tiers.get("agents.folders") or ()), where=where, cwd=cwd, env=env)
 
 
 def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:

@@ -34,7 +34,6 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import opening_words
 
 if TYPE_CHECKING:
-    from bridle.agents.definition import AgentDefinition
     from bridle.app.agent_sources import FoundAgents
     from bridle.app.session_past import Carried, StoredPast
     from bridle.engine.features import Feature
@@ -72,7 +71,6 @@ class SessionOpening:
         store: Store,
         approvals: Approvals,
         plugins: Sequence[Plugin],
-        agents: Sequence[AgentDefinition],
         begun: Callable[[str, ProcessServices], None],
     ) -> None:
         self.store = store
@@ -80,7 +78,6 @@ class SessionOpening:
         self._services = services
         self._approvals = approvals
         self._plugins = tuple(plugins)
-        self._agents = tuple(agents)
         self._begun = begun
 
     async def open(self, command: CreateSession, client: Client) -> Run:
@@ -120,9 +117,8 @@ class SessionOpening:
                 )
             from bridle.app.agent_sources import agent_items
 
-            more += agent_items(
-                settings.agents, where=self._services.where, cwd=place.cwd, env=self._services.env
-            )
+            listed = settings.agents.folders if settings.agents is not None else ()
+            more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
             require_trust(place.approvals, files, settings.waiting, more)
         services, keys_notice = await self.services_of(settings, place, command.env)
         chosen = await choose_model(command, client, settings, services.known)
@@ -149,6 +145,7 @@ class SessionOpening:
                 unjudged=None if past is None else past.unjudged,
                 kept_until=0 if past is None else past.kept_until,
                 plugged=plugged,
+                agents=None if agents is None else agents.registry,
                 has_new_profile=past is not None and before != settings.profile,
             )
             ready = compose(services, opened)
@@ -205,27 +202,23 @@ class SessionOpening:
     ) -> FoundAgents | None:
         """The agents of a session; None where there are Bridle's alone and none is chosen. Refuses before there is a
         log what cannot be talked with."""
-        said, where = settings.agents, self._services.where
-        wanted = said.agent or said.definitions or said.folders or said.bundles or self._agents
-        if not wanted and said.mode == "single" and not has_agent_folder(where, place.cwd):
+        said, services = settings.agents, self._services
+        if said is None and not services.agents and not has_agent_folder(services.where, place.cwd):
             return None
-        from bridle.app.agent_sources import chosen_agent, find_agents
+        from bridle.app.agent_sources import agents_of_session, chosen_agent
 
-        found = find_agents(
-            settings.agents,
-            where=where,
+        tools = (tool.name for feature in plugged for tool in feature.tools)
+        found = agents_of_session(
+            settings,
+            where=services.where,
             cwd=place.cwd,
-            env=self._services.env,
+            env=services.env,
             approvals=place.approvals,
-            code=self._agents,
-            tools=[
-                *(tool.name for feature in plugged for tool in feature.tools),
-                *(one.name for one in self._services.tools),
-            ],
-            providers=tuple(settings.providers),
+            code=services.agents,
+            tools=(*tools, *(one.name for one in services.tools)),
         )
-        if settings.agents.agent is not None:
-            chosen_agent(found.registry, settings.agents.agent, found.waiting)
+        if said is not None and said.agent is not None:
+            chosen_agent(found.registry, said.agent, found.waiting)
         return found
 
     def _refuse_other_profile(self, place: SessionPlace) -> None:
@@ -347,7 +340,8 @@ class SessionOpening:
         def agents() -> AgentList:
             from bridle.app.agent_answers import agent_list
 
-            return agent_list(found, opened.settings.agents.agent)
+            said = opened.settings.agents
+            return agent_list(found, said.agent if said is not None else None)
 
         def skills() -> SkillList:
             from bridle.app.query_answers import listed_skills

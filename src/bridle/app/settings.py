@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.agents.agent_settings import AgentSettings
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
@@ -23,6 +22,7 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_settings import AgentSettings
     from bridle.config.workspace import WorkspaceFile
     from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.path_guard import PathMode
@@ -106,7 +106,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `tool_packs`: None where all tools are there. `bundles` are the folders of those that count. `unused` are settings
     that somebody has written and nothing uses yet. `plugin_tiers` are there where something is said about plugins: they
-    read it themselves.
+    read it themselves. `agents` is None where nothing is said of them.
     """
 
     options: SessionOptions
@@ -150,7 +150,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Literal["events", "envelope", "chain"] | None = None
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
-    agents: AgentSettings = AgentSettings()
+    agents: "AgentSettings | None" = None
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -259,12 +259,13 @@ def skill_settings(tiers: Tiers) -> SkillSettings:
     )
 
 
-def agent_settings(tiers: Tiers) -> AgentSettings:
-    """What settings say of agents. Raises `BadConfig` for one that means nothing."""
+def agent_settings(tiers: Tiers) -> "AgentSettings | None":
+    """What settings say of agents; None where they say nothing. Raises `BadConfig` for one that means nothing."""
     written = [source.values for source in tiers.sources if source.tier != "defaults"]
-    if not any(one.keys() & _OF_AGENTS or one.get("context", {}).keys() & _OF_CHILDREN for one in written):
-        return AgentSettings(bundles=bundle_folders(tiers.sources))
-    from bridle.app.agent_tables import settings_of_agents  # most people have none
+    said = any(one.keys() & _OF_AGENTS or one.get("context", {}).keys() & _OF_CHILDREN for one in written)
+    if not said and not bundle_folders(tiers.sources):
+        return None
+    from bridle.app.agent_tables import settings_of_agents  # nobody pays for agents who has none
 
     return settings_of_agents(tiers)
 

@@ -12,6 +12,7 @@ import msgspec
 from bridle.agents.agent_fields import name_problem
 from bridle.agents.agent_files import ENDING, AgentProblem, agent_paths, read_agent, read_agent_file
 from bridle.agents.agent_registry import AgentRegistry
+from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.app.agent_answers import agent_list
@@ -73,7 +74,7 @@ def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
 def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[FoundAgents, str | None]:
     """The agents that a session here would have, and the one it would talk with. Nobody is asked."""
     tiers, where = _tiers(parsed, env), folders(env)
-    settings, providers = agent_settings(tiers), tuple(tiers.get("providers") or ())
+    settings, providers = agent_settings(tiers) or AgentSettings(), tuple(tiers.get("providers") or ())
     tools: tuple[str, ...] = ()
     if tiers.get("plugins.enabled"):
         from bridle.app.plugins import provider_sections
@@ -201,8 +202,8 @@ def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
-    settings, cwd = agent_settings(_tiers(parsed, env)), os.path.realpath(working_folder())
-    places = agent_places(settings, where=folders(env), cwd=cwd, env=env)
+    listed, cwd = _tiers(parsed, env).get("agents.folders") or (), os.path.realpath(working_folder())
+    places = agent_places(listed, where=folders(env), cwd=cwd, env=env)
     return [path for place in places for path in agent_paths(place.folder)]
 
 

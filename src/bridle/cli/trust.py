@@ -106,12 +106,10 @@ def _chosen_agent_items(
     wanted = parsed.agent or tiers.get("agent")
     if not wanted:
         return []
-    from bridle.agents.agent_settings import AgentSettings
     from bridle.app.agent_sources import agent_items
 
-    folders_listed = AgentSettings(folders=tuple(tiers.get("agents.folders") or ()))
-    here = os.path.realpath(parsed.cwd)
-    items = agent_items(folders_listed, where=folders(env), cwd=here, env=env)
+    listed = tuple(tiers.get("agents.folders") or ())
+    items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
     return [
         item
         for item in items

@@ -124,9 +124,9 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features` and `plugins`, of
-    which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
-    `agent` is talked with, `agents` are brought along too.
+    `fetch` stands in for the web; `tools` and `agents` are brought along, behind the built-in ones, and `features` and
+    `plugins`, of which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
+    `agent` is the one to talk with.
     `waits_for_room`: on a full disk somebody is there to make room. `env` is more of the person's environment.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
