@@ -64,7 +64,7 @@ async def test_a_child_in_a_loop_is_stopped_and_the_main_agent_goes_on(tmp_path:
     model = scripted(*sent("explore"), agents={"explore": child})
     async with harness(model, folder=str(tmp_path), agent_mode="multi") as session:
         events = await session.ask("go")
-    ends = [event for event in of_kind(events, e.TurnEnded)]
+    ends = of_kind(events, e.TurnEnded)
     assert [(end.stop, end.reason) for end in ends] == [("error", "LoopDetected"), ("end_turn", None)]
 
 

@@ -29,9 +29,10 @@ from bridle.safety.hooks.context import Actor
 def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionParts:
     """What a child works with, whose events go to `journal`."""
     conversation, registry = journal.conversation, agent.tools_of(parent.tools)
-    settings = msgspec.structs.replace(
-        parent.settings, compaction=_compaction(agent.settings.child, parent.settings.compaction)
-    )
+    settings = parent.settings
+    if agent.is_bounded:
+        bounded = _compaction(agent.settings.child, settings.compaction)
+        settings = msgspec.structs.replace(settings, compaction=bounded)
 
     def gates():
         made = parent.gates()

@@ -37,7 +37,8 @@ MAX_NAMED = 20
 
 
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is to do. `text` is all it is told; `task` is what people read of it."""
+    """What a child is to do. `text` is all it is told; `task` is what people read of it. Where it is `of_person`, it
+    has as much room as their session: nobody waits for a short answer."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -47,6 +48,7 @@ class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     identity: IdentityClass
     call_id: str = ""
     key: str = ""
+    of_person: bool = False
 
 
 class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,9 @@ class ChildRuns:
                 key=task.key,
             )
         )
-        below = msgspec.structs.replace(parent.agent, definition=task.agent, depth=parent.agent.depth + 1)
+        below = msgspec.structs.replace(
+            parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
+        )
         parts = child_parts(parent, journal, below)
         self._working[journal.invocation.id] = parts
         cost_before = journal.conversation.spent_usd

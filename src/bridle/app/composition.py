@@ -15,10 +15,12 @@ import msgspec
 from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
+from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
@@ -67,7 +69,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         transcript=_transcript(parts),
         say=parts.journal.emit,
     )
-    ours = (*session_features(parts, fold), *_agents(parts))
+    ours = (*session_features(parts, fold), *_agents(parts), _roles(parts))
     outside = (*services.features, *opened.plugged)
     joined = join(ours, outside)
     parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
@@ -192,6 +194,18 @@ def _agents(parts: SessionParts) -> Iterator[Feature]:
         from bridle.app.agents_feature import agents  # they stand on all the others
 
         yield agents(parts, invocation_parts)
+
+
+def _roles(parts: SessionParts) -> Feature:
+    """`/plan`, `/solve`, `/code`, `/auto`: a person has an agent work by itself."""
+
+    async def run(name: str, arguments: str) -> SlashEvent:
+        from bridle.app.role_run import run_role  # not before somebody gives one
+
+        return await run_role(parts, invocation_parts, name, arguments.strip())
+
+    commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
+    return Feature(name="roles", slash=tuple(commands))
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

@@ -425,9 +425,10 @@ def shipped_slash() -> tuple[DescribedSlash, ...]:
     from bridle.app.session_undo import REDO, UNDO
     from bridle.commands.git_commands import GIT_COMMANDS
     from bridle.commands.prompts import PROMPTS
+    from bridle.commands.role_commands import ROLE_COMMANDS
     from bridle.context.compaction_layer import COMPACT, PIN
 
-    return (*PROMPTS, *GIT_COMMANDS, COMPACT, PIN, UNDO, REDO)
+    return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, COMPACT, PIN, UNDO, REDO)
 
 
 # Money

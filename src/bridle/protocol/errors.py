@@ -296,6 +296,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "AgentNotForCaller": Sentence("Agent {agent} is not one that {caller} may send."),
     "DelegationCycle": Sentence("Cycle detected: {chain}."),
     "DelegationTooDeep": Sentence("Max delegation depth ({most}) exceeded."),
+    "NoRoleWords": Sentence("/{name} works on words behind it: /{name} words. The mode is {mode}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),

@@ -103,7 +103,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("model", ("model",), "pick a model from a list, or name it: /model provider:model"),
     ("effort", ("effort",), f"how much the model thinks: {' '.join(EFFORTS)}"),
     ("mode", ("mode",), f"what each mode does, or another one: {' '.join(MODES)}"),
-    ("plan", ("plan",), "reading only, until another mode is chosen"),
+    ("plan", ("plan",), "reading only, until another mode is chosen; with words, a plan by an agent"),
     (
         "permissions",
         ("permissions",),
@@ -151,7 +151,7 @@ _ARGUMENTS: Final[Mapping[Local, tuple[SlashArgument, ...]]] = {
     "model": (SlashArgument(name="provider:model", about="the model; else a list to pick from"),),
     "effort": (SlashArgument(name="NAME", about="how much the model thinks", choices=EFFORTS),),
     "mode": (SlashArgument(name="NAME", about="the mode", choices=MODES),),
-    "plan": (),
+    "plan": (SlashArgument(name="words", about="what to plan; without any, plan mode"),),
     "permissions": (
         SlashArgument(name="verb", choices=("revoke", "promote")),
         SlashArgument(name="NUMBER", about="the one in the list"),
@@ -276,8 +276,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return _model(arguments, now)
         case "mode":
             return _mode(arguments, view, session)
-        case "plan":
+        case "plan" if not arguments:
             return SetMode(session=session, mode="plan")
+        case "plan":
+            return RunSlash(session=session, name="plan", arguments=arguments)
         case "permissions":
             return _permissions(arguments, view, session)
         case "effort":
