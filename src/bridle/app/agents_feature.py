@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
@@ -11,29 +12,36 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.engine.conversation import Conversation
+from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Feature
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownChild
-from bridle.protocol.events import Handoff, ModelChanged
+from bridle.protocol.errors import sentence
+from bridle.protocol.events import Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
 
 
-def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Feature:
-    """Other agents, for an agent that may send them."""
+def session_delegation(parts: SessionParts, make_invocation: MakeInvocation) -> SessionDelegation:
     assert parts.agent is not None
-    delegation = SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
-    return Feature(name="agents", origin=BUILTIN, tools=(delegate_tool(delegation.for_tool()),))
+    return SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
 
 
 class SessionDelegation:
-    """What sending an agent means in one session."""
+    """What sending an agent means in one session. `wake` has the session take what was put into its inbox."""
 
     def __init__(self, parts: SessionParts, main: WorkingAgent, children: ChildRuns) -> None:
+        self.wake: Callable[[], None] = lambda: None
         self._parts = parts
         self._main = main
         self._children = children
         self._room = asyncio.Semaphore(main.settings.parallel)
+        self._background: set[asyncio.Task[None]] = set()
+
+    def feature(self) -> Feature:
+        """Other agents, for an agent that may send them."""
+        return Feature(
+            name="agents", origin=BUILTIN, tools=(delegate_tool(self.for_tool()),), at_end=self._end
+        )
 
     def for_tool(self) -> Delegating:
         registry, main = self._main.registry, self._main.definition
@@ -130,9 +138,43 @@ class SessionDelegation:
             identity=call.identity,
             call_id=call.id,
         )
-        async with self._room:
-            outcome = await self._children.run(call.invocation, task)
+        if agent.delegation.background and not self._parts.settings.options.headless:
+            return self._begin_in_background(call.invocation, task)
+        outcome = await self._work(call.invocation, task)
         return _result(outcome, settings.child.result_tokens)
+
+    async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
+        async with self._room:
+            return await self._children.run(caller, task)
+
+    def _begin_in_background(self, caller: Invocation, task: ChildTask) -> ToolOutput:
+        """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
+
+        async def work() -> None:
+            outcome = await self._work(caller, task)
+            result = _result(outcome, self._main.settings.child.result_tokens).content
+            text = sentence("ChildDone", {"agent": task.agent.name, "task": task.task, "result": result})
+            self._parts.journal.emit(
+                InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),
+                originator=outcome.ended.invocation,
+            )
+            self.wake()
+
+        running = asyncio.create_task(work())
+        self._background.add(running)
+        running.add_done_callback(self._background.discard)
+        return ToolOutput(
+            content=sentence("ChildInBackground", {"agent": task.agent.name}),
+            shown=ShownChild(invocation="", agent=task.agent.name, ended=False),
+        )
+
+    async def _end(self) -> None:
+        """Who still works in the background is stopped, with its end on record."""
+        working = tuple(self._background)
+        for task in working:
+            task.cancel()
+        if working:
+            await asyncio.wait(working)
 
 
 def _request(conversation: Conversation) -> str:

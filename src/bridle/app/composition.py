@@ -28,6 +28,7 @@ from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold, Transcript
 
 if TYPE_CHECKING:
+    from bridle.app.agents_feature import SessionDelegation
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
@@ -69,14 +70,19 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         transcript=_transcript(parts),
         say=parts.journal.emit,
     )
-    ours = (*session_features(parts, fold), *_agents(parts), _roles(parts))
+    delegation = _delegation(parts)
+    agents = () if delegation is None else (delegation.feature(),)
+    ours = (*session_features(parts, fold), *agents, _roles(parts))
     outside = (*services.features, *opened.plugged)
     joined = join(ours, outside)
     parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
     parts.bus.watch(*watch_with(outside, parts.journal.emit, services.clock))  # they hear what is stored
     left_out = _offer_tools(parts, joined)
+    session = _session(parts, joined, fold)
+    if delegation is not None:
+        delegation.wake = session.wake
     return ReadySession(
-        session=_session(parts, joined, fold),
+        session=session,
         registry=parts.registry,
         grants=lambda: parts.gates().permissions.grants,
         changes=parts.undo.changes,
@@ -188,12 +194,13 @@ def _run_tool(parts: SessionParts, joined: Joined) -> RunTool:
     return run
 
 
-def _agents(parts: SessionParts) -> Iterator[Feature]:
+def _delegation(parts: SessionParts) -> SessionDelegation | None:
     """Other agents that may be sent, in a session that has more than one."""
-    if parts.agent is not None and parts.agent.settings.mode == "multi":
-        from bridle.app.agents_feature import agents  # they stand on all the others
+    if parts.agent is None or parts.agent.settings.mode != "multi":
+        return None
+    from bridle.app.agents_feature import session_delegation  # they stand on all the others
 
-        yield agents(parts, invocation_parts)
+    return session_delegation(parts, invocation_parts)
 
 
 def _roles(parts: SessionParts) -> Feature:

@@ -160,6 +160,11 @@ class Session:
             self._runner = asyncio.create_task(self._run())
         return number
 
+    def wake(self) -> None:
+        """Runs what was put into the inbox by whoever works beside the turns, unless something runs already."""
+        if not self.busy and not self._ending:
+            self._runner = asyncio.create_task(self._run())
+
     def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
         """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
         waiting = self.journal.conversation.inputs.get(command.input)

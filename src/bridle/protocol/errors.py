@@ -297,6 +297,12 @@ SENTENCES: Mapping[str, Sentence] = {
     "DelegationCycle": Sentence("Cycle detected: {chain}."),
     "DelegationTooDeep": Sentence("Max delegation depth ({most}) exceeded."),
     "NoRoleWords": Sentence("/{name} works on words behind it: /{name} words. The mode is {mode}."),
+    "ChildInBackground": Sentence(
+        "{agent} works on it in the background. You will be told when it is done; go on, and do not ask for it."
+    ),
+    "ChildDone": Sentence(
+        "The agent {agent}, sent to work in the background on this: {task}\nis done:\n{result}"
+    ),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),
