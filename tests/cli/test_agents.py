@@ -144,6 +144,20 @@ def test_at_a_terminal_the_agent_of_a_project_is_read_and_agreed_to(place: Place
     assert "trusted" in place.bridle("trust", "list").out
 
 
+@pytest.mark.requirement("D13.13", "D12.43")
+def test_tools_that_are_files_are_listed_with_their_source_and_their_trust(place: Place) -> None:
+    folder = place.work / ".bridle/tools"
+    folder.mkdir(parents=True)
+    (folder / "count.py").write_text("open('ran', 'w')\n")
+    row = place.bridle("tools", "list").out.splitlines()[-1]
+    assert row.split()[:5] == ["count", "shell", "serial", "process", ".bridle/tools/count.py"]
+    assert row.endswith("nobody agreed to it yet (bridle trust ack)")
+    (listed,) = [one for one in json.loads(place.bridle("tools", "--json").out) if one["name"] == "count"]
+    assert listed["trusted"] is False
+    assert place.bridle("trust", "list").out.split()[:3] == ["new", "plugin", ".bridle/tools/count.py"]
+    assert not (place.work / "ran").exists(), "none is run to be listed"
+
+
 def test_names_of_agents_are_completed(place: Place, own: Path) -> None:
     write(own, "beans")
     assert place.bridle("completion", "agents").out.split() == [
