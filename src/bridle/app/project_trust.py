@@ -14,7 +14,7 @@ from bridle.app.settings import is_acked, skill_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders, project_folder
+from bridle.config.folders import Folders, has_tool_folder, project_folder
 from bridle.config.project_profile import project_profile_files
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
@@ -145,6 +145,7 @@ def project_items(
         *_secrets_items(root),
         *_prompt_items(tiers, root=root, cwd=cwd, where=where),
         *_agent_items(tiers, cwd=cwd, where=where, env=env),
+        *_module_items(where, cwd),
     )
 
 
@@ -154,6 +155,15 @@ def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Itera
 
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)
+
+
+def _module_items(where: Folders, cwd: str) -> Iterator[TrustItem]:
+    """The tools that are files, also the person's own: code is agreed to wherever it lies."""
+    if not has_tool_folder(where, cwd):
+        return iter(())
+    from bridle.app.tool_module_source import module_items
+
+    return module_items(where, cwd)
 
 
 def _agent_items(tiers: Tiers, *, cwd: str, where: Folders, env: Mapping[str, str]) -> Iterator[TrustItem]:

@@ -21,6 +21,7 @@ from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
 from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.config.folders import has_tool_folder
 from bridle.context.instruction_files import has_instruction_files
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
@@ -75,6 +76,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         *repo_map(parts),
         brought(parts.services),
         *servers(parts),
+        *modules(parts),
         *skills(parts),
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
@@ -214,6 +216,14 @@ def servers(parts: SessionParts) -> Iterator[Feature]:
         from bridle.app.mcp_feature import mcp
 
         yield mcp(parts)
+
+
+def modules(parts: SessionParts) -> Iterator[Feature]:
+    """Tools that are files of their own. Without a folder of them there is no feature."""
+    if has_tool_folder(parts.services.where, parts.opened.cwd):
+        from bridle.app.tool_module_source import tool_modules
+
+        yield from tool_modules(parts)
 
 
 def calls(parts: SessionParts) -> Feature:

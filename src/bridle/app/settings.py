@@ -151,6 +151,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
     agents: "AgentSettings | None" = None
+    project_modules: bool = False
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -247,6 +248,7 @@ def session_settings(
         memory=_memory(tiers, options),
         prompt_folders=tuple(tiers.get("commands.folders") or ()),
         agents=agent_settings(tiers),
+        project_modules=bool(tiers.get("tools.project_modules")),
     )
 
 

@@ -540,6 +540,12 @@ SETTINGS: tuple[Setting, ...] = (
         TEXTS,
         "The groups of tools a session has: read, edit, fs (both), shell, web, and plugins by name; unset, all.",
     ),
+    Setting(
+        "tools.project_modules",
+        FLAG,
+        "Whether tools that are files of a project (.bridle/tools) may run, each after your consent.",
+        default=False,
+    ),
     Setting("plugins.enabled", TEXTS, "The installed plugins to load. Each runs as a part of Bridle."),
     Setting("plugins.*.*", PLAIN, "A setting of a plugin, which says itself what it takes."),
     Setting("mcp_servers.*.command", COMMAND, "What starts the server."),

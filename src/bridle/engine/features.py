@@ -35,6 +35,7 @@ REQUEST_SLOTS = (
     "budget",  # a request that could cost too much: a person is asked
     "fallback",  # an overloaded model gives way to another for the turn (ModelChanged)
     "wait_for_servers",  # a run that nobody watches waits a little for the tools of its servers
+    "wait_for_modules",  # tools that are files of their own say what they are before the first request
     "instructions",  # system text, tools and model in force (PrefixSet)
     "nested_instructions",  # instruction files of folders and files that were touched (ContextAdded)
     "skills",  # skills that are called for join the conversation (ContextAdded)

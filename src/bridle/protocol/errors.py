@@ -318,6 +318,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),
     "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
+    "ToolModuleLeftOut": Sentence("The tool of {path} was left out: {problem}."),
     "ToolNameTaken": Sentence(
         'The {source} tool "{tool}" was left out: a tool of that name is there already.'
     ),
