@@ -22,7 +22,7 @@ from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
 from bridle.protocol.messages import TextBlock
 from bridle.providers.known_models import KnownModels
@@ -54,6 +54,8 @@ class SessionPlace(msgspec.Struct, frozen=True):
     cwd: str
     options: SessionOptions
     approvals: Approvals
+    profile_kept: bool = False
+    """It is the session's own: nobody named it now."""
 
 
 class SessionOpening:
@@ -117,6 +119,7 @@ class SessionOpening:
                     now_ms=self._services.clock.now_ms(),
                 )
             require_trust(place.approvals, files, settings.waiting, skills)
+        unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
         chosen = await choose_model(command, client, settings, services.known)
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
@@ -146,7 +149,7 @@ class SessionOpening:
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
-            notices = (*keys_notice, *_no_limit(command, place.options, settings.mode))
+            notices = (*unkept, *keys_notice, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 
@@ -173,16 +176,19 @@ class SessionOpening:
         from bridle.app.session_past import unexpired
 
         row = unexpired(await self.store.find(command.resume))
-        options = _named_from(here, options)
-        if options.profile is None and row.profile not in (DEFAULT, PROJECT_CHOICE_NAME):
-            options = msgspec.structs.replace(options, profile=row.profile)  # a session keeps its own
-        return SessionPlace(row.cwd, options, approvals)
+        options, kept = resumed_options(options, here, row.profile)
+        return SessionPlace(row.cwd, options, approvals, kept)
 
     def settings_of(self, place: SessionPlace) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
         where, env = self._services.where, self._services.env
         settings = session_settings(
-            place.options, where=where, cwd=place.cwd, env=env, approvals=place.approvals
+            place.options,
+            where=where,
+            cwd=place.cwd,
+            env=env,
+            approvals=place.approvals,
+            profile_kept=place.profile_kept,
         )
         if settings.plugin_tiers is None and not self._plugins:
             return _with_packs_checked(settings), ()
@@ -453,6 +459,26 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
         f'tools.packs: there is no pack "{shown(pack)}" (there are {", ".join(known)}).' for pack in unknown
     )
     return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
+
+
+def resumed_options(options: SessionOptions, folder: str, profile: str) -> tuple[SessionOptions, bool]:
+    """The options of a caller in `folder` for a session that goes on, and whether the profile in them is the session's
+    own: it keeps it unless somebody names another."""
+    options = _named_from(folder, options)
+    if options.profile is not None or profile in (DEFAULT, PROJECT_CHOICE_NAME):
+        return options, False
+    return msgspec.structs.replace(options, profile=profile), True
+
+
+def _keep_named(approvals: Approvals, settings: SessionSettings) -> Iterator[Notice]:
+    """Remembers what settings said that somebody named by a path for the first time: later a model may have written
+    there. Where that cannot be kept, it is said."""
+    for file in settings.named:
+        if not approvals.holds(file.sha256, kind="settings", root=file.root, path=file.path):
+            try:
+                approvals.add(file.path, file.sha256, kind="settings", root=file.root, text=file.data)
+            except BridleError as problem:
+                yield Notice(reason=problem.reason, message=problem.message)
 
 
 def _named_from(folder: str, options: SessionOptions) -> SessionOptions:

@@ -22,7 +22,7 @@ from bridle.base.regex import compiled_later
 from bridle.safety.trust.lock_digests import HEADER
 
 TrustedKind: TypeAlias = Literal[
-    "instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin", "command"
+    "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"
 ]
 KINDS: Final[tuple[TrustedKind, ...]] = get_args(TrustedKind)
 
