@@ -106,7 +106,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
     `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the same.
     `of_server` is what people are shown of the server it belongs to. `own_files` are the files of Bridle's own that a
-    call changes, absolute: no path a call names leads there, and undo has nothing else to go by.
+    call changes, absolute: no path a call names leads there, and undo has nothing else to go by. `for_person` says why
+    a call needs a person's own yes, in a few words that follow "it"; empty where a mode or a flag may say it.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     is_told: Callable[[], bool] | None = None
     of_server: ToolOfServer | None = None
     own_files: Callable[[Any], tuple[str, ...]] | None = None
+    for_person: Callable[[Any], str] | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(
