@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bridle.base.files import read_limited, repository_root
+from bridle.base.files import first_entries, read_limited, repository_root
 from bridle.base.phrases import counted
 from bridle.context.skills.skill_index import IndexedFolder, IndexedFolders, signature_of
 from bridle.context.skills.skill_records import (
@@ -29,6 +29,9 @@ MAX_SKILLS: Final = 2_000
 MAX_FILES: Final = 2_000
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_FILES_OF_PLACE: Final = 4_000
+MAX_BYTES_OF_PLACE: Final = 64 * 1024 * 1024
+"""What is read of all skills of a folder together, where somebody else may have filled it."""
 _LEFT_OUT: Final = frozenset({".git"})
 """Not part of a skill, and never read as one."""
 _CHUNK: Final = 1024 * 1024
@@ -93,15 +96,39 @@ def find_skills(places: Sequence[SkillPlace], index: Callable[[str], IndexedFold
     skills: list[Skill] = []
     problems: list[SkillProblem] = []
     for place in places:
-        kept, within = index(place.folder), _within(place)
+        kept, within, room = index(place.folder), _within(place), _Room()
         for name, is_link in _names(place, problems):
-            found = _found(place, within, name, is_link, kept)
+            try:
+                found = _found(place, within, name, is_link, kept, room)
+            except _PlaceFull:
+                most = f"{MAX_FILES_OF_PLACE:,} files and {MAX_BYTES_OF_PLACE >> 20} MiB"
+                problem = f"from {name} on nothing is looked at: its skills together have more than {most}"
+                problems.append(SkillProblem(shown=place.shown, line=0, problem=problem))
+                break
             if isinstance(found, SkillProblem):
                 problems.append(found)
             elif found is not None:
                 skills.append(found)
         kept.save()
     return FoundSkills(skills=tuple(skills), problems=tuple(problems))
+
+
+class _PlaceFull(Exception):
+    """A folder holds more than is read of one."""
+
+
+class _Room:
+    """How much more of a place is read."""
+
+    def __init__(self) -> None:
+        self._files, self._bytes = MAX_FILES_OF_PLACE, MAX_BYTES_OF_PLACE
+
+    def take(self, files: int, size: int) -> None:
+        """Raises `_PlaceFull` where there is no room for so much."""
+        self._files -= files
+        self._bytes -= size
+        if self._files < 0 or self._bytes < 0:
+            raise _PlaceFull
 
 
 class _Within(NamedTuple):
@@ -120,21 +147,22 @@ def _within(place: SkillPlace) -> _Within:
 def _names(place: SkillPlace, problems: list[SkillProblem]) -> list[tuple[str, bool]]:
     """The names in a place, in order, each with whether it is a link."""
     try:
-        with os.scandir(place.folder) as entries:
-            names = sorted((one.name, one.is_symlink()) for one in entries if not one.name.startswith("."))
+        entries = first_entries(place.folder)
+        names = [(one.name, one.is_symlink()) for one in entries if not one.name.startswith(".")]
     except OSError as problem:
         problems.append(SkillProblem(shown=place.shown, line=0, problem=problem.strerror or str(problem)))
         return []
     if len(names) > MAX_SKILLS:
-        problem = f"only the first {MAX_SKILLS:,} of its {len(names):,} entries are looked at: move some away"
+        problem = f"only the first {MAX_SKILLS:,} of its entries are looked at: move some away"
         problems.append(SkillProblem(shown=place.shown, line=0, problem=problem))
     return names[:MAX_SKILLS]
 
 
 def _found(
-    place: SkillPlace, within: _Within, name: str, is_link: bool, kept: IndexedFolders
+    place: SkillPlace, within: _Within, name: str, is_link: bool, kept: IndexedFolders, room: _Room
 ) -> Skill | SkillProblem | None:
-    """The skill in a folder of this name; None where there is no SKILL.md, so that it is something else."""
+    """The skill in a folder of this name; None where there is no SKILL.md, so that it is something else. Raises
+    `_PlaceFull`."""
     real, shown = f"{within.folder}/{name}", f"{place.shown}/{name}"
     if is_link:
         real = os.path.realpath(real)
@@ -145,8 +173,10 @@ def _found(
         return SkillProblem(shown=shown, line=0, problem="a link that leads out of the project is not read")
     try:
         if indexed is None:
-            indexed = _read(real, name, whole=bool(place.root))
+            indexed = _read(real, name, room if place.root else None)
             kept.put(name, indexed)
+        elif indexed.files:
+            room.take(len(indexed.files), indexed.size)
     except _Unusable as problem:
         return SkillProblem(shown=os.path.join(shown, problem.file), line=0, problem=str(problem))
     except OSError as problem:
@@ -189,12 +219,10 @@ def _entries(folder: str) -> tuple[list[str], dict[str, os.stat_result]]:
     while waiting:
         below = waiting.pop()
         folders.append(below)
-        with os.scandir(f"{folder}/{below}") as entries:
-            listed = {entry.name: entry for entry in entries}
-        for plain in sorted(listed):
-            if plain in _LEFT_OUT:
+        for entry in first_entries(f"{folder}/{below}", MAX_FILES + 1 + len(_LEFT_OUT)):
+            if entry.name in _LEFT_OUT:
                 continue
-            entry, name = listed[plain], f"{below}/{plain}" if below else plain
+            name = f"{below}/{entry.name}" if below else entry.name
             if not name.isprintable():
                 raise _Unusable("", "a name in it has characters that do not show: rename that file")
             if entry.is_dir(follow_symlinks=False):
@@ -206,14 +234,17 @@ def _entries(folder: str) -> tuple[list[str], dict[str, os.stat_result]]:
     return folders, files
 
 
-def _read(folder: str, name: str, *, whole: bool) -> IndexedFolder:
-    """The skill in a folder, read now. With `whole` every file of it is read for its digest.
+def _read(folder: str, name: str, room: _Room | None) -> IndexedFolder:
+    """The skill in a folder, read now. With `room` every file of it is read for its digest.
 
     What it is known by is looked at before it is read: what changes meanwhile is read again the next time.
     """
     from bridle.context.skills.skill_file import BadSkill, read_skill
 
-    folders, there = _entries(folder) if whole else ([], {SKILL_FILE: os.lstat(f"{folder}/{SKILL_FILE}")})
+    whole = room is not None
+    folders, there = (
+        ([], {SKILL_FILE: os.lstat(f"{folder}/{SKILL_FILE}")}) if room is None else _fitting(folder, room)
+    )
     paths = (*folders, *there)
     signature = signature_of(folder, paths)
     files = _digests(folder, there) if whole else {}
@@ -221,7 +252,7 @@ def _read(folder: str, name: str, *, whole: bool) -> IndexedFolder:
     if whole and not contents.truncated and _sha256(contents.data) not in files.values():
         raise _Unusable(SKILL_FILE, "it changed while it was read: look again")
     digest = _sha256(reviewed_text(folder, files)) if whole else ""
-    found = IndexedFolder(signature=signature, paths=paths, digest=digest, files=files)
+    found = IndexedFolder(signature=signature, paths=paths, digest=digest, files=files, size=_size(there))
     if contents.truncated:
         problem = f"it has more than {MAX_BODY_BYTES:,} bytes: move parts of it into references/"
         return msgspec.structs.replace(found, problem=problem)
@@ -238,15 +269,31 @@ def _read(folder: str, name: str, *, whole: bool) -> IndexedFolder:
         return msgspec.structs.replace(found, line=bad.line, problem=str(bad))
 
 
-def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]:
-    """What stands for each file. Raises `_Unusable` for what is no file, too much, or leads out of the folder."""
-    found: dict[str, str] = {}
+def _fitting(folder: str, room: _Room) -> tuple[list[str], dict[str, os.stat_result]]:
+    """Every folder and file of a skill for which there is room. Raises `_Unusable`, and `_PlaceFull` before anything
+    is read."""
+    try:
+        folders, there = _entries(folder)
+    except _Unusable:
+        room.take(MAX_FILES, 0)
+        raise
+    room.take(len(there), 0)
+    _check(folder, there)
+    room.take(0, _size(there))
+    return folders, there
+
+
+def _size(there: Mapping[str, os.stat_result]) -> int:
+    return sum(status.st_size for status in there.values())
+
+
+def _check(folder: str, there: Mapping[str, os.stat_result]) -> None:
+    """Raises `_Unusable` for what is no file, too much, or leads out of the folder."""
     left = MAX_BYTES
     for name, status in there.items():
         if stat.S_ISLNK(status.st_mode):
             if not _is_beneath(os.path.realpath(os.path.join(folder, name)), folder):
                 raise _Unusable(name, "this link leads out of the skill: put the file itself there")
-            found[name] = _sha256(b"link " + os.fsencode(os.readlink(os.path.join(folder, name))))
             continue
         if not stat.S_ISREG(status.st_mode):
             raise _Unusable(name, "this is no file: take it away")
@@ -254,7 +301,15 @@ def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]
         if left < 0 or status.st_size > MAX_FILE_BYTES:
             most = f"{MAX_BYTES >> 20} MiB in all and {MAX_FILE_BYTES >> 20} MiB in a file"
             raise _Unusable(name, f"a skill has at most {most}: keep only what it needs")
-        found[name] = file_digest(os.path.join(folder, name))
+
+
+def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]:
+    """What stands for each file that was checked."""
+    found: dict[str, str] = {}
+    for name, status in there.items():
+        path = os.path.join(folder, name)
+        is_link = stat.S_ISLNK(status.st_mode)
+        found[name] = _sha256(b"link " + os.fsencode(os.readlink(path))) if is_link else file_digest(path)
     return found
 
 
@@ -313,6 +368,8 @@ def is_as_read(skill: Skill) -> bool:
     if not skill.digest:
         return True
     try:
-        return _digests(skill.folder, _entries(skill.folder)[1]) == skill.files
+        there = _entries(skill.folder)[1]
+        _check(skill.folder, there)
+        return _digests(skill.folder, there) == skill.files
     except (OSError, ValueError):
         return False

@@ -30,6 +30,7 @@ class IndexedFolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     head: SkillHead | None = None
     digest: str = ""
     files: dict[str, str] = {}
+    size: int = 0
     line: int = 0
     problem: str = ""
 
