@@ -12,13 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.context.skills.skill_folders import (
-    SkillPlace,
-    find_skills,
-    is_as_read,
-    reviewed_text,
-    skill_places,
-)
+from bridle.context.skills.skill_content import is_as_read, reviewed_text
+from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 from bridle.context.skills.skill_index import IndexedFolders
 from bridle.context.skills.skill_records import FoundSkills
 

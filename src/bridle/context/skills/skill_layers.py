@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.context.skills.session_skills import SessionSkills
-from bridle.context.skills.skill_folders import is_as_read
+from bridle.context.skills.skill_content import is_as_read
 from bridle.context.skills.skill_list import skills_text
 from bridle.context.skills.skill_reading import activation, in_use, news_of
 from bridle.context.skills.skill_records import Skill
