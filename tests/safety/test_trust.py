@@ -17,6 +17,7 @@ from bridle.safety.trust.approvals import (
     MAX_COPY_BYTES,
     Approvals,
     content_digest,
+    plain_digests,
     read_lockfile,
 )
 from bridle.safety.trust.change_kind import change_of
