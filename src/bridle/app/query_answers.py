@@ -106,6 +106,12 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             if session is None:
                 return described_skill(_own_skills(sources), name)
             return sight.live[session].run.skill(name)
+        case q.ListAgents(session=session):
+            from bridle.app.agent_answers import own_agents
+
+            if session is None:
+                return own_agents(sources.where, sources.env)
+            return sight.live[session].run.agents()
         case q.ListProfiles(session=session):
             from bridle.app.profile_answers import profile_list
 
@@ -229,8 +235,7 @@ async def _details(
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
     from bridle.app.project_trust import all_instruction_files, is_trusted_file
-    from bridle.app.session_opening import resumed_options
-    from bridle.app.settings import session_options, session_settings
+    from bridle.app.settings import resumed_options, session_options, session_settings
     from bridle.base.files import branch_of, real_folder
     from bridle.context.consent import agreed_and_waiting
     from bridle.safety.trust.approvals import Approvals, session_approvals

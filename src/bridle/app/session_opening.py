@@ -10,13 +10,18 @@ import msgspec
 
 from bridle.app.composition import ReadySession, compose
 from bridle.app.session_parts import OpenedLog, ProcessServices
-from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
+from bridle.app.settings import (
+    SessionOptions,
+    SessionSettings,
+    resumed_options,
+    session_options,
+    session_settings,
+)
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
-from bridle.config.folders import home_of
+from bridle.config.folders import has_agent_folder, home_of
 from bridle.config.problems import shown
-from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
@@ -34,11 +39,13 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import opening_words
 
 if TYPE_CHECKING:
+    from bridle.app.agent_sources import FoundAgents
     from bridle.app.session_past import Carried, StoredPast
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import (
+        AgentList,
         GrantEntry,
         ProfileDescription,
         SkillDescription,
@@ -91,10 +98,6 @@ class SessionOpening:
             raise
 
     async def _open(self, command: CreateSession, client: Client) -> Run:
-        if command.agent is not None:
-            raise CommandRefused(
-                "UnknownAgent", agent=visible(command.agent, newlines=False), known="none yet"
-            )
         place = await self.place_of(command)
         if command.resume is not None:
             working_folder(place.cwd)
@@ -103,22 +106,27 @@ class SessionOpening:
         carried = await self._carried(command)
         _refuse_wide(place.cwd, place.options, self._services.env)
         settings, plugged = self.settings_of(place)
+        agents = self.agents_of(place, settings, plugged)
         if settings.require_trust:
             from bridle.app.project_trust import all_instruction_files, require_trust
 
             files = all_instruction_files(self._services.where, place.cwd, settings.sources)
-            skills: Iterable[TrustItem] = ()
+            more: list[TrustItem] = []
             if settings.skills.enabled:
                 from bridle.app.skill_sources import project_skill_items
 
-                skills = project_skill_items(
+                more += project_skill_items(
                     settings.skills,
                     where=self._services.where,
                     cwd=place.cwd,
                     env=self._services.env,
                     now_ms=self._services.clock.now_ms(),
                 )
-            require_trust(place.approvals, files, settings.waiting, skills)
+            from bridle.app.agent_sources import agent_items
+
+            listed = settings.agents.folders if settings.agents is not None else ()
+            more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
+            require_trust(place.approvals, files, settings.waiting, more)
         unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
         chosen = await choose_model(command, client, settings, services.known)
@@ -145,11 +153,13 @@ class SessionOpening:
                 unjudged=None if past is None else past.unjudged,
                 kept_until=0 if past is None else past.kept_until,
                 plugged=plugged,
+                agents=None if agents is None else agents.registry,
                 has_new_profile=past is not None and before != settings.profile,
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
-            notices = (*unkept, *keys_notice, *_no_limit(command, place.options, settings.mode))
+            told = () if agents is None else agents.notices
+            notices = (*unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 
@@ -161,7 +171,7 @@ class SessionOpening:
             raise
         self.known_of[log.session] = services.known
         self._begun(place.cwd, services)
-        return self._run_of(ready, opened)
+        return self._run_of(ready, opened, agents)
 
     # What holds in it
 
@@ -197,6 +207,30 @@ class SessionOpening:
         settings, loaded = session_plugins(settings, self._plugins)
         features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
         return _with_packs_checked(settings, features), features
+
+    def agents_of(
+        self, place: SessionPlace, settings: SessionSettings, plugged: Sequence[Feature]
+    ) -> FoundAgents | None:
+        """The agents of a session; None where there are Bridle's alone and none is chosen. Refuses before there is a
+        log what cannot be talked with."""
+        said, services = settings.agents, self._services
+        if said is None and not services.agents and not has_agent_folder(services.where, place.cwd):
+            return None
+        from bridle.app.agent_sources import agents_of_session, chosen_agent
+
+        tools = (tool.name for feature in plugged for tool in feature.tools)
+        found = agents_of_session(
+            settings,
+            where=services.where,
+            cwd=place.cwd,
+            env=services.env,
+            approvals=place.approvals,
+            code=services.agents,
+            tools=(*tools, *(one.name for one in services.tools)),
+        )
+        if said is not None and said.agent is not None:
+            chosen_agent(found.registry, said.agent, found.waiting)
+        return found
 
     def _refuse_other_profile(self, place: SessionPlace) -> None:
         """An agent has what the person's settings give: a stored session with a profile of its own is for people."""
@@ -279,7 +313,7 @@ class SessionOpening:
 
         return await stored_past(self.store, session, self._services, env, options)
 
-    def _run_of(self, ready: ReadySession, opened: OpenedLog) -> Run:
+    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents | None) -> Run:
         log = opened.log
 
         async def stays() -> bool:
@@ -314,6 +348,12 @@ class SessionOpening:
             where, env = self._services.where, self._services.env
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
 
+        def agents() -> AgentList:
+            from bridle.app.agent_answers import agent_list
+
+            said = opened.settings.agents
+            return agent_list(found, said.agent if said is not None else None)
+
         def skills() -> SkillList:
             from bridle.app.query_answers import listed_skills
 
@@ -334,6 +374,7 @@ class SessionOpening:
             output=ready.output,
             skills=skills,
             skill=skill,
+            agents=agents,
             prompts=ready.prompts,
             profile=profile,
             added_slash=tuple(command for feature in added for command in feature.slash),
@@ -461,15 +502,6 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
     return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
 
 
-def resumed_options(options: SessionOptions, folder: str, profile: str) -> tuple[SessionOptions, bool]:
-    """The options of a caller in `folder` for a session that goes on, and whether the profile in them is the session's
-    own: it keeps it unless somebody names another."""
-    options = _named_from(folder, options)
-    if options.profile is not None or profile in (DEFAULT, PROJECT_CHOICE_NAME):
-        return options, False
-    return msgspec.structs.replace(options, profile=profile), True
-
-
 def _keep_named(approvals: Approvals, settings: SessionSettings) -> Iterator[Notice]:
     """Remembers what settings said that somebody named by a path for the first time: later a model may have written
     there. Where that cannot be kept, it is said."""
@@ -479,12 +511,3 @@ def _keep_named(approvals: Approvals, settings: SessionSettings) -> Iterator[Not
                 approvals.add(file.path, file.sha256, kind="settings", root=file.root, text=file.data)
             except BridleError as problem:
                 yield Notice(reason=problem.reason, message=problem.message)
-
-
-def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
-    """The options with the files they name, which are relative to where the caller is."""
-    file, profile = options.config_file, options.profile
-    if profile is not None and is_path(profile):
-        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
-    file = file and os.path.join(folder, file)
-    return msgspec.structs.replace(options, config_file=file, profile=profile)

@@ -95,6 +95,7 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
         )
 
     _review_all(config_items(settings().waiting), approvals)
+    _review_all(_chosen_agent_items(settings(), parsed, approvals, env), approvals)
     for problem in settings().warnings:
         say(visible(problem.text, newlines=False) + "\n")
 
@@ -103,6 +104,24 @@ def review_named(path: str, env: Mapping[str, str]) -> bool:
     """Asks about a file that was named as settings; whether the person agreed to what it says now."""
     approvals, item = stored_approvals(env), named_settings_item(path)
     return item is not None and _review_all((item,), approvals) == 1
+
+
+def _chosen_agent_items(
+    tiers: Tiers, parsed: argparse.Namespace, approvals: Approvals, env: Mapping[str, str]
+) -> list[TrustItem]:
+    """The file of the project that is the agent to talk with, while nobody agreed to it."""
+    wanted = parsed.agent or tiers.get("agent")
+    if not wanted:
+        return []
+    from bridle.app.agent_sources import agent_items
+
+    listed = tuple(tiers.get("agents.folders") or ())
+    items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
+    return [
+        item
+        for item in items
+        if os.path.basename(item.path) == f"{wanted}.md" and not item.is_trusted(approvals)
+    ]
 
 
 def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[TrustItem, ...]:
