@@ -1771,7 +1771,7 @@ export interface TrustQuestion {
   compared?: boolean;
   hidden?: Array<HiddenCharacters>;
   hidden_lines?: number;
-  kind: "agent" | "command" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "skill";
+  kind: "agent" | "command" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "settings" | "skill";
   launch?: LaunchShown | null;
   line_count?: number;
   lines?: Array<DiffLine>;

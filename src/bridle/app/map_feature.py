@@ -43,7 +43,6 @@ def _made(parts: SessionParts, cache_folder: str) -> asyncio.Future[str]:
                 DEFAULT_TOKENS,
                 cache_folder=cache_folder,
                 shows=parts.shows_content,
-                clock=parts.services.clock,
                 start=start,
             )
         except (OSError, CannotStart):

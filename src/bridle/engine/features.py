@@ -43,6 +43,7 @@ REQUEST_SLOTS = (
     "repo_map",  # where a setting says so, a map of the project's sources (ContextAdded)
     "context",  # open: what others add to the conversation (ContextAdded)
     "compaction",  # what is too long gives way to a summary (Compacted)
+    "skills_in_use",  # skills whose words a summary took away come again (ContextAdded)
     "tell_hooks",  # hooks hear of the request and the answer
     "check_capabilities",  # images or tools the model does not take; a small local context is said
     "retry",  # tries again what may succeed later

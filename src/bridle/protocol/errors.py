@@ -675,6 +675,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1
     ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
+    "SettingsNotAgreed": Sentence("{where}: {problem}.", 3),
     "NotUsedYet": Sentence("Not used yet, so without effect: {settings}."),
     "RawDump": Sentence(
         "Every request to a provider and its answer is kept as it was (debug.raw). Look: bridle debug raw {session}"

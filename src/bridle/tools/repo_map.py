@@ -14,7 +14,6 @@ from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mu
 from bridle.protocol.errors import sentence
 
 if TYPE_CHECKING:
-    from bridle.base.clock import Clock
     from bridle.engine.ports import Process
     from bridle.tools.file_search import Start
     from bridle.tools.tag_index import RepoTags
@@ -47,7 +46,6 @@ def repo_map_tool(cache_folder: str) -> Tool:
                 min(args.tokens, MAX_TOKENS),
                 cache_folder=cache_folder,
                 shows=context.sight.shows_content,
-                clock=context.clock,
                 start=_starting(context),
             )
         except OSError as problem:
@@ -91,14 +89,13 @@ async def map_of(
     *,
     cache_folder: str,
     shows: Callable[[str], bool],
-    clock: Clock,
     start: Start,
 ) -> MadeMap:
     """The map of a folder, with a line about what it leaves out. Raises OSError and `CannotStart`."""
     from bridle.tools.map_ranking import repo_map
     from bridle.tools.tag_index import TagIndex
 
-    found = await TagIndex(folder, cache_folder, shows, clock).tags(start)
+    found = await TagIndex(folder, cache_folder, shows).tags(start)
     made = await asyncio.to_thread(
         repo_map,
         found.tags,

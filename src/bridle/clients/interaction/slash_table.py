@@ -31,7 +31,14 @@ from bridle.protocol.commands import (
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Effort, Usage
-from bridle.protocol.slash_arguments import SlashArgument, in_full, schema_arguments, usage_words
+from bridle.protocol.slash_arguments import (
+    LONG_NAMES,
+    SlashArgument,
+    bare_name,
+    in_full,
+    schema_arguments,
+    usage_words,
+)
 
 Local: TypeAlias = Literal[
     "help",
@@ -255,7 +262,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         return Lines((sentence("NoWords", {"name": name, "hint": ""}),))
     match command:
         case "help":
-            return Lines(_help_of(arguments, now.info) if arguments else _help(now.info), " " * _NAME_COLUMNS)
+            return Lines(
+                _help_of(bare_name(arguments), now.info) if arguments else _help(now.info),
+                " " * _NAME_COLUMNS,
+            )
         case "keys":
             return Lines(_KEYS, " " * 11)
         case "stop":
@@ -348,6 +358,12 @@ def names(info: EngineInfo) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *profiles, *(prompt.name for prompt in info.prompts))))
 
 
+def completed_names(info: EngineInfo) -> tuple[str, ...]:
+    """The names that Tab knows: every one, and the long ones of some."""
+    long = (f"{namespace}:{name}" for namespace, listed in LONG_NAMES.items() for name in listed)
+    return (*names(info), *long)
+
+
 def arguments_of(name: str, info: EngineInfo) -> tuple[SlashArgument, ...]:
     """What is written behind this name; nothing where nobody has said it."""
     name, verb = _spelled(name, "")
@@ -378,7 +394,9 @@ def busy_words(what: str, view: SessionView) -> str:
 
 
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
-    """`/permissions:revoke 2` is `/permissions revoke 2`."""
+    """`/permissions:revoke 2` is `/permissions revoke 2`, and `/run:stop` is `/stop`; what is git's is the engine's."""
+    if not name.startswith("git:"):
+        name = bare_name(name)
     lead, colon, verb = name.partition(":")
     spaced = colon and lead in ("permissions", "sessions", "queue", "trust", "profiles")
     return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
