@@ -27,10 +27,11 @@ from bridle.config.problems import shown
 from bridle.config.setting_table import nearest
 from bridle.config.tiers import Tiers, load, merge
 from bridle.config.workspace import WorkspaceFile
+from bridle.mcp.pin_files import PinsUnreadable, pin_place
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 from bridle.mcp.server_log import MOST_BYTES, log_path
-from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.mcp.server_tokens import SignInMarks, login_command
 from bridle.mcp.tool_lists import KeptLists
 from bridle.protocol.errors import BridleError, UsageError

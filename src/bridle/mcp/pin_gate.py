@@ -7,15 +7,12 @@ named by the person's own settings, waits for them the first time too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from bridle.base.files import repository_root
-from bridle.base.paths import is_beneath
 from bridle.base.phrases import counted
 from bridle.mcp.launch_pins import (
     LaunchPin,
@@ -26,11 +23,12 @@ from bridle.mcp.launch_pins import (
     with_filled,
     with_known,
 )
+from bridle.mcp.pin_files import PinsUnreadable, agreed_offer, foreign_root, kept_part, pin_place
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.mcp.server_state import PinState
 from bridle.mcp.tool_lists import ListedTool, ToolList
-from bridle.mcp.tool_pins import ToolVerdict, judge_tools, tool_digests, tools_text
+from bridle.mcp.tool_pins import ToolVerdict, tool_digests, tools_text
 from bridle.protocol.errors import sentence
 
 _SHORT: Final = 12
@@ -69,11 +67,7 @@ class PinGate:
         self._cwd = cwd
         self._env = env
         self._store = store
-        root = os.path.realpath(repository_root(os.path.realpath(cwd)))
-        home = env.get("HOME", "")
-        is_home = bool(home) and is_beneath(os.path.realpath(home), root)
-        self._root = "" if is_home else root
-        """The project whose code is not the person's; their home is no project of somebody else."""
+        self._root = foreign_root(cwd, env)
         self._folder = ""
         self._unkept: ServerPins | None = None
         self.state: PinState = ""
@@ -202,16 +196,13 @@ class PinGate:
 
     def agreed_part(self, offer: ToolList | None) -> ToolList | None:
         """What of a list that was kept may be used; None where nothing was agreed to. Reads one small file."""
-        if offer is None:
+        found = None
+        if offer is not None:
+            found = kept_part(offer, self._definition, self._store.folder, self._root)
+        if found is None:
             return None
-        for folder in dict.fromkeys((self._root, "")):
-            try:
-                pins = self._store.read(pin_place(self._definition, folder))
-            except PinsUnreadable:
-                return None
-            if pins is not None and pins.tools is not None:
-                return self._filtered(offer, pins)
-        return None
+        self.verdict = found.verdict
+        return found.offer
 
     def judge_offer(self, offer: ToolList) -> ToolList:
         """What of a list may be used; what may not is in `tools_review`. The first list is pinned."""
@@ -248,8 +239,9 @@ class PinGate:
         )
 
     def _filtered(self, offer: ToolList, pins: ServerPins) -> ToolList:
-        self.verdict = judge_tools(pins.tools or {}, offer.tools, self._definition.uses)
-        return msgspec.structs.replace(offer, tools=self.verdict.agreed, about=pins.about)
+        judged = agreed_offer(offer, self._definition, pins)
+        self.verdict = judged.verdict
+        return judged.offer
 
     def _tools_review(self, offer: ToolList, pins: ServerPins) -> PinReview:
         verdict = self.verdict

@@ -57,9 +57,6 @@ COOLDOWN_S: Final = 3600.0
 """Until it is tried again after that."""
 GRACE_S: Final = 5.0
 """How long a server may take to leave once its input is closed."""
-BESIDE_S: Final = 0.2
-"""So long after a request was made a server is started beside it: by then it has left, and what starting takes of this
-process does not hold it up."""
 CLOSING_GRACE_S: Final = 1.0
 """The same, where the whole program is leaving."""
 _HOPELESS: Final = frozenset(
@@ -164,7 +161,6 @@ class SharedServer:
         self._active: dict[ActiveCall, None] = {}
         self._used_s = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
-        self._soon: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -234,17 +230,11 @@ class SharedServer:
         self._grace_s = GRACE_S
         self._task = asyncio.create_task(self._keep_running())
 
-    def begin_beside(self) -> None:
-        """Starts it beside the first request, unless what it said of itself still holds: then its first call does."""
-        if self._phase == "needs sign-in":
-            return
-        if self._soon is None and (self.offer is None or not self.offer.holds(self._clock.now_ms())):
-            self._soon = asyncio.create_task(self._begin_soon())
-
-    async def _begin_soon(self) -> None:
-        await self._clock.sleep(BESIDE_S)
-        self._soon = None
-        self.begin()
+    def begin_unless_known(self) -> None:
+        """Starts it, unless what it said of itself still holds: then its first call does."""
+        known = self.offer is not None and self.offer.holds(self._clock.now_ms())
+        if self._phase != "needs sign-in" and not known:
+            self.begin()
 
     async def begin_if_signed_in(self) -> None:
         """Starts one that let nobody in, once a person has signed in, wherever they did."""
@@ -319,9 +309,6 @@ class SharedServer:
     async def stop(self) -> None:
         """Ends it and everything it started. Safe to call twice. Whoever uses it has it started again."""
         self._connection = None
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
         self._leave.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
