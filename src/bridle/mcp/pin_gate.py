@@ -31,6 +31,7 @@ from bridle.mcp.tool_lists import ListedTool, ToolList
 from bridle.mcp.tool_pins import ToolVerdict, tool_digests, tools_text
 from bridle.protocol.errors import sentence
 
+NOBODY_AGREED: Final = "nobody has agreed to what it starts"
 _SHORT: Final = 12
 
 
@@ -83,6 +84,22 @@ class PinGate:
         self.launch_review = self._checked_launch() if self._is_pinned else None
         return self.launch_review
 
+    def unseen_launch(self) -> PinReview | None:
+        """What of this launch waits for a person, where nothing is to be agreed to by being used; None where nothing
+        does. Reads files, and keeps nothing."""
+        if not self._is_pinned:
+            return None
+        found = self._look()
+        try:
+            pins = self._store.read(self._place)
+        except PinsUnreadable as problem:
+            return self._review(found, None, str(problem))
+        if self._mismatches(found, pins):
+            return self._review(found, pins)
+        if pins is None or pins.launch is None:
+            return None if self._definition.of_project else self._review(found, None, NOBODY_AGREED)
+        return self._changed(found, pins, pins.launch)
+
     def launch_shown(self) -> PinReview | None:
         """The launch as it is now, beside what was agreed to, to be pinned anew; None for what is not started here and
         has an address of its own."""
@@ -124,13 +141,18 @@ class PinGate:
             return self._review(found, pins)
         if pins is None or pinned is None:
             return self._first_launch(found)
-        changes = launch_changes(pinned, found)
-        if changes:
+        if (review := self._changed(found, pins, pinned)) is not None:
             self.state = "changed"
-            return self._review(found, pins, f"not as it was when it was pinned: {', '.join(changes)}")
+            return review
         self._store.learn_launch(self._place, with_known(pinned, found))
         self.state = "agreed" if pins.launch_agreed else "first use"
         return None
+
+    def _changed(self, found: LaunchPin, pins: ServerPins, pinned: LaunchPin) -> PinReview | None:
+        changes = launch_changes(pinned, found)
+        if not changes:
+            return None
+        return self._review(found, pins, f"not as it was when it was pinned: {', '.join(changes)}")
 
     def _first_launch(self, found: LaunchPin) -> PinReview | None:
         if self._folder and not self._definition.of_project:

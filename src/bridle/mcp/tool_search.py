@@ -38,7 +38,7 @@ SEARCH_SCHEMA: Final[dict[str, Any]] = {
     "required": ["query"],
     "additionalProperties": False,
 }
-"""That of `SearchArgs`, written down: the first request may need it, and working it out costs more than all the rest."""
+"""That of `SearchArgs`, written down: the first request may need it, and working it out costs more than the rest."""
 
 
 class SearchedServer(NamedTuple):

@@ -329,6 +329,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "MCP server '{name}' was not started: {problem}. To look at it and agree: /mcp:approve {name} or "
         "bridle mcp approve {name}."
     ),
+    "MCPServerUnseen": Sentence(
+        "Refusing to begin: MCP server '{name}' waits for a person ({problem}). To look at it and agree: "
+        "bridle mcp approve {name}",
+        3,
+    ),
     "MCPApprovalNeedsPerson": Sentence(
         "Only a person at a terminal agrees to the MCP server '{name}'. There: bridle mcp approve {name}", 3
     ),
