@@ -277,6 +277,14 @@ async def test_a_package_of_another_version_waits_for_a_person(tmp_path):
     assert state["unpinned"] == "unpinned: npx may run other code tomorrow"
 
 
+async def test_mcp_says_what_is_not_pinned_before_anything_is_started(tmp_path):
+    npm = program(tmp_path / "bin" / "npm")
+    async with session_with(scripted(), tmp_path / "home", {"web": own(npm, "start")}) as session:
+        for name in ("mcp", "mcp:web"):
+            said = (await slash(session, name)).message
+            assert "    runs code of the folder it starts in; nothing of it is pinned" in said.splitlines()
+
+
 async def test_a_package_of_the_same_version_with_other_code_waits_too(tmp_path):
     servers, cache = through_npx(tmp_path, "@acme/server@1.0.0")
     install(cache, "@acme/server@1.0.0", "1.0.0")

@@ -20,6 +20,7 @@ from bridle.mcp.launch_pins import (
     launch_changes,
     launch_pin,
     launch_text,
+    unpinned_words,
     with_filled,
     with_known,
 )
@@ -83,6 +84,11 @@ class PinGate:
         """What keeps it from being started; None where it may. Reads files: programs may be large."""
         self.launch_review = self._checked_launch() if self._is_pinned else None
         return self.launch_review
+
+    def note_unpinned(self) -> None:
+        """Finds out what of it is not pinned, where nobody has looked at the launch yet. Reads files."""
+        if not self.unpinned:
+            self.unpinned = unpinned_words(self._definition, cwd=self._cwd, env=self._env)
 
     def unseen_launch(self) -> PinReview | None:
         """What of this launch waits for a person, where nothing is to be agreed to by being used; None where nothing

@@ -142,6 +142,11 @@ class RunningServers:
             return Health(state=state, problem=f"{worst.name}: {worst.problem}")
         return Health(state="starting" if any(one.phase == "connecting" for one in states) else "up")
 
+    def note_unpinned(self) -> None:
+        """Finds out what of launches is not pinned, before anything was started. Reads files."""
+        for server in self._servers.values():
+            server.pins.note_unpinned()
+
     def states(self) -> tuple[ServerState, ...]:
         return tuple(server.state() for server in self._servers.values())
 

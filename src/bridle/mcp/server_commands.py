@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from bridle.base.phrases import counted
+from bridle.base.threads import in_thread
 from bridle.base.untrusted import neutralise
 from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
@@ -43,6 +44,7 @@ async def carry_out(servers: RunningServers, arguments: str, ask: AskPerson) -> 
     """What was written behind `/mcp` or `/mcp:`. Raises `BridleError`."""
     first, _, rest = arguments.partition(" ")
     if not first:
+        await in_thread(servers.note_unpinned)
         return _told(servers.states())
     if first in ("restart", "status"):
         return await _carried_out(servers, rest.strip(), first)
@@ -64,6 +66,7 @@ async def _carried_out(servers: RunningServers, name: str, verb: str) -> Notice:
             raise BridleError("MCPServerUnavailable", **data) from None
     elif verb != "status":
         raise BridleError("UnknownSlash", name=f"{NAME}:{name} {verb}")
+    await in_thread(server.pins.note_unpinned)
     return _told((server.state(),))
 
 
