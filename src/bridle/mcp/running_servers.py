@@ -38,6 +38,8 @@ MOST_S: Final = 10.0
 MOST_REVIEWS: Final = 3
 """So often a person is asked or told by itself that one server is another now, in one run of a session. What changes
 again and again stays left out, and is in `/mcp` and `/mcp:approve`."""
+MOST_INPUTS: Final = 8
+"""So often a server may ask a person for something within one call; then the call is ended."""
 _MOST_RESOURCES: Final = 500
 _MOST_SAMPLE_SHOWN: Final = 500
 
@@ -322,7 +324,12 @@ class RunningServers:
         server.started_call(call)
         try:
             async with deadline:
-                result = await _asked(connection, listed, args, call)
+                call.work = asyncio.ensure_future(_asked(connection, listed, args, call))
+                result = await call.work
+        except asyncio.CancelledError:
+            if not call.asked_too_much:
+                raise
+            return self._asks_too_much(server, listed, mutating=context.call.mutating)
         except TimeoutError:
             data = {"tool": context.call.name, "timeout_s": f"{deadline.ran_out_s:g}"}
             return ToolOutput(outcome="timeout", reason="ToolTimeout", content=sentence("ToolTimeout", data))
@@ -357,6 +364,14 @@ class RunningServers:
             content=sentence("MCPCallLost", data),
         )
 
+    def _asks_too_much(self, server: SharedServer, listed: ListedTool, *, mutating: bool) -> ToolOutput:
+        server.refuse_input()
+        data = {"name": server.definition.name, "tool": listed.name, "count": str(MOST_INPUTS)}
+        words = sentence("MCPAsksTooMuch", data)
+        self._use.emit(Notice(reason="MCPAsksTooMuch", message=words, data=data))
+        outcome = "unknown" if mutating else "error"
+        return ToolOutput(outcome=outcome, reason="MCPAsksTooMuch", content=words)
+
     def _not_let_in(self, server: SharedServer) -> ToolOutput:
         """The server looked at who asks and at nothing else: the call did not run."""
         data = {"name": server.definition.name, "problem": server.sign_in_problem}
@@ -390,16 +405,26 @@ class SessionCall:
         self._context = context
         self._definition = definition
         self._deadline = deadline
-        self._questions = 0
+        self._questions = self._inputs = 0
+        self.work: asyncio.Future[CallResult] | None = None
 
     def progress(self, done: float, total: float | None, message: str) -> None:
         self._deadline.touch()
         share = f"{done:g}" if total is None else f"{done:g}/{total:g}"
         self.shows.write(f"{share} {message}".rstrip() + "\n")
 
-    async def answer_input(self, request: InputRequest) -> InputReply:
-        from bridle.mcp.input_requests import ask_person
+    @property
+    def asked_too_much(self) -> bool:
+        return self._inputs > MOST_INPUTS
 
+    async def answer_input(self, request: InputRequest) -> InputReply:
+        from bridle.mcp.input_requests import NOBODY, ask_person
+
+        self._inputs += 1
+        if self.asked_too_much:
+            if self.work is not None:
+                self.work.cancel()
+            return NOBODY
         self._questions += 1
         self._deadline.allow(float("inf"))
         try:

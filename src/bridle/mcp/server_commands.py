@@ -15,7 +15,7 @@ from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import SlashEvent
 from bridle.mcp.running_servers import RunningServers
-from bridle.mcp.server_slash import described_prompt, short
+from bridle.mcp.server_slash import described_prompt, prompt_word, short
 from bridle.mcp.server_state import ServerState
 from bridle.mcp.session_servers import NAME
 from bridle.mcp.shared_server import ServerUnavailable, SharedServer
@@ -95,12 +95,11 @@ def _said(text: str) -> Notice:
 async def _prompt(servers: RunningServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
     """The prompt as words of the person: they see them first, for they are the server's."""
     server = _server(servers, name)
-    known = {one.name: one for one in _prompts(server)}
     try:
         connection = await server.connected()
-        known = {one.name: one for one in _prompts(server)}
+        known = {prompt_word(one.name): one for one in reversed(_prompts(server))}
         if prompt not in known:
-            data = {"name": name, "prompt": prompt, "known": ", ".join(known) or "none"}
+            data = {"name": name, "prompt": prompt, "known": ", ".join(sorted(known)) or "none"}
             raise BridleError("MCPNoPrompt", **data)
         given = prompt_arguments(known[prompt], words)
         if missing := [
@@ -108,7 +107,7 @@ async def _prompt(servers: RunningServers, name: str, prompt: str, words: str, a
         ]:
             told = described_prompt(name, known[prompt])
             raise UsageError(f"Which {short(missing[0])}? {usage_words(told.name, told.arguments)}")
-        result = await connection.prompt(prompt, given)
+        result = await connection.prompt(known[prompt].name, given)
     except ServerUnavailable as problem:
         data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
         raise BridleError("MCPServerUnavailable", **data) from None
@@ -125,11 +124,13 @@ async def _prompt(servers: RunningServers, name: str, prompt: str, words: str, a
 
 
 def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
-    """What was written behind a prompt, by the names of its arguments: `name=value`, up to the next name.
+    """What was written behind a prompt, by the names of its arguments: `name=value` as people read the name, up to the
+    next one.
 
     What stands before the first name belongs to the others in their order, a word each; the last takes the rest. Pure.
     """
-    names = [one.name for one in prompt.arguments]
+    own = {short(one.name): one.name for one in reversed(prompt.arguments)}
+    names = list(dict.fromkeys(short(one.name) for one in prompt.arguments))
     if not names:
         return {}
     named = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
@@ -140,7 +141,7 @@ def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
     while rest and left:
         word, _, after = rest.partition(" ") if len(left) > 1 else (rest, "", "")
         given[left.pop(0)], rest = word, after.strip()
-    return {name: given[name] for name in names if name in given}
+    return {own[name]: given[name] for name in names if name in given}
 
 
 def state_data(states: tuple[ServerState, ...]) -> dict[str, Any]:

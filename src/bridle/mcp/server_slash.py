@@ -58,13 +58,18 @@ def _others(servers: SessionServers) -> tuple[DescribedSlash, ...]:
 def described_prompt(server: str, prompt: ListedPrompt) -> DescribedSlash:
     """A prompt of a server. Its arguments may be given by name: `name=value`."""
     return DescribedSlash(
-        name=f"{NAME}:{server}:{prompt.name}",
+        name=f"{NAME}:{server}:{prompt_word(prompt.name)}",
         does=short(prompt.description) or "a prompt of this MCP server",
         arguments=tuple(
             SlashArgument(name=short(one.name), about=short(one.description), required=one.required)
             for one in prompt.arguments
         ),
     )
+
+
+def prompt_word(name: str) -> str:
+    """The name of a prompt as people read it and write it: one word, in which nothing is obeyed or hidden."""
+    return "_".join(short(name).split()) or "_"
 
 
 def short(words: str) -> str:

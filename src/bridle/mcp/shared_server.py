@@ -165,6 +165,7 @@ class SharedServer:
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
         self._again = False
+        self._may_ask = True
         self._grace_s = GRACE_S
 
     # For those who use it
@@ -284,6 +285,10 @@ class SharedServer:
         self._active.pop(call, None)
         self._used_s = self._clock.monotonic()
 
+    def refuse_input(self) -> None:
+        """It asked too much of people: nobody hears it any more until it is started anew."""
+        self._may_ask = False
+
     def look_again_at_sign_in(self) -> None:
         """A call was not let in: where the token is of no use at all, the connection is made anew and says so."""
         if self._auth is not None and self._auth.is_locked_out:
@@ -365,6 +370,7 @@ class SharedServer:
         """One connection, from its beginning to its end."""
         process: DuplexProcess | None = None
         self._is_checked = False
+        self._may_ask = True
         try:
             launched = await self._fill()
             if (review := await in_thread(self.pins.check_launch)) is not None:
@@ -578,7 +584,7 @@ class SharedServer:
         """A person is asked by whom the server works for. Where that could be several, nobody is."""
         from bridle.mcp.input_requests import NOBODY
 
-        call = self._call_of_request()
+        call = self._call_of_request() if self._may_ask else None
         return NOBODY if call is None else await call.answer_input(request)
 
     async def _answer_sample(self, request: SampleRequest) -> SampleReply:

@@ -347,6 +347,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "MCPToolsLeftOut": Sentence("MCP server '{name}': {count} left out ({problem})."),
     "MCPToolFailed": Sentence("The tool {tool} of MCP server '{name}' failed."),
+    "MCPAsksTooMuch": Sentence(
+        "The tool {tool} of MCP server '{name}' was ended: it asked a person for something more than {count} times. "
+        "What it did until then is not known. The server asks nobody any more until it is started anew."
+    ),
     "MCPCallLost": Sentence(
         "The connection to MCP server '{name}' broke during {tool} ({problem}). Whether it did anything is not known: "
         "look before you call it again."
