@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 
 from bridle.conformance.harness import harness
@@ -36,6 +37,12 @@ async def session_with(model, home, servers: dict, *, settings=None, **options):
     write_settings(str(home), servers, **(settings or {}))
     async with harness(model, home=str(home), sandbox="off", **options) as session:
         yield session
+
+
+def starts(path: Path) -> FileIO:
+    """What a server whose `started` is this path writes when it starts, a line each: whoever reads one waits for it."""
+    os.mkfifo(path)
+    return open(path, "r+b", buffering=0)
 
 
 async def until(condition) -> None:
