@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
-    from bridle.mcp.shared_server import ServerPool
+    from bridle.mcp.server_pool import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
@@ -147,7 +147,7 @@ class Engine:
     def _server_pool(self) -> ServerPool:
         """The MCP servers that run in this process."""
         if self._servers is None:
-            from bridle.mcp.shared_server import ServerPool  # only where settings name one
+            from bridle.mcp.server_pool import ServerPool  # only where settings name one
 
             self._servers = ServerPool(self.services.where.state, self.services.clock)
         return self._servers

@@ -11,7 +11,7 @@ from bridle.app.server_values import ServerValues
 from bridle.app.stored_keys import StoredKeys
 from bridle.engine.deltas import ProgressWriter
 from bridle.mcp.running_servers import SessionUse
-from bridle.mcp.shared_server import LaunchPlace
+from bridle.mcp.server_run import LaunchPlace
 from bridle.sandbox.session_border import claimed_spawn
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
-    from bridle.mcp.shared_server import ServerPool
+    from bridle.mcp.server_pool import ServerPool
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill

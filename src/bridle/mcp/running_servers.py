@@ -19,9 +19,11 @@ from bridle.mcp.offered_tools import OfferedTools, OfferingServer
 from bridle.mcp.pin_gate import PinReview
 from bridle.mcp.presented_tools import LIST_RESOURCES, is_of_resources
 from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_results import RESULT, CallResult, ResourceText, tool_output
+from bridle.mcp.server_run import LaunchPlace
 from bridle.mcp.server_state import ServerState
-from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, SharedServer
+from bridle.mcp.shared_server import ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedTool
 from bridle.mcp.tool_search import SearchArgs, best_matches
 from bridle.protocol.errors import BridleError, StoreError, sentence
