@@ -73,11 +73,14 @@ async def asked_trust(session, *, use: bool, since: int = 0) -> TrustQuestion:
     return asked.question
 
 
-async def slash(session, name: str, arguments: str = "") -> Notice:
-    """What a slash command says."""
+async def slash(session, name: str, arguments: str = "", *, reason: str = "") -> Notice:
+    """What a slash command says: the next notice, or the next for this reason where servers may say something too."""
     since = session.conversation.last_id
     await session.connection.send(RunSlash(session=session.id, name=name, arguments=arguments))
-    return await session.until(Notice, since=since)
+    async for envelope in session.connection.events(session.id, since=since):
+        if isinstance(envelope.event, Notice) and reason in ("", envelope.event.reason):
+            return envelope.event
+    raise AssertionError("the session ended")
 
 
 def is_running(pid: int) -> bool:

@@ -282,8 +282,8 @@ def _lines(rows: list[ServerRow]) -> Iterator[str]:
     for row in table:
         yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
     for row in rows:
-        if row.unpinned:
-            yield visible(f"{row.name}: {row.unpinned}", newlines=False)
+        if said := row.why if row.state == "wrong" else row.unpinned:
+            yield visible(f"{row.name}: {said}", newlines=False)
 
 
 def _used(row: ServerRow) -> str:

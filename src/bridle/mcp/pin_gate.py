@@ -166,6 +166,8 @@ class PinGate:
             return self._review(
                 found, None, "it would run code of this folder, and nobody has agreed to that"
             )
+        if not found.program and not found.is_address:  # there is nothing to agree to
+            return None
         with suppress(OSError):  # where nothing can be kept every use is a first one
             self._store.pin_launch(
                 self._place, found, name=self._definition.name, folder=self._folder, agreed=False
