@@ -63,6 +63,13 @@ def test_whatever_is_known_of_both_is_the_same_or_a_change(pinned, found):
             assert one == other or (part.kind == "package" and "" in (one, other))
 
 
+@pytest.mark.parametrize("kind", ["script", "module", "package"])
+def test_a_part_that_comes_or_goes_is_a_change(kind):
+    without = LaunchPin(command="x", command_digest="x")
+    having = LaunchPin(command="x", command_digest="x", parts=(LaunchedPart(kind=kind, name="it"),))
+    assert launch_changes(without, having) == launch_changes(having, without) == (f"the {kind} it",)
+
+
 @given(PINS, PINS)
 def test_what_was_known_of_a_package_is_never_lost(pinned, found):
     if not launch_changes(pinned, found):

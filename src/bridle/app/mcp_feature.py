@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from bridle.base.files import repository_root
+from bridle.app.project_servers import ServerPlace, untrusted_servers
 from bridle.engine.features import (
     EventListener,
     Feature,
@@ -29,11 +26,9 @@ from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
-    from bridle.app.settings import ServerSettings
+    from bridle.engine.slash_command import SlashEvent
     from bridle.mcp.running_servers import RunningServers
     from bridle.protocol.queries import CustomQuery
-    from bridle.safety.trust.approvals import Approvals
-    from bridle.safety.trust.trust_items import TrustItem
 
 
 def mcp(parts: SessionParts) -> Feature:
@@ -44,6 +39,11 @@ def mcp(parts: SessionParts) -> Feature:
     untrusted = frozenset(untrusted_servers(settings, place, opened.approvals))
     used = [one for one in settings.definitions if one.name not in untrusted]
     servers = _session_servers(parts, used)
+
+    async def carry_out(arguments: str) -> SlashEvent:
+        from bridle.mcp.server_commands import carry_out  # not before somebody gives one
+
+        return await carry_out(servers.open(), arguments, parts.questions.ask)
 
     async def answer(_query: CustomQuery) -> dict[str, Any]:
         from bridle.mcp.server_commands import state_data
@@ -60,7 +60,7 @@ def mcp(parts: SessionParts) -> Feature:
         sources=(servers,),
         request_layers=(waits,) if parts.settings.options.headless else (),
         tool_layers=(PlacedToolLayer("wait_for_tool", lambda: _waiting(servers)),),
-        slash=(mcp_command(servers, parts.questions.ask),),
+        slash=(mcp_command(servers, carry_out),),
         queries=(FeatureQuery(verb="servers", answer=answer),),
         listeners=(
             EventListener(kinds=frozenset({"StepStarted"}), hear=lambda _envelope: servers.request_is_out()),
@@ -114,37 +114,6 @@ def _waiting(servers: SessionServers):
         return await proceed(call)
 
     return layer
-
-
-class ServerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where servers would start: the folder of the session, its variables, and the state folder of the person."""
-
-    cwd: str
-    env: Mapping[str, str]
-    state: str
-
-
-def untrusted_servers(settings: ServerSettings, place: ServerPlace, approvals: Approvals) -> Iterator[str]:
-    """The servers that a project has a say in and that no person has agreed to start."""
-    for one in settings.definitions:
-        if one.of_project and one.transport == "stdio":
-            item = project_server_item(one.name, settings.tables[one.name], place)
-            if not item.is_trusted(approvals):
-                yield one.name
-
-
-def project_server_item(name: str, table: Mapping[str, Any], place: ServerPlace) -> TrustItem:
-    """A program that a project wants to have started as a server. Of files, those are read that changed since."""
-    from bridle.base.file_digests import FileDigests
-    from bridle.mcp.server_pins import digests_path
-    from bridle.safety.trust.trust_items import launch_item, server_launch
-
-    root = repository_root(place.cwd)
-    digests = FileDigests(digests_path(place.state))
-    search_path = place.env.get("PATH", os.defpath)
-    launch = server_launch(table, root=root, cwd=place.cwd, search_path=search_path, digest=digests.sha256)
-    digests.save()
-    return launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
 
 
 def _left_out(name: str) -> Notice:

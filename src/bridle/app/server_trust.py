@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridle.app.mcp_feature import ServerPlace, untrusted_servers
+from bridle.app.project_servers import ServerPlace, untrusted_servers
 from bridle.app.server_values import ServerValues
 from bridle.base.threads import in_thread
 from bridle.base.visible import visible

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bridle.app.mcp_feature import ServerPlace, project_server_item
 from bridle.app.mcp_sampling import sample_writer, sampling_budget
+from bridle.app.project_servers import ServerPlace, project_server_item
 from bridle.app.server_values import ServerValues
 from bridle.app.stored_keys import StoredKeys
 from bridle.engine.deltas import ProgressWriter

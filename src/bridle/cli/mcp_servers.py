@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.mcp_feature import ServerPlace, untrusted_servers
+from bridle.app.project_servers import ServerPlace, untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.files import read_limited, repository_root

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from bridle.base.visible import visible
-from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.mcp.session_servers import NAME, SessionServers
 from bridle.mcp.tool_lists import ListedPrompt
@@ -16,14 +16,8 @@ DOES: Final = (
 )
 
 
-def mcp_command(servers: SessionServers, ask: AskPerson) -> SlashCommand:
-    """The slash command of the servers of a session."""
-
-    async def run(arguments: str) -> SlashEvent:
-        from bridle.mcp.server_commands import carry_out  # not before somebody gives one
-
-        return await carry_out(servers.open(), arguments, ask)
-
+def mcp_command(servers: SessionServers, run: Callable[[str], Awaitable[SlashEvent]]) -> SlashCommand:
+    """The slash command of the servers of a session; `run` carries out what is written behind it."""
     takes = (
         SlashArgument(name="what", about="restart, status, or the name of a server; else all of them"),
         SlashArgument(name="more", about="the name of the server; or what is to happen to it"),
