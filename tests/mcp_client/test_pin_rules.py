@@ -70,6 +70,21 @@ def test_a_part_that_comes_or_goes_is_a_change(kind):
     assert launch_changes(without, having) == launch_changes(having, without) == (f"the {kind} it",)
 
 
+@pytest.mark.parametrize("fact", ["version", "integrity", "place"])
+def test_a_package_with_one_other_fact_is_a_change(fact):
+    facts = {"version": "1", "integrity": "a", "place": "/lib"}
+    before, after, unknown = (
+        LaunchPin(
+            command="x",
+            command_digest="x",
+            parts=(LaunchedPart(kind="package", name="it", **{**facts, fact: value}),),
+        )
+        for value in ("one", "other", "")
+    )
+    assert launch_changes(before, after) == ("the package it",)
+    assert launch_changes(before, unknown) == launch_changes(unknown, before) == ()
+
+
 @given(PINS, PINS)
 def test_what_was_known_of_a_package_is_never_lost(pinned, found):
     if not launch_changes(pinned, found):
