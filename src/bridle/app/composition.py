@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
+    from bridle.protocol.events import DurableEvent
     from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
@@ -228,10 +229,14 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:
-    from bridle.engine.foreign_output import checked_event
     from bridle.engine.services import SessionDoor, UnusableService
 
     journal, opened = parts.journal, parts.opened
+
+    def emit(event: DurableEvent) -> object:
+        from bridle.engine.foreign_output import checked_event  # with the first thing it says
+
+        return journal.emit(checked_event(event))
 
     def offer(tools: Iterable[Tool]) -> None:
         for left in parts.registry.replace(source.name, tools, source.origin):
@@ -244,7 +249,7 @@ def _service(parts: SessionParts, source: ToolSource) -> Service:
         cwd=opened.cwd,
         env=opened.env,
         clock=parts.services.clock,
-        emit=lambda event: journal.emit(checked_event(event)),
+        emit=emit,
     )
     try:
         return source.service(door)

@@ -129,6 +129,12 @@ class SessionOpening:
             require_trust(place.approvals, files, settings.waiting, more)
         unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
+        if settings.require_trust and settings.servers.definitions:
+            from bridle.app.server_trust import require_server_trust
+
+            await require_server_trust(
+                settings.servers, services, place.approvals, cwd=place.cwd, env=command.env
+            )
         chosen = await choose_model(command, client, settings, services.known)
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:

@@ -353,6 +353,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "MCP server '{name}' was not started: {problem}. To look at it and agree: /mcp:approve {name} or "
         "bridle mcp approve {name}."
     ),
+    "MCPServerUnseen": Sentence(
+        "Refusing to begin: MCP server '{name}' waits for a person ({problem}). To look at it and agree: "
+        "bridle mcp approve {name}",
+        3,
+    ),
     "MCPApprovalNeedsPerson": Sentence(
         "Only a person at a terminal agrees to the MCP server '{name}'. There: bridle mcp approve {name}", 3
     ),
@@ -366,6 +371,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "MCPToolsLeftOut": Sentence("MCP server '{name}': {count} left out ({problem})."),
     "MCPToolFailed": Sentence("The tool {tool} of MCP server '{name}' failed."),
+    "MCPAsksTooMuch": Sentence(
+        "The tool {tool} of MCP server '{name}' was ended: it asked a person for something more than {count} times. "
+        "What it did until then is not known. The server asks nobody any more until it is started anew."
+    ),
     "MCPCallLost": Sentence(
         "The connection to MCP server '{name}' broke during {tool} ({problem}). Whether it did anything is not known: "
         "look before you call it again."
