@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
     from bridle.sandbox.adapters import Adapter, Launch
     from bridle.sandbox.confinement import Confinement, HostContext
+    from bridle.sandbox.confinement_cache import ConfinementCache
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.limits import CommandLimits
     from bridle.sandbox.lookout import Lookout, MadeFile
@@ -102,6 +103,7 @@ class SandboxSpawn:
         self._also = frozenset(also)
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
+        self._places: dict[str, HostContext] = {}
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
@@ -208,7 +210,7 @@ class SandboxSpawn:
         """
         from bridle.sandbox.adapter_start import HeldBack, start
         from bridle.sandbox.adapters import CannotConfine
-        from bridle.sandbox.confinement import confinement_of, known_of
+        from bridle.sandbox.confinement import known_of
         from bridle.sandbox.limits import CommandLimits
 
         place = self._place_of(policy.workspace)
@@ -221,7 +223,7 @@ class SandboxSpawn:
         for pause_s in (*_PAUSES_S, None):
             border = _Border(
                 adapter,
-                lambda: self._looked(confinement_of(policy, place, cwd)),
+                lambda: self._looked(self._confinements.of(policy, place, cwd)),
                 cwd,
                 limits,
                 lookout=self._lookout,
@@ -250,6 +252,7 @@ class SandboxSpawn:
                 )
             except HeldBack as held_back:
                 if pause_s is not None:
+                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 started = held_back.process
@@ -261,6 +264,7 @@ class SandboxSpawn:
                 if launch is not None and launch.gate is None:
                     raise  # who knows whether it ran
                 if pause_s is not None:
+                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 raise CannotStart(
@@ -306,13 +310,22 @@ class SandboxSpawn:
             found = self._lookouts[folders] = Lookout(folders)
         return found
 
+    @functools.cached_property
+    def _confinements(self) -> ConfinementCache:
+        from bridle.sandbox.confinement_cache import ConfinementCache
+
+        return ConfinementCache()
+
     def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""
-        place = self._place()
-        if not place.caches:
-            return place
-        name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
-        return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
+        found = self._places.get(workspace)
+        if found is None:
+            found = self._place()
+            if found.caches:
+                name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
+                found = msgspec.structs.replace(found, caches=os.path.join(found.caches, name))
+            self._places[workspace] = found
+        return found
 
 
 def _way_of(adapter: Adapter) -> tuple[str, str]:
