@@ -65,6 +65,8 @@ class Gate:
 
     def __init__(self, prepare: Callable[[], PreparedMounts]) -> None:
         self._prepare = prepare
+        self.child = 0
+        """The process that becomes the command, once its mounts are made."""
         self._ours: list[int] = []
         self._made, made = socket.socketpair()
         self.theirs = [made.detach()]
@@ -92,6 +94,7 @@ class Gate:
         what `prepare` and the functions it gives raise."""
         try:
             mounted = await self.mounted()
+            self.child = mounted.child
             difference = first_difference(os.fsdecode(mounted.table), mounted.expected, beneath=_NEW_ROOT)
             if difference:
                 raise NeverRan(
