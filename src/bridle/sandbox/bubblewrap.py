@@ -21,7 +21,13 @@ from bridle.sandbox.confinement import Confinement, Network
 from bridle.sandbox.gate import Gate, PreparedMounts
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import MountTable, expected_mounts, first_difference, mounted_now, read_table
+from bridle.sandbox.mount_check import (
+    MountTable,
+    expected_mounts,
+    first_difference,
+    mounted_now,
+    read_table,
+)
 from bridle.sandbox.mount_list import Mount, make_room, mounts_of
 from bridle.sandbox.thread_limits import HeldThread
 
@@ -74,9 +80,13 @@ class Bubblewrap:
         self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
     ) -> tuple[Launch, WaitingMounts]:
         """As `ahead` does, for what will wait; and its mounts, to be looked at again before it goes on."""
-        masks = Masks()
-        launch, gate, made = self._launch(argv, cwd, network, look, masks)
-        return launch, WaitingMounts(masks, gate, made)
+        masks, outside = Masks(), MountTable()
+        try:
+            launch, gate, made = self._launch(argv, cwd, network, look, masks, outside)
+        except BaseException:
+            outside.close()
+            raise
+        return launch, WaitingMounts(masks, gate, made, outside)
 
     def _launch(
         self,
@@ -85,6 +95,7 @@ class Bubblewrap:
         network: Network,
         look: Callable[[], Confinement],
         masks: Masks,
+        outside: MountTable | None = None,
     ) -> tuple[Launch, Gate, list[tuple[Sequence[Mount], Confinement]]]:
         made = list[tuple[Sequence[Mount], Confinement]]()
 
@@ -103,10 +114,10 @@ class Bubblewrap:
             return PreparedMounts(
                 [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
                 make,
-                lambda: expected_mounts(mounts, confinement, mounted_now()),
+                lambda: expected_mounts(mounts, confinement, outside.mounts if outside else mounted_now()),
             )
 
-        gate = Gate(prepare)
+        gate = Gate(prepare, waits=outside is not None)
         fds = gate.theirs
         try:
             filtered: list[str] = []
@@ -169,18 +180,24 @@ class Bubblewrap:
 class WaitingMounts:
     """The mounts of a sandbox that waits. Its masks stand in the workspace only when it is needed."""
 
-    def __init__(self, masks: Masks, gate: Gate, made: Sequence[tuple[Sequence[Mount], Confinement]]) -> None:
+    def __init__(
+        self,
+        masks: Masks,
+        gate: Gate,
+        made: Sequence[tuple[Sequence[Mount], Confinement]],
+        outside: MountTable,
+    ) -> None:
         self._masks = masks
         self._gate = gate
         self._made = made
-        self._outside = MountTable()
+        self._outside = outside
 
     @property
     def confinement(self) -> Confinement:
         return self._made[0][1]
 
     def put_away(self, make_folder: Callable[[], str]) -> None:
-        """Moves the masks out of the workspace, into a new folder on the same file system. Raises `OSError` where that
+        """Moves the masks out of the workspace, into a folder on the same file system. Raises `OSError` where that
         cannot be: then this sandbox must not wait."""
         if self._masks:
             self._masks.put_away(make_folder())

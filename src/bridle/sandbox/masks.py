@@ -19,6 +19,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 
+from bridle.base.files import private_folder
 from bridle.base.processes import is_scarce
 from bridle.base.stand_ins import says_nothing, take_away
 
@@ -56,9 +57,10 @@ class Masks:
         """Moves them into a folder of ours until `put_back`: what is mounted on one elsewhere moves with it, so that
         nothing stands in the workspace while nobody needs it. Raises `OSError` where somebody else needs one too, or it
         cannot be moved; some may be away then."""
+        name = os.urandom(8).hex()
         for number, (path, fd) in enumerate(self._held.items()):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            away = os.path.join(folder, str(number))
+            away = os.path.join(folder, f"{name}-{number}")
             rename_to_free(path, away)
             if not _is_still_there(away, fd):  # what came there in this moment is not ours
                 rename_to_free(away, path)
@@ -67,9 +69,11 @@ class Masks:
             fcntl.flock(fd, fcntl.LOCK_SH)
 
     def put_back(self) -> None:
-        """Moves them where they were. Raises `OSError` where something else stands there by now."""
+        """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
+        Raises `OSError` where something else stands there by now."""
         while self._away:
             path, away = next(iter(self._away.items()))
+            os.utime(self._held[path])
             rename_to_free(away, path)
             del self._away[path]
 
@@ -156,14 +160,11 @@ def _make_file(path: str, content: bytes) -> int:
     return file
 
 
-def clear_away(parent: str) -> None:
-    """Removes what was put away, into folders of this one, by processes that are gone."""
-    with contextlib.suppress(OSError):
-        for folder in list(os.scandir(parent)):
-            for mask in os.scandir(folder):
-                take_away(mask.path)
-            with contextlib.suppress(OSError):  # somebody has need of it
-                os.rmdir(folder)
+def clear_away(folder: str) -> str:
+    """Makes a folder to put masks away in. What processes left there that are gone is removed."""
+    for name in os.listdir(private_folder(folder)):
+        take_away(os.path.join(folder, name))
+    return folder
 
 
 def rename_to_free(path: str, free: str) -> None:

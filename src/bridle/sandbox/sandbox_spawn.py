@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.files import private_folder
 from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
@@ -109,6 +108,7 @@ class SandboxSpawn:
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._places: dict[str, HostContext] = {}
+        self._unmovable: set[str] = set()
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
@@ -296,7 +296,9 @@ class SandboxSpawn:
 
         adapter, policy = await self._choose(), at.policy
         told = {*allowed_environment(at.env, self._also), *policy.variables}
-        if adapter is None or not self._away or not can_wait(adapter) or not all(map(str.isidentifier, told)):
+        if adapter is None or not self._away or policy.workspace in self._unmovable:
+            return None
+        if not can_wait(adapter) or not all(map(str.isidentifier, told)):
             return None
         confinement = self._confinements.of(policy, self._place_of(policy.workspace), at.cwd)
         if any(map(os.path.lexists, _masked(confinement))):
@@ -318,10 +320,12 @@ class SandboxSpawn:
         waits = False
         try:
             if await output.until_ready(process):
-                border.mounts.put_away(functools.partial(border.new_folder, self._cleared_away))
+                border.mounts.put_away(lambda: self._cleared_away)
                 waits = True
-        except OSError:  # the masks cannot be moved
+        except (BlockingIOError, FileExistsError):  # somebody else needs a mask, or came in this moment
             pass
+        except OSError:  # another file system, or one that cannot do this
+            self._unmovable.add(policy.workspace)
         finally:
             if not waits:
                 sandbox.discard()
@@ -425,11 +429,9 @@ class SandboxSpawn:
 
     @functools.cached_property
     def _cleared_away(self) -> str:
-        """The folder for masks of sandboxes that wait, without what those left that were killed with their engine."""
         from bridle.sandbox.masks import clear_away
 
-        clear_away(self._away)
-        return self._away
+        return clear_away(self._away)
 
     @functools.cached_property
     def _confinements(self) -> ConfinementCache:
@@ -546,7 +548,6 @@ class _Border:
         self._group = group
         self._waits = waits
         self.mounts: WaitingMounts | None = None
-        self._folder = ""
         self.adapter = adapter
         self.limits = limits
         self._look = look
@@ -629,20 +630,11 @@ class _Border:
     def around(self, started: ProcessGroup) -> ConfinedProcess:
         return ConfinedProcess(started, self.adapter.name, self.explain, self.put_aside, self.hosts)
 
-    def new_folder(self, parent: str) -> str:
-        """One that is gone with it."""
-        self._folder = os.path.join(private_folder(parent), os.urandom(8).hex())
-        os.mkdir(self._folder, 0o700)
-        return self._folder
-
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
         if self.mounts is not None:
             self.mounts.close()
-        if self._folder:
-            with contextlib.suppress(OSError):
-                os.rmdir(self._folder)
         if self._way_out is not None:
             self._way_out.close()
         sealed = self._confinement if not self._waits else None

@@ -182,11 +182,13 @@ class WarmSandboxes:
         if place != at:
             _drop(task)
             return None
-        try:
-            sandbox = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            _drop(task)
-            raise
+        if not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError:
+                _drop(task)
+                raise
+        sandbox = task.result()
         if sandbox is None:
             del self._wanted[mode]
         return sandbox
