@@ -1,8 +1,10 @@
 """While a model is asked, the sandbox of the next command is set up."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -45,12 +47,21 @@ class ThinkingModel:
             yield part
 
 
+def _waiting() -> bool:
+    """Whether a process that we started waits for a command."""
+    started = [pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
+    return any(b"bridle-waiting" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in started)
+
+
 async def ran_in(*commands: str, after_s: float = DELAY_S, **options: object) -> list[bool]:
     """Whether each command ran in a sandbox that waited for it, in one turn of a model that takes so long."""
     clock = FakeClock()
     played = scripted(*(call("bash", command=command) for command in commands), say("Done."), clock=clock)
     async with harness(ThinkingModel(played, clock, after_s), clock=clock, mode="yolo", **options) as session:
         results = of_kind(await session.ask("go"), ToolResult)
+        async with asyncio.timeout(20):  # none waits behind its turn
+            while _waiting():
+                await asyncio.sleep(0)
     return [result.content == "1\n" for result in results]
 
 

@@ -257,7 +257,7 @@ async def test_no_sandbox_is_used_twice(scene: Scene) -> None:
         {"policy": {"variables": {"TOLD": "x"}}},
         {"policy": {"git_config": True}},
     ],
-    ids=lambda how: "-".join(map(str, how["policy"] if "policy" in how else how)),
+    ids=lambda how: "-".join(map(str, how.get("policy", how))),
 )
 async def test_a_command_that_runs_otherwise_gets_a_sandbox_of_its_own(
     scene: Scene, how: dict[str, Any]

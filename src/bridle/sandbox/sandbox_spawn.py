@@ -292,20 +292,22 @@ class SandboxSpawn:
         from bridle.base.duplex import InputPipe
         from bridle.sandbox.adapter_start import HeldBack
         from bridle.sandbox.adapters import CannotConfine, can_wait
-        from bridle.sandbox.warm_sandbox import WAITING, LateOutput, WarmSandbox
+        from bridle.sandbox.warm_sandbox import WAITING, LateOutput, WarmSandbox, is_passed_on
 
-        adapter, policy = await self._choose(), at.policy
-        told = {*allowed_environment(at.env, self._also), *policy.variables}
-        if adapter is None or not self._away or policy.workspace in self._unmovable:
+        policy = at.policy
+        if not self._away or policy.workspace in self._unmovable:
             return None
-        if not can_wait(adapter) or not all(map(str.isidentifier, told)):
+        if not all(map(is_passed_on, (*allowed_environment(at.env, self._also), *policy.variables))):
             return None
-        confinement = self._confinements.of(policy, self._place_of(policy.workspace), at.cwd)
-        if any(map(os.path.lexists, _masked(confinement))):
-            return None
-        border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
         inlet, output = InputPipe(), LateOutput()
         try:
+            adapter = await self._choose()
+            if adapter is None or not can_wait(adapter):
+                return None
+            confinement = self._confinements.of(policy, self._place_of(policy.workspace), at.cwd)
+            if any(map(os.path.lexists, _masked(confinement))):
+                return None
+            border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
             launch = border.launch(WAITING, policy)
             process = await self._start(
                 launch, border, cwd=at.cwd, env=at.env, on_output=output, on_error=None, stdin=inlet

@@ -151,9 +151,14 @@ def line_of(argv: Sequence[str]) -> bytes:
     return line if len(line) <= _MOST_BYTES else b""
 
 
+def is_passed_on(variable: str) -> bool:
+    """Whether a shell hands a variable of this name on to what it becomes."""
+    return variable.isascii() and variable.isidentifier()
+
+
 class WarmSandboxes:
-    """Those of one session, at most one for each mode. `start` starts one; None: none can wait there now, which is
-    not tried again before the next turn."""
+    """Those of one session, at most one for each mode. `start` starts one; None: none can wait there now. It is tried
+    again after another command."""
 
     def __init__(self, start: Callable[[CommandPlace], Awaitable[WarmSandbox | None]], clock: Clock) -> None:
         self._start = start
@@ -173,12 +178,10 @@ class WarmSandboxes:
         if not at.is_usual:
             return None
         mode = at.policy.mode
-        found = self._waiting.pop(mode, None)
-        if found is None:
-            self._wanted[mode] = at
-            return None
         self._wanted[mode] = at
-        place, task = found
+        if mode not in self._waiting:
+            return None
+        place, task = self._waiting.pop(mode)
         if place != at:
             _drop(task)
             return None
@@ -190,7 +193,7 @@ class WarmSandboxes:
                 raise
         sandbox = task.result()
         if sandbox is None:
-            del self._wanted[mode]
+            self._wanted.pop(mode, None)
         return sandbox
 
     def discard(self) -> None:
