@@ -24,7 +24,7 @@ class Scene:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.workspace = base / "home" / "code" / "ws"
-        for folder in ("home/code/other", "home/.config", "own", "home/code/ws/src"):
+        for folder in ("added", "shown", "home/code/other", "home/.config", "own", "home/code/ws/src"):
             (base / folder).mkdir(parents=True)
         for folder in ("objects", "refs", "hooks"):
             (self.workspace / ".git" / folder).mkdir(parents=True)
@@ -42,6 +42,12 @@ class Scene:
         self.modes = [
             SpawnPolicy(mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")),
             SpawnPolicy(mode="read-only", workspace=str(self.workspace)),
+            SpawnPolicy(
+                mode="workspace-write",
+                workspace=str(self.workspace),
+                writable=(str(base / "added"),),
+                readable=(str(base / "shown"), "../other"),
+            ),
         ]
 
     def settle(self) -> None:
@@ -108,7 +114,7 @@ _PLACES = (
     *("ws/.git/modules/sub/config", "ws/.git/worktrees/w/gitdir", "ws/.git/index", "ws/.git/sharedindex.1"),
     *("ws/.git/objects", ".git", "HEAD", "other/.env", "third/.env", ".env", "ws/.env"),
     *("../.ssh", "../.netrc", "../.config/gh", "../.config", "../.docker/run", "../.aws/credentials", "../code"),
-    *("../../own", "../../tmp", "../../scratch"),
+    *("../../own", "../../tmp", "../../scratch", "../../added", "../../shown", "../../added/CLAUDE.md", "other"),
 )  # fmt: skip
 _CONTENTS = (
     "",
@@ -128,7 +134,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_CHANGES)
 def test_whatever_changes_the_answer_is_that_of_a_fresh_look(changes: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

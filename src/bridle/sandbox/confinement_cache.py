@@ -189,8 +189,9 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
                 closed[folder] = None
     if any(is_beneath_any(folder, (workspace, *folders, *git_dirs)) for folder in closed):
         return None
-    placed = (*policy.writable, *absolute(policy.readable, workspace), confinement.caches, policy.scratch)
-    entries |= dict.fromkeys(filter(None, (*folders, *placed[:-1])))
+    asked = [os.path.join(workspace, path) for path in (*policy.writable, *policy.readable)]
+    asked += (*folders, *absolute(policy.readable, workspace), confinement.caches, policy.scratch)
+    entries |= dict.fromkeys(filter(None, asked))
     listed = {folder: set[str]() for folder in (*folders, *git_dirs, home)}
     there = list[str]()
     for path in entries:
@@ -200,7 +201,7 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
         else:
             there.append(path)
     return _Watched(
-        places=tuple(dict.fromkeys((policy.workspace, place.home, cwd or workspace, *filter(None, placed)))),
+        places=tuple(dict.fromkeys((policy.workspace, place.home, cwd or workspace))),
         closed=tuple(closed),
         entries=tuple(there),
         listed=tuple((folder, frozenset(names)) for folder, names in listed.items()),
