@@ -340,6 +340,12 @@ SETTINGS: tuple[Setting, ...] = (
         default=False,
     ),
     Setting(
+        "sandbox.warm",
+        FLAG,
+        "Whether the sandbox of the next command is set up while the model is asked.",
+        default=True,
+    ),
+    Setting(
         "sandbox.max_file_mib",
         WHOLE,
         "The largest file a sandboxed command may make, in MiB.",
