@@ -22,8 +22,14 @@ from bridle.protocol.messages import TextBlock
 def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Feature:
     """Other agents, for an agent that may send them."""
     assert parts.agent is not None
-    delegation = SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
-    return Feature(name="agents", origin=BUILTIN, tools=(delegate_tool(delegation.for_tool()),))
+    children = ChildRuns(parts, make_invocation)
+    delegation = SessionDelegation(parts, parts.agent, children)
+    return Feature(
+        name="agents",
+        origin=BUILTIN,
+        tools=(delegate_tool(delegation.for_tool()),),
+        stop_child=children.stop,
+    )
 
 
 class SessionDelegation:
@@ -145,9 +151,12 @@ def _request(conversation: Conversation) -> str:
 
 def _result(outcome: ChildOutcome, most_tokens: int) -> ToolOutput:
     ended = outcome.ended
+    result, reason = ("ok", None) if ended.ok else ("error", "ChildFailed")
+    if ended.stopped_by:
+        result, reason = "cancelled", "ChildStopped"
     return ToolOutput(
-        outcome="ok" if ended.ok else "error",
-        reason=None if ended.ok else "ChildFailed",
+        outcome=result,
+        reason=reason,
         content=cut_to(outcome.text, most_tokens),
         shown=ShownChild(invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd),
         metadata={

@@ -285,6 +285,8 @@ SENTENCES: Mapping[str, Sentence] = {
     "AgentNotForCaller": Sentence("Agent {agent} is not one that {caller} may send."),
     "DelegationCycle": Sentence("Cycle detected: {chain}."),
     "DelegationTooDeep": Sentence("Max delegation depth ({most}) exceeded."),
+    "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
+    "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),

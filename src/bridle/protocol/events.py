@@ -580,7 +580,8 @@ class ChildStarted(Event, frozen=True):
 
 
 class ChildEnded(Event, frozen=True):
-    """What a child came to. `stop` is how its turn ended; of `tools_used` and `files` the first ones are named."""
+    """What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
+    `tools_used` and `files` the first ones are named."""
 
     invocation: str
     agent: str
@@ -591,6 +592,7 @@ class ChildEnded(Event, frozen=True):
     usd: float = 0.0
     tools_used: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    stopped_by: str = ""
 
 
 class HookTimeout(Event, frozen=True):
