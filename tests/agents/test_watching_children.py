@@ -35,9 +35,7 @@ async def test_one_child_is_stopped_whoever_says_so_and_who_sent_it_goes_on(iden
         started = await session.until(e.ChildStarted, since=number)
         if identity == "agent":
             with pytest.raises(CommandRefused) as refused:
-                await other.send(
-                    AnswerPermission(session=session.id, call_id=asked.call_id, answer="once")
-                )
+                await other.send(AnswerPermission(session=session.id, call_id=asked.call_id, answer="once"))
             assert refused.value.reason == "SelfApproval"
         await other.send(CancelTurn(session=session.id, invocation=started.invocation))
         events = await session.turn_of(number)

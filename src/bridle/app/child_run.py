@@ -113,9 +113,7 @@ class ChildRuns:
         return outcome
 
 
-async def _turn(
-    parts: SessionParts, task: ChildTask, invocation: InvocationParts, stop: ChildStop
-) -> Ending:
+async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts, stop: ChildStop) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     journal = parts.journal
     journal.emit(msgspec.structs.replace(task.model, stamp=None))

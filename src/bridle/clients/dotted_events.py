@@ -18,8 +18,6 @@ from bridle.protocol.messages import FileMention, ImageBlock, InputBlock, Usage
 
 Fields: TypeAlias = dict[str, Any]
 
-DELEGATION = "delegate_agent"
-"""The tool whose calls concern an agent: the one its input names."""
 _HOOK_NOTICES = {"HookWarned": "warn", "HookPatched": "patch"}
 _HOOK_BLOCKS = frozenset({"HookBlocked", "HookFailed", "HookHashChanged", "HookNotApproved"})
 
@@ -164,7 +162,7 @@ class DottedEvents:
             case e.ToolCallRequested():
                 self._targets[event.call_id] = _target(event.tool, event.input)
                 yield Told("tool.requested", {**call, "step": event.step, "input": event.input})
-                if event.tool == DELEGATION:
+                if event.tool == e.DELEGATE:
                     asked = {"callId": event.call_id, "agent": event.input.get("agent")}
                     yield Told("agent.invocation.requested", asked)
             case e.ToolCallStarted():
@@ -207,7 +205,7 @@ def usage_fields(usage: Usage) -> dict[str, int]:
 
 def _target(tool: str, given: Fields) -> Target:
     agent = given.get("agent")
-    if tool == DELEGATION and isinstance(agent, str):
+    if tool == e.DELEGATE and isinstance(agent, str):
         return Target("agent", agent)
     return Target("tool", tool)
 

@@ -140,7 +140,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
     `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
-    `read_mention` knows how to read what people point at that is no file, `stop_child` how to stop one agent of several.
+    `read_mention` knows how to read what people point at that is no file, `stop_child` how one of several agents stops.
     `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
 

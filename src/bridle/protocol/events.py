@@ -33,6 +33,8 @@ Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
 Outcome: TypeAlias = Literal["ok", "error", "denied", "blocked", "cancelled", "timeout", "unknown"]
 GrantLife: TypeAlias = Literal["once", "session", "saved"]
 GrantMatch: TypeAlias = Literal["literal", "key"]
+DELEGATE = "delegate_agent"
+"""The tool that sends another agent."""
 KEY_COVERS = "with harmless arguments inside this folder"
 """What a grant by key covers, for people: options known to do no more, and no path that leads out."""
 EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.phrases import agent_words, counted
 from bridle.base.visible import visible
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
@@ -29,7 +29,7 @@ from bridle.protocol.commands import (
     SetModel,
 )
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
+from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Effort, Usage
 from bridle.protocol.slash_arguments import SlashArgument, in_full, schema_arguments, usage_words
 
@@ -483,6 +483,8 @@ def grant_words(grant: GrantAdded) -> str:
     tool = visible(grant.tool, newlines=False)
     pattern = visible(grant.pattern, newlines=False)
     what = f"{tool}({pattern})" if pattern else f"every {tool} call"
+    if grant.tool == DELEGATE:
+        what = f"agent {agent_words(pattern)}" if pattern else "every agent"
     arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
     until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
     return f"{what}{arguments}, {until}"
