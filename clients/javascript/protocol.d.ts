@@ -171,8 +171,10 @@ export interface CallChanges {
   paths: Array<string>;
 }
 
+/** Stops the running turn and everything below it; with `invocation` that child alone, and its turn goes on. */
 export interface CancelTurn {
   id?: string;
+  invocation?: string | null;
   kind: "CancelTurn";
   session: string;
 }
@@ -195,7 +197,10 @@ export interface CheckHealth {
   kind: "CheckHealth";
 }
 
-/** What a child came to. `stop` is how its turn ended; of `tools_used` and `files` the first ones are named. */
+/**
+ * What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
+ * `tools_used` and `files` the first ones are named.
+ */
 export interface ChildEnded {
   agent: string;
   files?: Array<string>;
@@ -204,6 +209,7 @@ export interface ChildEnded {
   result: string;
   steps?: number;
   stop?: "cancelled" | "content_filter" | "end_turn" | "error" | "interrupted" | "max_tokens" | null;
+  stopped_by?: string;
   tools_used?: Array<string>;
   usd?: number;
 }

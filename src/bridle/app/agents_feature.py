@@ -40,7 +40,11 @@ class SessionDelegation:
     def feature(self) -> Feature:
         """Other agents, for an agent that may send them."""
         return Feature(
-            name="agents", origin=BUILTIN, tools=(delegate_tool(self.for_tool()),), at_end=self._end
+            name="agents",
+            origin=BUILTIN,
+            tools=(delegate_tool(self.for_tool()),),
+            stop_child=self._children.stop,
+            at_end=self._end,
         )
 
     def for_tool(self) -> Delegating:
@@ -187,9 +191,12 @@ def _request(conversation: Conversation) -> str:
 
 def _result(outcome: ChildOutcome, most_tokens: int) -> ToolOutput:
     ended = outcome.ended
+    result, reason = ("ok", None) if ended.ok else ("error", "ChildFailed")
+    if ended.stopped_by:
+        result, reason = "cancelled", "ChildStopped"
     return ToolOutput(
-        outcome="ok" if ended.ok else "error",
-        reason=None if ended.ok else "ChildFailed",
+        outcome=result,
+        reason=reason,
         content=cut_to(outcome.text, most_tokens),
         shown=ShownChild(invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd),
         metadata={

@@ -149,6 +149,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
+        stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         aside=answer_aside(parts),
         services=_services(parts, joined),
     )

@@ -25,6 +25,7 @@ from bridle.protocol.events import Degraded, Envelope, Notice
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.engine.services import Service, ToolSource
+    from bridle.engine.session import StopChild
     from bridle.engine.slash_command import SessionPrompts, SlashCommand, SlashEvent
     from bridle.engine.tools import Tool
     from bridle.engine.turn_runner import ReadMention
@@ -142,7 +143,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
     `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
-    `read_mention` knows how to read what people point at that is no file.
+    `read_mention` knows how to read what people point at that is no file, `stop_child` how one of several agents stops.
     `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
 
@@ -161,6 +162,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[EventListener, ...] = ()
     notices: Callable[[], Iterable[Notice]] = tuple
     read_mention: ReadMention | None = None
+    stop_child: StopChild | None = None
     at_end: Callable[[], Awaitable[None]] | None = None
 
 

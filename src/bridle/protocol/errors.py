@@ -303,6 +303,8 @@ SENTENCES: Mapping[str, Sentence] = {
     "ChildDone": Sentence(
         "The agent {agent}, sent to work in the background on this: {task}\nis done:\n{result}"
     ),
+    "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
+    "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),

@@ -147,7 +147,9 @@ class Controller:
         self._past.append(envelope)
         match envelope.event if e.concerns(envelope) else None:
             case e.PermissionRequested() | e.QuestionAsked() as asked:
-                self._questions.note(self._question(asked))
+                self._questions.note(self._question(asked, envelope))
+            case e.ChildEnded(invocation=child):
+                self._questions.forget_of(child)
             case e.PermissionDecided(call_id=question_id) | e.QuestionAnswered(question_id=question_id):
                 self._questions.drop(question_id)
             case e.TurnEnded() | e.SessionCreated():
@@ -170,7 +172,9 @@ class Controller:
                 self._waiting = envelope
                 return (Waiting(envelope, wait_ms / 1000),)
             case e.PermissionRequested() | e.QuestionAsked() as asked:
-                return (*self._questions.arrived(self._question(asked)), ShowEvent(envelope))
+                return (*self._questions.arrived(self._question(asked, envelope)), ShowEvent(envelope))
+            case e.ChildEnded(invocation=child):
+                return (*self._questions.forget_of(child), ShowEvent(envelope))
             case e.PermissionDecided(
                 call_id=question_id, answered_by=by, answered_name=name, verdict=verdict
             ):
@@ -200,12 +204,14 @@ class Controller:
         waits = (SayWords(f"{counted(held, 'message')} held back. /queue shows what waits."),) if held else ()
         return (*waits, TurnOver(self.view.turn_ms / 1000, self.view.title))
 
-    def _question(self, asked: e.PermissionRequested | e.QuestionAsked) -> Question:
+    def _question(self, asked: e.PermissionRequested | e.QuestionAsked, envelope: e.Envelope) -> Question:
         if isinstance(asked, e.QuestionAsked):
             from bridle.clients.interaction.question_forms import asked_question
 
-            return asked_question(asked)
-        return permission_question(asked, setting_of(self.view.created, self.folder))
+            question = asked_question(asked)
+        else:
+            question = permission_question(asked, setting_of(self.view.created, self.folder))
+        return question.put_by(envelope.agent_path, envelope.invocation)
 
     def _who(self, by: str | None, said: str) -> str:
         """What somebody is told whose question is gone without their answer; `said` names who gave one."""
