@@ -141,6 +141,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         slash=joined.slash,
         aside=answer_aside(parts),
         services=_services(parts, joined),
+        goals=parts.goals,
     )
 
 

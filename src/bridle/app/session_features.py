@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.app.goal_feature import goals
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.prompt_folders import prompt_folders
 from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
@@ -78,6 +79,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
         git(parts),
+        goals(parts),
         Feature(name="transcript", notices=fold.notices),
         sandbox(parts),
         instructions(parts),

@@ -21,6 +21,7 @@ from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
+from bridle.engine.goal_port import GoalSlot
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import Room, Spawn, SpawnPolicy
@@ -135,6 +136,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     undo: SessionUndo
     saved: SavedGrants | None
     skills: SessionSkills | None
+    goals: GoalSlot
 
     @property
     def settings(self) -> SessionSettings:
@@ -211,6 +213,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             clock=clock,
             approvals=opened.approvals,
         ),
+        goals=GoalSlot(),
     )
 
 

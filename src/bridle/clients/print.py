@@ -455,7 +455,7 @@ class Printer:
         if ended.stop == "cancelled" and self._deadline_s is not None:
             return _failed(ended, "DeadlineReached", timeout_s=f"{self._deadline_s:g}")
         if ended.stop == "end_turn" and self._schema is not None:
-            from bridle.clients.structured import checked
+            from bridle.base.json_answer import checked
 
             answer = checked(self._result.final_response, self._schema)
             if answer.problem is not None:

@@ -390,6 +390,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("budget.usd_per_session", NUMBER, "What a session may cost, in dollars."),
     Setting("budget.max_steps", WHOLE, "Model calls in one turn; unset, 500 in a run.", default=100),
     Setting(
+        "goal.rounds", WHOLE, "How often the check of a goal may fail before it is given up.", default=10
+    ),
+    Setting(
         "trust.required",
         FLAG,
         "Refuse to begin while something of the project waits for trust.",

@@ -70,6 +70,7 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 AT_MOST = (
     "budget.usd_per_session",
     "budget.max_steps",
+    "goal.rounds",
     "sandbox.max_file_mib",
     "sandbox.max_processes",
     "sandbox.max_memory_mib",

@@ -27,6 +27,9 @@ from bridle.protocol.events import (
     CostIncremented,
     EffortChanged,
     Envelope,
+    GoalBegun,
+    GoalChecked,
+    GoalEnded,
     InputAccepted,
     InputChanged,
     Mode,
@@ -49,6 +52,7 @@ from bridle.protocol.events import (
     TurnStarted,
     concerns,
 )
+from bridle.protocol.goal_state import GoalState, next_state
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import (
     AnyBlock,
@@ -118,7 +122,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
 NOTHING_WEIGHED = Counted(0, 0)
 """What `sizes` has estimated so far; it costs what is new, and is made again where it is lost."""
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -158,6 +162,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     named_remotes: bool = False
     effort: Effort | None = None
     commands: dict[str, TakenCommand] = {}
+    goal: GoalState | None = None
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -209,6 +214,7 @@ class Conversation:
         self.known_files: dict[str, str] = {}
         self.named_remotes = False
         self.commands: dict[str, TakenCommand] = {}
+        self.goal: GoalState | None = None
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -252,6 +258,7 @@ class Conversation:
                 named_remotes=self.named_remotes,
                 effort=self.effort,
                 commands=self.commands,
+                goal=self.goal,
             )
         )
 
@@ -285,6 +292,7 @@ class Conversation:
         conversation.named_remotes = folded.named_remotes
         conversation.effort = conversation._chosen_effort = folded.effort
         conversation.commands = folded.commands
+        conversation.goal = folded.goal
         conversation._marks = folded.marks
         return conversation
 
@@ -380,9 +388,9 @@ class Conversation:
         self.turn += 1
         self.turn_is_open = True
         pending = self.inputs.pop(event.input)
-        self._append("user", pending.event.content, "input")
+        self._append("user", pending.event.content, "input" if pending.event.goal is None else "context")
 
-    def _turn_ended(self, event: TurnEnded, _envelope: Envelope) -> None:
+    def _turn_ended(self, event: TurnEnded, envelope: Envelope) -> None:
         """A step that was cut off keeps the words the person has read. A blocked input was never said."""
         if event.reason == "InputBlocked":
             self.messages.pop()
@@ -393,6 +401,12 @@ class Conversation:
         self.turn_is_open = False
         self.model = self._chosen
         self.effort = self._chosen_effort
+        self._goal_event(event, envelope)
+
+    def _goal_event(self, _event: AnyEvent, envelope: Envelope) -> None:
+        """A goal is the session's: its children have none."""
+        if self._own is None:
+            self.goal = next_state(self.goal, envelope)
 
     def _prefix_set(self, event: PrefixSet, _envelope: Envelope) -> None:
         self.prefix = event
@@ -528,6 +542,9 @@ class Conversation:
         ToolCallStarted: _call_started,
         ToolResult: _tool_result,
         Compacted: _compacted,
+        GoalBegun: _goal_event,
+        GoalChecked: _goal_event,
+        GoalEnded: _goal_event,
     }
 
 

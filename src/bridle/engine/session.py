@@ -46,6 +46,7 @@ from bridle.protocol.slash_arguments import check_words
 
 if TYPE_CHECKING:
     from bridle.engine.aside import AnswerAside, Asides
+    from bridle.engine.goal_port import GoalDriver, GoalSlot
     from bridle.engine.services import Services
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
@@ -82,6 +83,7 @@ class Session:
         slash: Sequence[SlashCommand] = (),
         aside: AnswerAside | None = None,
         services: Services | None = None,
+        goals: GoalSlot | None = None,
     ) -> None:
         self.journal = turns.journal
         self.questions = turns.questions
@@ -93,6 +95,7 @@ class Session:
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
         self._answer_aside = aside
+        self._goals = goals
         self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
@@ -103,6 +106,8 @@ class Session:
         self.at_over: Callable[[EndCause], None] = lambda _cause: None
         """Hears that this run cannot go on, and is to be ended."""
         bus.at_close = lambda: self.at_over("error")
+        if goals is not None:
+            goals.stop_work = self._stop_work
 
     @property
     def id(self) -> str:
@@ -205,6 +210,9 @@ class Session:
 
     def run_command(self, client: Client, command: SlashCommand, arguments: str) -> None:
         """Carries out a command that was found elsewhere."""
+        if command.at_once is not None and (done := command.at_once(arguments)) is not None:
+            self.journal.emit(done, originator=client.id)
+            return
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
@@ -242,6 +250,9 @@ class Session:
                 return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
+        self._stop_work()
+
+    def _stop_work(self) -> None:
         if self._turn is not None:
             self._turn.cancel()
 
@@ -252,8 +263,7 @@ class Session:
         self._ending = True
         self.journal.leave()
         if self._runner is not None:
-            if self._turn is not None:
-                self._turn.cancel()
+            self._stop_work()
             await asyncio.wait((self._runner,))
         if self._asides is not None:
             await self._asides.end()
@@ -311,13 +321,41 @@ class Session:
         """Turns until the inbox is empty."""
         try:
             while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
-                await self._run_one(pending)
+                ending = await self._run_one(pending)
+                if self._goals is not None and (goal := self._goals.driver) is not None:
+                    await self._pursue(goal, ending)
         except StoreError as failure:
             self._bus.close(failure)
         finally:
             self._runner = None
 
-    async def _run_one(self, pending: PendingInput) -> None:
+    async def _pursue(self, goal: GoalDriver, ending: Ending) -> None:
+        """What a goal makes of a turn that has ended: it is over, or another round waits in the inbox."""
+        if self._ending or ending.stop == "cancelled":
+            self.journal.emit(goal.closed())
+            return
+        if next_input(self.journal.conversation.inputs) is not None and ending.stop == "end_turn":
+            return  # what people said meanwhile goes first
+        self.journal.originator = goal.originator
+        self._turn_since_ms = self._ports.clock.now_ms()
+        self._turn = work = asyncio.create_task(goal.check_round(ending, self._turns.call))
+        if self._cancelled_by is not None:  # before it had begun
+            work.cancel()
+        await asyncio.wait((work,))
+        stopped_by, self._turn, self._cancelled_by = self._cancelled_by, None, None
+        failure = None if work.cancelled() else work.exception()
+        if isinstance(failure, StoreError):
+            raise failure
+        if work.cancelled():
+            self.journal.emit(Cancelled(by=stopped_by or ""))
+        if self._goals is None or self._goals.driver is not goal:
+            return
+        if work.cancelled():
+            self.journal.emit(goal.closed())
+        elif failure is not None:  # the crash boundary: a broken check must not end the session
+            self.journal.emit(goal.closed("EngineFault", problem=f"{type(failure).__name__}: {failure}"))
+
+    async def _run_one(self, pending: PendingInput) -> Ending:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""
         journal, turns = self.journal, self._turns
         journal.originator = pending.originator
@@ -325,7 +363,8 @@ class Session:
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
         turns.stopwatch.take()  # what was measured before it belongs to no turn
         whole = turns.stopwatch.measure("turn.total")
-        turn = asyncio.create_task(turns.run(pending))
+        goal = None if self._goals is None else self._goals.driver
+        turn = asyncio.create_task(turns.run(pending, max_steps=None if goal is None else goal.steps_left))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
             turn.cancel()
@@ -348,6 +387,7 @@ class Session:
         finally:
             self._resting = None
             rest.set_result(None)
+        return ending
 
 
 async def _outcome_of(command: SlashCommand, arguments: str) -> SlashEvent:

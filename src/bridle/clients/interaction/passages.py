@@ -82,7 +82,7 @@ class _Passages:
         if self._gap is not None and isinstance(event, e.InputAccepted):
             yield from self.rest()
         match event:
-            case e.InputAccepted(content=content):
+            case e.InputAccepted(content=content, goal=None):
                 images = tuple(block.url for block in content if isinstance(block, ImageBlock))
                 yield Words(who="you", text=e.text_of(content), ts_ms=ts_ms, images=images)
             case e.TextDelta(text=text):
