@@ -134,6 +134,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         bus=parts.bus,
         lifecycle=Lifecycle(
             court=_court(parts),
+            goals=parts.goals,
             at_rest=fold.after_turn,
             at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
         ),
@@ -141,7 +142,6 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         slash=joined.slash,
         aside=answer_aside(parts),
         services=_services(parts, joined),
-        goals=parts.goals,
     )
 
 

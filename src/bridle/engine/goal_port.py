@@ -26,7 +26,7 @@ class GoalDriver(Protocol):
         ...
 
     async def check_round(self, ending: Ending, run_call: RunCall) -> None:
-        """Looks whether the goal is reached, now that a turn has ended and nobody waits. Cancelled, it is still open."""
+        """Looks whether the goal is reached, now that a turn has ended and nobody waits. Cancelled, it stays open."""
         ...
 
     def closed(self, reason: str = "GoalStopped", **data: str) -> GoalEnded:
@@ -44,4 +44,4 @@ class GoalSlot:
 
     def __init__(self) -> None:
         self.driver: GoalDriver | None = None
-        self.stop_work: Callable[[], None] = lambda: None
+        self.stop_work: Callable[[], object] = lambda: None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.engine.bus import Bus
+from bridle.engine.goal_port import GoalDriver, GoalSlot
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
@@ -26,6 +27,7 @@ from bridle.protocol.events import (
     Cancelled,
     CommandStamp,
     ContextAdded,
+    DurableEvent,
     EndCause,
     Envelope,
     GrantRevoked,
@@ -36,6 +38,7 @@ from bridle.protocol.events import (
     ModeChanged,
     Notice,
     SessionEnded,
+    ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
@@ -46,9 +49,9 @@ from bridle.protocol.slash_arguments import check_words
 
 if TYPE_CHECKING:
     from bridle.engine.aside import AnswerAside, Asides
-    from bridle.engine.goal_port import GoalDriver, GoalSlot
     from bridle.engine.services import Services
 
+T = TypeVar("T")
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 
@@ -62,9 +65,13 @@ class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last."""
+    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last.
+
+    `goals` is where the work of one turn may lead to the next.
+    """
 
     at_end: Callable[[], Awaitable[None]]
+    goals: GoalSlot
     at_rest: Callable[[], Awaitable[None]] | None = None
     court: Court | None = None
 
@@ -83,7 +90,6 @@ class Session:
         slash: Sequence[SlashCommand] = (),
         aside: AnswerAside | None = None,
         services: Services | None = None,
-        goals: GoalSlot | None = None,
     ) -> None:
         self.journal = turns.journal
         self.questions = turns.questions
@@ -95,7 +101,7 @@ class Session:
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
         self._answer_aside = aside
-        self._goals = goals
+        self._goals = lifecycle.goals
         self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
@@ -106,8 +112,7 @@ class Session:
         self.at_over: Callable[[EndCause], None] = lambda _cause: None
         """Hears that this run cannot go on, and is to be ended."""
         bus.at_close = lambda: self.at_over("error")
-        if goals is not None:
-            goals.stop_work = self._stop_work
+        self._goals.stop_work = lambda: self._turn is not None and self._turn.cancel()
 
     @property
     def id(self) -> str:
@@ -196,7 +201,8 @@ class Session:
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
-        self._runner = asyncio.create_task(self._run_shell(request))
+        call = self._turns.call("bash", {"command": request.command}, "human")
+        self._runner = asyncio.create_task(self._run_beside(call, lambda work, _by: _shared(request, work)))
 
     def run_slash(self, client: Client, name: str, arguments: str) -> bool:
         """Carries out a command of the engine's own; False where it has none of this name."""
@@ -216,7 +222,7 @@ class Session:
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
-        self._runner = asyncio.create_task(self._run_command(command, arguments))
+        self._runner = asyncio.create_task(self._run_beside(_outcome_of(command, arguments), _said))
 
     def _refuse_if_busy(self) -> None:
         if self.busy:
@@ -250,9 +256,6 @@ class Session:
                 return
             raise CommandRefused("NoTurn")
         self._cancelled_by = client.id
-        self._stop_work()
-
-    def _stop_work(self) -> None:
         if self._turn is not None:
             self._turn.cancel()
 
@@ -263,7 +266,8 @@ class Session:
         self._ending = True
         self.journal.leave()
         if self._runner is not None:
-            self._stop_work()
+            if self._turn is not None:
+                self._turn.cancel()
             await asyncio.wait((self._runner,))
         if self._asides is not None:
             await self._asides.end()
@@ -293,26 +297,16 @@ class Session:
         self._runner = None
         self.at_over("user")
 
-    async def _run_shell(self, request: ShellRequest) -> None:
-        """The command as work of its own, then whatever was put into the inbox meanwhile."""
-        given = {"command": request.command}
-        work = asyncio.create_task(self._turns.call("bash", given, "human"))
-        self._turn = work
-        await asyncio.wait((work,))
-        self._turn = self._cancelled_by = None
-        if not work.cancelled() and work.exception() is None and request.share:
-            text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
-            self.journal.emit(ContextAdded(source="shell", content=(TextBlock(text=text),)))
-        await self._run()
-
-    async def _run_command(self, command: SlashCommand, arguments: str) -> None:
-        """What it came to as an event, then whatever was put into the inbox meanwhile."""
-        work = asyncio.create_task(_outcome_of(command, arguments))
-        self._turn = work
-        await asyncio.wait((work,))
+    async def _run_beside(
+        self, work: Coroutine[Any, Any, T], told: Callable[[asyncio.Task[T], str], DurableEvent | None]
+    ) -> None:
+        """Work of its own that can be stopped, what is `told` of it, then whatever was put into the inbox meanwhile."""
+        self._turn = running = asyncio.create_task(work)
+        await asyncio.wait((running,))
         stopped_by, self._turn, self._cancelled_by = self._cancelled_by or "", None, None
         try:
-            self.journal.emit(Cancelled(by=stopped_by) if work.cancelled() else work.result())
+            if (event := told(running, stopped_by)) is not None:
+                self.journal.emit(event)
         except StoreError as failure:
             self._bus.close(failure)
         await self._run()
@@ -322,7 +316,7 @@ class Session:
         try:
             while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
                 ending = await self._run_one(pending)
-                if self._goals is not None and (goal := self._goals.driver) is not None:
+                if (goal := self._goals.driver) is not None:
                     await self._pursue(goal, ending)
         except StoreError as failure:
             self._bus.close(failure)
@@ -348,7 +342,7 @@ class Session:
             raise failure
         if work.cancelled():
             self.journal.emit(Cancelled(by=stopped_by or ""))
-        if self._goals is None or self._goals.driver is not goal:
+        if self._goals.driver is not goal:
             return
         if work.cancelled():
             self.journal.emit(goal.closed())
@@ -363,7 +357,7 @@ class Session:
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
         turns.stopwatch.take()  # what was measured before it belongs to no turn
         whole = turns.stopwatch.measure("turn.total")
-        goal = None if self._goals is None else self._goals.driver
+        goal = self._goals.driver
         turn = asyncio.create_task(turns.run(pending, max_steps=None if goal is None else goal.steps_left))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
@@ -388,6 +382,19 @@ class Session:
             self._resting = None
             rest.set_result(None)
         return ending
+
+
+def _shared(request: ShellRequest, work: asyncio.Task[ToolResult]) -> ContextAdded | None:
+    """What the model is told of a command that a person ran."""
+    if work.cancelled() or work.exception() is not None or not request.share:
+        return None
+    text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
+    return ContextAdded(source="shell", content=(TextBlock(text=text),))
+
+
+def _said(work: asyncio.Task[SlashEvent], stopped_by: str) -> DurableEvent:
+    """What a command came to."""
+    return Cancelled(by=stopped_by) if work.cancelled() else work.result()
 
 
 async def _outcome_of(command: SlashCommand, arguments: str) -> SlashEvent:

@@ -54,8 +54,8 @@ class SlashCommand(DescribedSlash, frozen=True, kw_only=True):
     It changes nothing but what a person told it to, and asks before it changes files. Words that its `arguments` do
     not take never reach it, but where it `checks_words` itself because it ends in a way of its own. With `others` every
     name that begins with its own and a colon is its too: `/name:other words` is `/name other words`. They are what it
-    can tell of them now, by their whole names. `at_once` carries out what needs no waiting, also while a turn runs; None
-    for words that wait their turn.
+    can tell of them now, by their whole names. `at_once` carries out what needs no waiting, also while a turn runs;
+    None for words that wait their turn.
     """
 
     run: Callable[[str], Awaitable[SlashEvent]]

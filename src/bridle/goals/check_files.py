@@ -32,7 +32,7 @@ _RUNNER_FILES: Final = (
     "jest.config.*", "vitest.config.*", "vite.config.*", "playwright.config.*", "cypress.config.*", "karma.conf.*",
     ".mocharc*", "babel.config.*", "eslint.config.*", ".eslintrc*", "Makefile", "makefile", "GNUmakefile", "justfile",
     "Justfile", "CMakeLists.txt", "meson.build", "Cargo.toml", "go.mod", "pom.xml", "build.gradle", "build.gradle.kts",
-    "Rakefile", "Gemfile", ".rspec", "phpunit.xml*", "composer.json", "deno.json", "bunfig.toml", "build.sbt", "mix.exs",
+    "Rakefile", "Gemfile", ".rspec", "phpunit.xml*", "composer.json", "deno.json", "bunfig.toml", "mix.exs",
 )  # fmt: skip
 _PASSED_OVER: Final = frozenset({
     ".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache",

@@ -16,7 +16,7 @@ from bridle.protocol.events import (
 
 
 class Countdown:
-    """Calls `at_end` once, when `seconds` have passed in which no question was open. It hears of questions by events."""
+    """Calls `at_end` once, when `seconds` have passed in which no question was open. Events tell it of questions."""
 
     def __init__(self, clock: Clock, seconds: float, at_end: Callable[[], None]) -> None:
         self._clock = clock

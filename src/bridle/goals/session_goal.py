@@ -53,9 +53,12 @@ _DIGITS: Final = re.compile(r"\d+")
 
 
 class GoalNeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a goal needs from outside. `emit` records an event and `add_round` the input of another round, whose
-    originator is nobody; the goal itself is `originator`'s. `words_of` are the words of a command, as far as they are known. `schema` is what answers of the
-    session must fit; `rounds` and `steps` are the limits where nobody named others."""
+    """What a goal needs from outside.
+
+    `emit` records an event, `add_round` the input of another round, in nobody's name; the goal is that of `originator`.
+    `words_of` are the words of a command, as far as they are known. `schema` is what answers of the session must fit;
+    `rounds` and `steps` are the limits where nobody named others.
+    """
 
     conversation: Conversation
     emit: Callable[[DurableEvent], object]
@@ -307,7 +310,8 @@ def _first_words(begun: GoalBegun) -> str:
 
 
 def _round_words(begun: GoalBegun, number: int, problem: str) -> str:
-    return f"The check has not passed: {problem}. This is round {number} of {begun.limits.rounds}. Work on until it passes."
+    round_words = f"This is round {number} of {begun.limits.rounds}."
+    return f"The check has not passed: {problem}. {round_words} Work on until it passes."
 
 
 def _excerpt(text: str, call_id: str) -> str:

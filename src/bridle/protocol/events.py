@@ -484,7 +484,7 @@ class GitEnded(Event, frozen=True):
 
 
 class GoalCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has to pass: a command of the person's that ends with 0, an answer that fits the session's schema, or both."""
+    """What has to pass: a command of the person's that ends with 0, an answer that fits the schema, or both."""
 
     command: str = ""
     schema: bool = False
