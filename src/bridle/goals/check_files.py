@@ -11,13 +11,19 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-MOST_ENTRIES: Final = 50_000
-"""So many entries of folders are looked at."""
-MOST_FILES: Final = 2_000
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""What is read of all files together; of the rest, size and time tell whether they changed."""
+
+class WatchBounds(NamedTuple):
+    """How much is looked at: entries of folders, files, and bytes of all of them together. Of files beyond those bytes,
+    size and time tell whether they changed."""
+
+    entries: int = 50_000
+    files: int = 2_000
+    read_bytes: int = 64 * 1024 * 1024
+
+
+BOUNDS: Final = WatchBounds()
 
 _TESTS: Final = (
     "test_*", "*_test.*", "*.test.*", "*_tests.*", "*.spec.*", "*_spec.*", "*Test.*", "*Tests.*", "*IT.java", "*.bats",
@@ -48,7 +54,8 @@ class CheckFiles:
     """The files of one check in `cwd`, as they were and as they are. `words` are those of its command, as far as they
     are known. All of it reads the disk: call it in a thread."""
 
-    def __init__(self, cwd: str, words: Iterable[str]) -> None:
+    def __init__(self, cwd: str, words: Iterable[str], bounds: WatchBounds = BOUNDS) -> None:
+        self._bounds = bounds
         self._cwd = os.path.realpath(cwd)
         self._named, self._folders = _named(self._cwd, words)
         self._known: dict[str, tuple[_Stat, str]] = {}
@@ -73,11 +80,11 @@ class CheckFiles:
 
     def _look(self) -> _Held:
         held: _Held = {}
-        left = MOST_BYTES
+        left = self._bounds.read_bytes
         for path in self._paths():
             if path in held:
                 continue
-            if len(held) >= MOST_FILES:
+            if len(held) >= self._bounds.files:
                 self.is_cut = True
                 break
             found = self._content(path, left)
@@ -94,7 +101,7 @@ class CheckFiles:
         for folder in self._folders:
             for path in _below(self._cwd, folder):
                 looked_at += 1
-                if looked_at > MOST_ENTRIES:
+                if looked_at > self._bounds.entries:
                     self.is_cut = True
                     return
                 if is_of_tests(path):
