@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.app.goal_feature import goals
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.prompt_folders import prompt_folders
 from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
@@ -33,12 +32,13 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import ModelChanged, Notice, PrefixSet
+from bridle.protocol.events import Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
+from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
@@ -58,6 +58,23 @@ GRAMMAR = "tree_sitter_python"
 """The package of the extra `map` that is looked for; the others come with it."""
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
+
+GOAL = DescribedSlash(
+    name="goal",
+    does="work on until a check of yours passes: /goal --check 'COMMAND' words; /goal tells how far it is",
+    arguments=(
+        SlashArgument(
+            name="what",
+            about="options, then what is to be reached; stop ends it; nothing tells how far it is",
+            examples=("--check", "--rounds", "--timeout", "stop"),
+        ),
+    ),
+)
+GOAL_HEARS = frozenset({
+    "ToolCallStarted", "ToolResult", "PermissionRequested", "PermissionDecided", "QuestionAsked", "QuestionAnswered",
+    "TurnEnded",
+})  # fmt: skip
+"""What a goal under way hears of: what ran, what changed, and whether somebody is being asked."""
 
 
 def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:
@@ -245,6 +262,30 @@ def git(parts: SessionParts) -> Feature:
         SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
     )
     return Feature(name="git", slash=tuple(commands))
+
+
+def goals(parts: SessionParts) -> Feature:
+    """`/goal`: work from turn to turn until a check of the person's passes."""
+
+    async def begin(words: str) -> SlashEvent:
+        from bridle.app.goal_feature import begin_from_words  # not before somebody has a goal
+
+        return await begin_from_words(parts, words)
+
+    def at_once(words: str) -> SlashEvent | None:
+        from bridle.app.goal_feature import goal_at_once
+
+        return goal_at_once(parts, words)
+
+    def hear(envelope: Envelope) -> None:
+        if parts.goals.driver is not None:
+            parts.goals.driver.hear(envelope)
+
+    return Feature(
+        name="goal",
+        slash=(SlashCommand.of(GOAL, begin, checks_words=True, at_once=at_once),),
+        listeners=(EventListener(kinds=GOAL_HEARS, hear=hear),),
+    )
 
 
 def sandbox(parts: SessionParts) -> Feature:

@@ -21,10 +21,9 @@ from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
-from bridle.engine.goal_port import GoalSlot
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
-from bridle.engine.ports import Room, Spawn, SpawnPolicy
+from bridle.engine.ports import GoalSlot, Room, Spawn, SpawnPolicy
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Registry, Tool
 from bridle.protocol.events import Mode

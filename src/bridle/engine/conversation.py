@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from bridle.protocol import inbox
+from bridle.protocol import inbox, late
 from bridle.protocol.events import (
     AnyEvent,
     Branched,
@@ -52,7 +52,6 @@ from bridle.protocol.events import (
     TurnStarted,
     concerns,
 )
-from bridle.protocol.goal_state import GoalState, next_state
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import (
     AnyBlock,
@@ -162,7 +161,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     named_remotes: bool = False
     effort: Effort | None = None
     commands: dict[str, TakenCommand] = {}
-    goal: GoalState | None = None
+    goal: late.GoalState | None = None
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -214,7 +213,7 @@ class Conversation:
         self.known_files: dict[str, str] = {}
         self.named_remotes = False
         self.commands: dict[str, TakenCommand] = {}
-        self.goal: GoalState | None = None
+        self.goal: late.GoalState | None = None
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -401,10 +400,13 @@ class Conversation:
         self.turn_is_open = False
         self.model = self._chosen
         self.effort = self._chosen_effort
-        self._goal_event(event, envelope)
+        if self.goal is not None:
+            self._goal_event(event, envelope)
 
     def _goal_event(self, _event: AnyEvent, envelope: Envelope) -> None:
         """A goal is the session's: its children have none."""
+        from bridle.protocol.goal_state import next_state  # most sessions have no goal
+
         if self._own is None:
             self.goal = next_state(self.goal, envelope)
 

@@ -15,9 +15,8 @@ import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.engine.bus import Bus
-from bridle.engine.goal_port import GoalDriver, GoalSlot
 from bridle.engine.open_questions import Client
-from bridle.engine.ports import Room, SessionLog
+from bridle.engine.ports import GoalDriver, GoalSlot, Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
@@ -315,24 +314,24 @@ class Session:
         """Turns until the inbox is empty."""
         try:
             while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
-                ending = await self._run_one(pending)
+                ended = await self._run_one(pending)
                 if (goal := self._goals.driver) is not None:
-                    await self._pursue(goal, ending)
+                    await self._pursue(goal, ended)
         except StoreError as failure:
             self._bus.close(failure)
         finally:
             self._runner = None
 
-    async def _pursue(self, goal: GoalDriver, ending: Ending) -> None:
+    async def _pursue(self, goal: GoalDriver, ended: TurnEnded) -> None:
         """What a goal makes of a turn that has ended: it is over, or another round waits in the inbox."""
-        if self._ending or ending.stop == "cancelled":
+        if self._ending or ended.stop == "cancelled":
             self.journal.emit(goal.closed())
             return
-        if next_input(self.journal.conversation.inputs) is not None and ending.stop == "end_turn":
+        if next_input(self.journal.conversation.inputs) is not None and ended.stop == "end_turn":
             return  # what people said meanwhile goes first
         self.journal.originator = goal.originator
         self._turn_since_ms = self._ports.clock.now_ms()
-        self._turn = work = asyncio.create_task(goal.check_round(ending, self._turns.call))
+        self._turn = work = asyncio.create_task(goal.check_round(ended, self._turns.call))
         if self._cancelled_by is not None:  # before it had begun
             work.cancel()
         await asyncio.wait((work,))
@@ -349,7 +348,7 @@ class Session:
         elif failure is not None:  # the crash boundary: a broken check must not end the session
             self.journal.emit(goal.closed("EngineFault", problem=f"{type(failure).__name__}: {failure}"))
 
-    async def _run_one(self, pending: PendingInput) -> Ending:
+    async def _run_one(self, pending: PendingInput) -> TurnEnded:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""
         journal, turns = self.journal, self._turns
         journal.originator = pending.originator
@@ -370,7 +369,8 @@ class Session:
         whole.end()
         journal.emit(TurnTiming(durations_ms=turns.stopwatch.take()))
         message = turns.message_of(ending)
-        journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
+        ended = TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps)
+        journal.emit(ended)
         self._resting = rest = asyncio.get_running_loop().create_future()
         try:
             if turns.watcher is not None:
@@ -381,7 +381,7 @@ class Session:
         finally:
             self._resting = None
             rest.set_result(None)
-        return ending
+        return ended
 
 
 def _shared(request: ShellRequest, work: asyncio.Task[ToolResult]) -> ContextAdded | None:

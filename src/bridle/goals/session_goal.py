@@ -17,9 +17,8 @@ from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
 from bridle.base.untrusted import wrap
 from bridle.engine.conversation import Conversation
-from bridle.engine.goal_port import GoalSlot, RunCall
 from bridle.engine.layers import input_digest
-from bridle.engine.turn import Ending
+from bridle.engine.ports import GoalSlot, RunCall
 from bridle.goals.check_files import CheckFiles
 from bridle.goals.countdown import Countdown
 from bridle.goals.goal_words import USAGE, GoalWords
@@ -37,6 +36,7 @@ from bridle.protocol.events import (
     InputAccepted,
     ToolCallStarted,
     ToolResult,
+    TurnEnded,
 )
 from bridle.protocol.goal_state import GoalState
 from bridle.protocol.messages import TextBlock
@@ -150,9 +150,12 @@ class SessionGoal:
             case _:
                 pass
 
-    async def check_round(self, ending: Ending, run_call: RunCall) -> None:
-        if self._time_is_up or ending.stop not in ("end_turn", "max_tokens"):
-            self._needs.emit(self.closed(ending.reason or "GoalStopped", **ending.data))
+    async def check_round(self, ended: TurnEnded, run_call: RunCall) -> None:
+        if self._time_is_up:
+            self._needs.emit(self.closed())
+            return
+        if ended.stop not in ("end_turn", "max_tokens"):
+            self._needs.emit(self._closed(reached=False, reason=ended.reason, message=ended.message))
             return
         number = self._state.rounds + 1
         changed = await in_thread(self._files.changed) if self._files is not None else ()
