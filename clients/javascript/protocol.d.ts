@@ -164,16 +164,32 @@ export interface CheckHealth {
   kind: "CheckHealth";
 }
 
+/** What a child came to. `stop` is how its turn ended; of `tools_used` and `files` the first ones are named. */
 export interface ChildEnded {
   agent: string;
+  files?: Array<string>;
   invocation: string;
   ok: boolean;
   result: string;
+  steps?: number;
+  stop?: "cancelled" | "content_filter" | "end_turn" | "error" | "interrupted" | "max_tokens" | null;
+  tools_used?: Array<string>;
+  usd?: number;
 }
 
+/**
+ * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
+ *
+ * `key` is what its memory is found by: the next child with the same goes on where this one ended.
+ */
 export interface ChildStarted {
   agent: string;
+  background?: boolean;
+  call_id?: string;
   invocation: string;
+  key?: string;
+  model?: string;
+  provider?: string;
   task: string;
 }
 
@@ -654,6 +670,15 @@ export interface GrantRevoked {
   stamp?: CommandStamp | null;
 }
 
+/** What another agent would be told, word for word, and which model reads it. */
+export interface Handoff {
+  agent: string;
+  model: string;
+  provider: string;
+  text: string;
+  tools?: Array<string>;
+}
+
 export interface Handshake {
   canonical_form_version?: number;
   command_kinds?: Array<string>;
@@ -1024,13 +1049,14 @@ export interface PermissionDecided {
  * A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
  *
  * `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
- * says. `of_server` is set where a server carries it out.
+ * says. `of_server` is set where a server carries it out, `handoff` where another agent would.
  */
 export interface PermissionRequested {
   because?: string;
   call_id: string;
   changes?: Array<FileChange>;
   digest?: string;
+  handoff?: Handoff | null;
   input: Record<string, unknown>;
   keys?: number;
   of_server?: ToolOfServer | null;
@@ -1412,6 +1438,16 @@ export interface ShellRequest {
   share?: boolean;
 }
 
+/** An agent that worked on something, or still does in the background. */
+export interface ShownChild {
+  agent: string;
+  as: "child";
+  ended?: boolean;
+  invocation: string;
+  steps?: number;
+  usd?: number;
+}
+
 /**
  * A command, or one in the background. `exit_code` is None while it runs, and negative for a signal.
  *
@@ -1728,7 +1764,7 @@ export interface ToolResult {
   metadata?: Record<string, unknown>;
   outcome: "blocked" | "cancelled" | "denied" | "error" | "ok" | "timeout" | "unknown";
   reason?: string | null;
-  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownJudgement | ShownWait | null;
+  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownChild | ShownJudgement | ShownWait | null;
   tool: string;
 }
 

@@ -22,6 +22,7 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_settings import AgentSettings
     from bridle.config.workspace import WorkspaceFile
     from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.path_guard import PathMode
@@ -74,6 +75,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     transcript: SystemText | None = None
     output_schema: dict[str, Any] | None = None
     memory: bool | None = None
+    agent: str | None = None
+    agent_mode: Literal["single", "multi"] | None = None
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +103,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `tool_packs`: None where all tools are there. `bundles` are the folders of those that count. `unused` are settings
     that somebody has written and nothing uses yet. `plugin_tiers` are there where something is said about plugins: they
-    read it themselves.
+    read it themselves. `agents` is None where there is one and nobody chose it.
     """
 
     options: SessionOptions
@@ -145,6 +148,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
     goal_rounds: int = 10
+    agents: "AgentSettings | None" = None
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -239,7 +243,17 @@ def session_settings(
         transcript=_transcript(tiers),
         memory=_memory(tiers, options),
         prompt_folders=tuple(tiers.get("commands.folders") or ()),
+        agents=_agents(options),
     )
+
+
+def _agents(options: SessionOptions) -> "AgentSettings | None":
+    """What is said of agents; None where nobody chose one and there is only one."""
+    if options.agent is None and options.agent_mode != "multi":
+        return None
+    from bridle.agents.agent_settings import AgentSettings  # nobody pays for agents who has none
+
+    return AgentSettings(mode=options.agent_mode or "single", agent=options.agent)
 
 
 def skill_settings(tiers: Tiers) -> SkillSettings:

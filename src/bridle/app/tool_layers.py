@@ -101,7 +101,6 @@ def execute(parts: SessionParts) -> RunTool:
             sight=parts.gates().sight,
             known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
-            invocation=journal.invocation,
         )
         output = await runner(call.definition)(call.args, context)
         if call.definition.side_effect == "workspace":
