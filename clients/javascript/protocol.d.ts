@@ -630,14 +630,18 @@ export interface GoalBegun {
   watched_all?: boolean;
 }
 
-/** What has to pass: a command of the person's that ends with 0, an answer that fits the schema, or both. */
+/**
+ * What has to pass, all of it: an answer that fits the schema, a command of the person's that ends with 0, an agent
+ * that looks at the work and says so.
+ */
 export interface GoalCheck {
+  agent?: string;
   command?: string;
   schema?: boolean;
 }
 
 /**
- * The check of one round. `problem` says in a few words why it did not pass, `call_id` is the run of its command.
+ * The check of one round. `problem` says in a few words why it did not pass, `call_id` is its last call.
  *
  * `changed` are files of the check that are not as they were when the goal began, and not by the check's own doing.
  */

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridle.agents.definition import AgentDefinition
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import FailingModel, RecordingModel, SilentModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
@@ -160,6 +161,44 @@ async def test_an_answer_must_fit_the_schema_of_the_session() -> None:
         events = await reach(session, "how many")
     assert [one.passed for one in of_kind(events, e.GoalChecked)] == [False, True]
     assert ending(events).reached
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("All is there.\nPASSED", True),
+        ("All is there.\n**PASSED**", True),
+        ("It has NOT PASSED", False),
+        ("Fine!", False),
+    ],
+)
+async def test_an_agent_that_only_reads_says_whether_it_is_reached(said: str, *, passes: bool) -> None:
+    reviewer = (call("ls", path="."), say(said))
+    answers = scripted(MAKE, say("Done."), agents={"review": reviewer})
+    async with harness(answers, mode="auto", agent_mode="multi") as session:
+        events = await reach(session, "--rounds 1 --check-agent review make done.txt")
+    (checked,) = of_kind(events, e.GoalChecked)
+    assert (checked.passed, checked.problem) == (passes, "" if passes else "review does not agree")
+    assert of_kind(events, e.PermissionRequested) == []
+    assert (ending(events).reached, ending(events).steps) == (passes, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "problem"),
+    [
+        ("review", "single", "more than one"),
+        ("nobody", "multi", 'no agent "nobody"'),
+        ("writer", "multi", "could change"),
+    ],
+)
+async def test_nobody_reviews_who_is_not_there_or_could_change_the_work(
+    name: str, mode: str, problem: str
+) -> None:
+    writer = AgentDefinition(name="writer", description="Writes.", mode="subagent", system="You write.")
+    async with session_of(say("Done."), agent_mode=mode, agents=[writer]) as session:
+        events = await reach(session, f"--check-agent {name} make it")
+    (refused,) = [one for one in of_kind(events, e.Notice) if one.reason == "GoalNotBegun"]
+    assert problem in refused.message
 
 
 # What the check is made of

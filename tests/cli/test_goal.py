@@ -118,6 +118,8 @@ def test_a_check_that_hangs_ends_with_the_time_of_the_run(place: Place) -> None:
         (("--goal", "make it"), "A goal needs a check"),
         (("--check", "true", "make it"), "--check belongs to a goal"),
         (("--rounds", "3", "make it"), "--rounds belongs to a goal"),
+        (("--check-agent", "review", "make it"), "--check-agent belongs to a goal"),
+        (("--goal", "--check-agent", "review", "make it"), "more than one"),
         (("--goal", "--check", "true", "-i", "a.png", "make it"), "takes no --image"),
         (("--goal", "--check", "true", "--dry-run", "make it"), "a dry run changes nothing"),
         (("/goal --chek x y",), 'no option "--chek"'),

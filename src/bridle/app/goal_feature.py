@@ -40,11 +40,25 @@ def _needs(parts: SessionParts) -> GoalNeeds:
         understood = parts.gates().understand(command, parts.opened.cwd)
         return [word for part in understood.parts for word in part.words if word is not None]
 
+    def no_reviewer(name: str) -> str | None:
+        """Whoever looks at the work must not be one who could change it."""
+        working = parts.agent
+        if working is None or not working.delegates:
+            return "an agent looks at the work only where there is more than one: --set agent_mode=multi"
+        agent = working.registry.get(name)
+        if agent is None or not agent.is_callable:
+            known = ", ".join(one.name for one in working.registry.callable)
+            return f'there is no agent "{name}" to send (there are {known})'
+        if agent.permission_mode not in ("plan", "safe"):
+            return f"the agent {name} could change what it looks at; choose one that only reads"
+        return None
+
     return GoalNeeds(
         conversation=journal.conversation,
         emit=journal.emit,
         add_round=lambda accepted: journal.emit(accepted, originator=ORIGINATOR),
         words_of=words_of,
+        no_reviewer=no_reviewer,
         clock=parts.services.clock,
         cwd=parts.opened.cwd,
         schema=settings.options.output_schema,

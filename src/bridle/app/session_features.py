@@ -67,7 +67,7 @@ GOAL = DescribedSlash(
         SlashArgument(
             name="what",
             about="options, then what is to be reached; stop ends it; nothing tells how far it is",
-            examples=("--check", "--rounds", "--timeout", "stop"),
+            examples=("--check", "--check-agent", "--rounds", "--timeout", "stop"),
         ),
     ),
 )

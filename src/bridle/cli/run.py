@@ -273,7 +273,7 @@ def _input(
     env: Mapping[str, str],
 ) -> RunInput:
     """What is to be done: a git command, a skill, a goal, or what the model is sent."""
-    if parsed.goal or parsed.check is not None or parsed.rounds is not None:
+    if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
         from bridle.cli.run_goal import goal_wanted  # most runs have none
 
         return goal_wanted(parsed, schema, prompt_of(parsed.prompt, parsed.prompt_file, say))

@@ -15,15 +15,19 @@ from bridle.protocol.errors import UsageError
 def goal_wanted(parsed: argparse.Namespace, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:
     """The goal that the options of a run ask for. Raises `UsageError` where something of it is missing."""
     if not parsed.goal:
-        option = "--rounds" if parsed.check is None else "--check"
+        given_options = (("--check", parsed.check), ("--check-agent", parsed.check_agent))
+        option = next((name for name, value in given_options if value is not None), "--rounds")
         raise UsageError(f"{option} belongs to a goal: bridle run --goal --check 'COMMAND' WORDS")
-    if schema is None and not (parsed.check or "").strip():
+    if schema is None and not (parsed.check or parsed.check_agent or "").strip():
         raise UsageError(
-            "A goal needs a check that tells when it is reached: --check 'COMMAND', or --output-schema FILE"
+            "A goal needs a check that tells when it is reached: --check 'COMMAND', --output-schema FILE or "
+            "--check-agent NAME"
         )
     if parsed.image:
         raise UsageError("--goal takes no --image. Nothing was done")
     options = [f"--check {shlex.quote(parsed.check)}"] if parsed.check else []
+    if parsed.check_agent:
+        options.append(f"--check-agent {shlex.quote(parsed.check_agent)}")
     if parsed.rounds is not None:
         options.append(f"--rounds {parsed.rounds}")
     words = (given.before.strip(), given.typed.strip(), given.after.strip(), _wish(schema))

@@ -14,6 +14,7 @@ from bridle.protocol.errors import BridleError
 MOST_ROUNDS: Final = 1_000
 MOST_SECONDS: Final = 7 * 24 * 3600
 USAGE: Final = "/goal --check 'COMMAND' [--rounds N] [--timeout SECONDS] what is to be reached"
+_OPTIONS: Final = ("--check", "--check-agent", "--rounds", "--timeout")
 
 
 class GoalWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class GoalWords(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     command: str = ""
+    agent: str = ""
     rounds: int | None = None
     time_s: float | None = None
 
@@ -31,6 +33,7 @@ def parse_goal(words: str) -> GoalWords:
     return GoalWords(
         text=text,
         command=options.get("--check", ""),
+        agent=options.get("--check-agent", ""),
         rounds=_whole(options),
         time_s=_seconds(options),
     )
@@ -50,7 +53,7 @@ def _options(words: str) -> tuple[dict[str, str], str]:
         name, equals, value = _word(lexer).partition("=")
         if name == "--":
             return options, words[stream.tell() :].strip()
-        if name not in ("--check", "--rounds", "--timeout"):
+        if name not in _OPTIONS:
             raise _not_begun(f'there is no option "{name}". It is written {USAGE}')
         if name in options:
             raise _not_begun(f"{name} is given twice")

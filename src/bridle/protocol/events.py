@@ -495,10 +495,12 @@ class GitEnded(Event, frozen=True):
 
 
 class GoalCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has to pass: a command of the person's that ends with 0, an answer that fits the schema, or both."""
+    """What has to pass, all of it: an answer that fits the schema, a command of the person's that ends with 0, an agent
+    that looks at the work and says so."""
 
     command: str = ""
     schema: bool = False
+    agent: str = ""
 
 
 class GoalLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -524,7 +526,7 @@ class GoalBegun(Event, frozen=True):
 
 
 class GoalChecked(Event, frozen=True):
-    """The check of one round. `problem` says in a few words why it did not pass, `call_id` is the run of its command.
+    """The check of one round. `problem` says in a few words why it did not pass, `call_id` is its last call.
 
     `changed` are files of the check that are not as they were when the goal began, and not by the check's own doing.
     """

@@ -1,12 +1,10 @@
-"""The goal of a session, folded from its events: one fold for the engine and for every client."""
+"""The goal of a session, folded from its events: one fold for the engine and for every client. Pure."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgspec
 
-from bridle.protocol.events import AnyEvent, Envelope, GoalBegun, GoalChecked, GoalEnded, TurnEnded
+from bridle.protocol.events import AnyEvent, Envelope, GoalBegun, GoalCheck, GoalChecked, GoalEnded, TurnEnded
 
 
 class GoalState(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +30,6 @@ class GoalState(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.last is None else self.last.changed
 
 
-GoalEvent: TypeAlias = GoalBegun | GoalChecked | GoalEnded | TurnEnded
-"""What the fold is made of."""
-
-
 def next_state(state: GoalState | None, envelope: Envelope) -> GoalState | None:
     """The state behind an event. A turn counts while a goal is open."""
     event: AnyEvent = envelope.event
@@ -52,3 +46,9 @@ def next_state(state: GoalState | None, envelope: Envelope) -> GoalState | None:
             return msgspec.structs.replace(state, ended=event)
         case _:
             return state
+
+
+def check_words(check: GoalCheck) -> str:
+    """A check, for people."""
+    schema, agent = "the answer fits the schema" * check.schema, f"{check.agent} agrees" * bool(check.agent)
+    return " and ".join(filter(None, (schema, check.command, agent)))

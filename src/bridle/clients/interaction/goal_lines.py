@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.protocol import events as e
+from bridle.protocol.goal_state import check_words
 
 _NAMED = 10
 """So many of the files of a check that were changed are named in a line."""
@@ -14,7 +15,7 @@ def goal_lines(event: e.GoalBegun | e.GoalChecked | e.GoalEnded) -> list[str]:
     """The lines that one of its events adds."""
     match event:
         case e.GoalBegun(check=check, limits=limits):
-            passes = _shown(check.command) or "the answer fits the schema"
+            passes = _shown(check_words(check))
             return [f"goal     until {passes:<24} {counted(limits.rounds, 'round')} at most"]
         case e.GoalChecked(passed=True):
             return [f"check    passed{'':<24} round {event.round}"]
