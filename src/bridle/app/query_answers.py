@@ -422,7 +422,7 @@ def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()
 
 def shipped_slash() -> tuple[DescribedSlash, ...]:
     """The commands of the engine that every session has."""
-    from bridle.app.session_features import GOAL
+    from bridle.app.session_parts import GOAL
     from bridle.app.session_undo import REDO, UNDO
     from bridle.commands.git_commands import GIT_COMMANDS
     from bridle.commands.prompts import PROMPTS

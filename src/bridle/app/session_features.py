@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.prompt_folders import prompt_folders
-from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
+from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
@@ -33,13 +33,12 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
-from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
-from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
@@ -60,17 +59,6 @@ GRAMMAR = "tree_sitter_python"
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
 
-GOAL = DescribedSlash(
-    name="goal",
-    does="work on until a check of yours passes: /goal --check 'COMMAND' words; /goal tells how far it is",
-    arguments=(
-        SlashArgument(
-            name="what",
-            about="options, then what is to be reached; stop ends it; nothing tells how far it is",
-            examples=("--check", "--check-agent", "--rounds", "--timeout", "stop"),
-        ),
-    ),
-)
 GOAL_HEARS = frozenset({
     "ToolCallStarted", "ToolResult", "PermissionRequested", "PermissionDecided", "QuestionAsked", "QuestionAnswered",
     "TurnEnded",

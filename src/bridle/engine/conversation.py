@@ -10,11 +10,11 @@ invocation said is none of its messages, while mode and cost are the session's, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from bridle.protocol import inbox, late
+from bridle.protocol import inbox
 from bridle.protocol.events import (
     AnyEvent,
     Branched,
@@ -62,6 +62,9 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+
+if TYPE_CHECKING:
+    from bridle.protocol.goal_state import GoalState
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +164,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     named_remotes: bool = False
     effort: Effort | None = None
     commands: dict[str, TakenCommand] = {}
-    goal: late.GoalState | None = None
+    goal: bytes = b""
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -213,7 +216,7 @@ class Conversation:
         self.known_files: dict[str, str] = {}
         self.named_remotes = False
         self.commands: dict[str, TakenCommand] = {}
-        self.goal: late.GoalState | None = None
+        self.goal: GoalState | None = None
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -257,7 +260,7 @@ class Conversation:
                 named_remotes=self.named_remotes,
                 effort=self.effort,
                 commands=self.commands,
-                goal=self.goal,
+                goal=b"" if self.goal is None else msgspec.msgpack.encode(self.goal),
             )
         )
 
@@ -291,7 +294,10 @@ class Conversation:
         conversation.named_remotes = folded.named_remotes
         conversation.effort = conversation._chosen_effort = folded.effort
         conversation.commands = folded.commands
-        conversation.goal = folded.goal
+        if folded.goal:
+            from bridle.protocol.goal_state import GoalState
+
+            conversation.goal = msgspec.msgpack.decode(folded.goal, type=GoalState)
         conversation._marks = folded.marks
         return conversation
 

@@ -49,7 +49,9 @@ CHECK_TIMEOUT_S: Final = 600
 MOST_CHARACTERS: Final = 8_000
 """What the model is sent of what a check printed: its beginning and its end."""
 _HEAD: Final = 2_000
-_EXPECTED: Final = "What is missing, with files and lines. The last line is the one word PASSED where nothing is, else FAILED"
+_EXPECTED: Final = (
+    "What is missing, with files and lines. The last line is one word: PASSED if nothing is, else FAILED"
+)
 _DIGITS: Final = re.compile(r"\d+")
 
 

@@ -1,4 +1,4 @@
-"""Types of questions, changes, goals and what is shown, loaded when one is first read: most runs ask nothing.
+"""Types of questions, changes and what is shown, loaded when one is first read: most runs ask nothing.
 
 Events and commands name them in annotations, which are looked at only by whoever decodes.
 """
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bridle.base.line_diff import DiffLine as DiffLine
     from bridle.protocol.display_values import AnyShown as AnyShown
-    from bridle.protocol.goal_state import GoalState as GoalState
     from bridle.protocol.questions import AnyAnswer as AnyAnswer
     from bridle.protocol.questions import AnyQuestion as AnyQuestion
 else:
@@ -20,10 +19,6 @@ else:
             from bridle.protocol import display_values
 
             return display_values.AnyShown
-        if name == "GoalState":
-            from bridle.protocol import goal_state
-
-            return goal_state.GoalState
         if name not in ("AnyAnswer", "AnyQuestion", "DiffLine"):
             raise AttributeError(name)
         from bridle.protocol import questions
