@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import msgspec
 
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
@@ -12,11 +15,17 @@ from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocat
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, FeatureQuery
+from bridle.engine.ports import SessionLog
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.display_values import ShownChild
 from bridle.protocol.events import Handoff, ModelChanged
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import CustomQuery
+
+PAGE = 1_000
+"""So many events of a log are read at once."""
 
 
 def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Feature:
@@ -28,8 +37,27 @@ def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Feature:
         name="agents",
         origin=BUILTIN,
         tools=(delegate_tool(delegation.for_tool()),),
+        queries=(FeatureQuery(verb="children", answer=SentAgents(parts.opened.log).answer),),
         stop_child=children.stop,
     )
+
+
+class SentAgents:
+    """The agents that were sent in a session, for clients that ask: folded from its log, as far as it was read."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._tree = ChildTree()
+        self._read = 0
+        self._reading = asyncio.Lock()
+
+    async def answer(self, _query: CustomQuery) -> dict[str, Any]:
+        async with self._reading:
+            while page := await self._log.since(self._read, limit=PAGE):
+                for envelope in page:
+                    self._tree.take(envelope)
+                    self._read = envelope.id or self._read
+        return {"children": msgspec.to_builtins(list(self._tree.entries.values()))}
 
 
 class SessionDelegation:
