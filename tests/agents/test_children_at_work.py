@@ -194,7 +194,7 @@ async def test_a_child_sends_others_only_where_it_may_and_settings_let_it_go_so_
     assert paths == [(), ("middle",), ("middle", "explore"), ("middle",), ()]
 
 
-@pytest.mark.requirement("D12.40")
+@pytest.mark.requirement("D12.40", "D11.7", "T9.7")
 async def test_what_an_agent_denies_itself_is_asked_about_and_denied_where_nobody_is(tmp_path: Path) -> None:
     careful = msgspec.structs.replace(
         WRITER, rules=(AgentRule(tool="write_file", verdict="deny", path="docs/**", reason="docs are mine"),)
