@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
+from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
+from bridle.agents.delegate_ledger import delegate_ledger
+from bridle.agents.delegate_result import KeptAnswer, delegate_result
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
@@ -13,17 +17,30 @@ from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature
+from bridle.engine.journal import masked
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownChild
-from bridle.protocol.events import Handoff, ModelChanged
+from bridle.protocol.errors import BridleError
+from bridle.protocol.events import ChildMemory, Handoff, ModelChanged
 from bridle.protocol.messages import TextBlock
+from bridle.tools.read_file import SPILL_PREFIX
+
+MOST_SHOWN = 200
+"""Of so many calls it is known what people were shown of them."""
 
 
-def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Feature:
-    """Other agents, for an agent that may send them."""
+def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Iterator[Feature]:
+    """Other agents, for an agent that may send them, and what stays of what they came to."""
     assert parts.agent is not None
-    delegation = SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
-    return Feature(name="agents", origin=BUILTIN, tools=(delegate_tool(delegation.for_tool()),))
+    children = ChildRuns(parts, make_invocation)
+    delegation = SessionDelegation(parts, parts.agent, children)
+    yield Feature(
+        name="agents",
+        origin=BUILTIN,
+        tools=(delegate_tool(delegation.for_tool()),),
+        listeners=(children.listener,),
+    )
+    yield delegate_ledger(parts.journal, parts.agent.settings.results)
 
 
 class SessionDelegation:
@@ -34,6 +51,8 @@ class SessionDelegation:
         self._main = main
         self._children = children
         self._room = asyncio.Semaphore(main.settings.parallel)
+        self._shown: dict[str, str] = {}
+        """What people were shown, by call: the child is told that, whatever became known since."""
 
     def for_tool(self) -> Delegating:
         registry, main = self._main.registry, self._main.definition
@@ -85,16 +104,23 @@ class SessionDelegation:
         agent = self._target(args, call)
         model, depth = self._model(agent), self._caller(call).depth + 1
         sees_tool = sees(agent, delegates=False, is_child=depth > 0)
+        while len(self._shown) >= MOST_SHOWN:  # of calls that a person refused
+            del self._shown[next(iter(self._shown))]
+        text = self._shown[call.id] = self._text(args, call)
         return Handoff(
             agent=agent.name,
             provider=model.provider,
             model=model.model,
-            text=self._text(args, call),
+            text=text,
             tools=tuple(tool.name for tool in self._parts.tools.list() if sees_tool(tool)),
         )
 
+    def _key(self, agent: AgentDefinition) -> str:
+        parts = self._parts
+        return memory_key(parts.journal.session, agent.name, self._model(agent).provider, parts.opened.cwd)
+
     def _text(self, args: DelegateArgs, call: ToolCall) -> str:
-        budget = self._main.settings.child
+        budget, memories = self._main.settings.child, self._parts.journal.conversation.memories
         packet = HandoffPacket(
             request=_request(self._parts.journal.conversation),
             parent=self._caller(call).definition.name,
@@ -106,6 +132,7 @@ class SessionDelegation:
             files=args.relevant_files,
             constraints=args.constraints,
             expected=args.expected_output,
+            memory=memories.get(self._key(self._target(args, call)), ChildMemory()),
             is_brief=args.return_mode == "brief",
         )
         return handoff_text(
@@ -125,14 +152,51 @@ class SessionDelegation:
             agent=agent,
             model=self._model(agent),
             task=args.task,
-            text=self._text(args, call),
+            text=self._shown.pop(call.id, "") or self._text(args, call),
             max_steps=min(limit for limit in limits if limit is not None),
             identity=call.identity,
+            key=self._key(agent),
             call_id=call.id,
         )
         async with self._room:
             outcome = await self._children.run(call.invocation, task)
-        return _result(outcome, settings.child.result_tokens)
+        return await self._result(args, call, outcome)
+
+    async def _result(self, args: DelegateArgs, call: ToolCall, outcome: ChildOutcome) -> ToolOutput:
+        """What a child came to as its sender reads it, the whole of it kept beside."""
+        settings, ended = self._main.settings, outcome.ended
+        most_tokens = min(settings.child.result_tokens, settings.results.result_tokens)
+        answer = masked(outcome.text, self._parts.services.models.keys_in_use())
+        kept = await asyncio.to_thread(self._keep, call.id, answer)
+        result = delegate_result(
+            answer, ended, kept, most_tokens=most_tokens, is_brief=args.return_mode == "brief"
+        )
+        cut = {"truncated": True, "output_bytes": len(answer.encode())} if result.is_cut and kept.path else {}
+        return ToolOutput(
+            outcome="ok" if ended.ok else "error",
+            reason=None if ended.ok else "ChildFailed",
+            content=result.text,
+            shown=ShownChild(
+                invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd
+            ),
+            metadata={
+                "subagent_id": ended.invocation,
+                "success": ended.ok,
+                "response": cut_to(answer, most_tokens),
+                "turns_completed": ended.steps,
+                "tools_used": list(ended.tools_used),
+                **cut,
+            },
+        )
+
+    def _keep(self, call_id: str, answer: str) -> KeptAnswer:
+        """Keeps an answer where `read_file` finds it, also once it has left the conversation."""
+        try:
+            self._parts.spill().keep(call_id, answer)
+        except (OSError, BridleError) as problem:
+            why = problem.message if isinstance(problem, BridleError) else problem.strerror or str(problem)
+            return KeptAnswer(problem=f"the whole could not be kept ({why})")
+        return KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
 
 def _request(conversation: Conversation) -> str:
@@ -141,19 +205,3 @@ def _request(conversation: Conversation) -> str:
         if entry.mark.source == "input":
             return "\n".join(block.text for block in entry.message.content if isinstance(block, TextBlock))
     return ""
-
-
-def _result(outcome: ChildOutcome, most_tokens: int) -> ToolOutput:
-    ended = outcome.ended
-    return ToolOutput(
-        outcome="ok" if ended.ok else "error",
-        reason=None if ended.ok else "ChildFailed",
-        content=cut_to(outcome.text, most_tokens),
-        shown=ShownChild(invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd),
-        metadata={
-            "subagent_id": ended.invocation,
-            "success": ended.ok,
-            "turns_completed": ended.steps,
-            "tools_used": list(ended.tools_used),
-        },
-    )

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
 
+from bridle.agents.child_memory import ChildNotes, ChildWork, updated_memory
 from bridle.agents.definition import AgentDefinition
+from bridle.agents.delegate_result import names_of
 from bridle.app.child_parts import child_layers, child_parts
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
-from bridle.engine.features import Joined
+from bridle.engine.features import EventListener, Joined
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
+from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     Cancelled,
     ChildEnded,
     ChildStarted,
+    Envelope,
     IdentityClass,
     InputAccepted,
     ModelChanged,
+    StepEnded,
+    ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
@@ -37,7 +43,8 @@ MAX_NAMED = 20
 
 
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is to do. `text` is all it is told; `task` is what people read of it."""
+    """What a child is to do. `text` is all it is told; `task` is what people read of it. What it leaves is remembered
+    under `key`."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -45,8 +52,8 @@ class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     max_steps: int
     identity: IdentityClass
+    key: str
     call_id: str = ""
-    key: str = ""
 
 
 class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,10 @@ class ChildRuns:
 
     def __init__(self, parts: SessionParts, make_invocation: MakeInvocation) -> None:
         self._working: dict[str | None, SessionParts] = {None: parts}
+        self._notes: dict[str, ChildNotes] = {}
         self._make_invocation = make_invocation
+        self.listener = EventListener(kinds=frozenset({"StepEnded", "ToolResult"}), hear=self._hear)
+        """Hears what children say and change while they work: a compaction of theirs loses none of it."""
 
     def parts_of(self, invocation: Invocation) -> SessionParts:
         """The parts of an invocation that works now."""
@@ -71,29 +81,68 @@ class ChildRuns:
         """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id]
         assert parent.agent is not None, "whoever sends an agent is one"
-        journal = parent.journal.begin_child(
-            ChildStarted(
-                invocation=parent.services.ids.new("inv"),
-                agent=task.agent.name,
-                task=task.task,
-                provider=task.model.provider,
-                model=task.model.model,
-                call_id=task.call_id,
-                key=task.key,
-            )
+        started = ChildStarted(
+            invocation=parent.services.ids.new("inv"),
+            agent=task.agent.name,
+            task=task.task,
+            provider=task.model.provider,
+            model=task.model.model,
+            call_id=task.call_id,
+            key=task.key,
         )
+        journal = parent.journal.begin_child(started)
         below = msgspec.structs.replace(parent.agent, definition=task.agent, depth=parent.agent.depth + 1)
         parts = child_parts(parent, journal, below)
-        self._working[journal.invocation.id] = parts
+        name = started.invocation
+        self._working[name], self._notes[name] = parts, ChildNotes()
         cost_before = journal.conversation.spent_usd
         ending = Ending(stop="cancelled", steps=0)
         try:
             ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)))
         finally:
-            del self._working[journal.invocation.id]
-            outcome = _outcome(parts, task, ending, journal.conversation.spent_usd - cost_before)
+            del self._working[name]
+            notes = self._notes.pop(name)
+            usd = journal.conversation.spent_usd - cost_before
+            outcome = _outcome(parts, task, ending, usd=usd, changed=notes.changed)
+            self._remember(parts, task, outcome, notes)
             parent.journal.emit(outcome.ended)
         return outcome
+
+    def _hear(self, envelope: Envelope) -> None:
+        notes = self._notes.get(envelope.invocation or "")
+        if notes is None:
+            return
+        match envelope.event:
+            case StepEnded():
+                notes.hear_words(last_words(self._working[envelope.invocation].journal.conversation))
+            case ToolResult(shown=ShownEdit(files=files)):
+                notes.hear_changes(file.path for file in files)
+            case ToolResult(shown=ShownCommand(changed=changed)):
+                notes.hear_changes(changed)
+            case _:
+                pass
+
+    def _remember(
+        self, parts: SessionParts, task: ChildTask, outcome: ChildOutcome, notes: ChildNotes
+    ) -> None:
+        """Keeps what a child leaves for the next one with its key."""
+        agent, memories = parts.agent, self._working[None].journal.conversation.memories
+        assert agent is not None
+        work = ChildWork(
+            task=task.task,
+            answer=outcome.text if outcome.ended.ok else "",
+            notes=notes,
+            files=outcome.ended.files,
+        )
+        parts.journal.emit(
+            updated_memory(
+                memories.get(task.key),
+                work,
+                key=task.key,
+                agent=task.agent.name,
+                max_tokens=agent.settings.child.summary_tokens,
+            )
+        )
 
 
 async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts) -> Ending:
@@ -129,7 +178,9 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     return ending
 
 
-def _outcome(parts: SessionParts, task: ChildTask, ending: Ending, usd: float) -> ChildOutcome:
+def _outcome(
+    parts: SessionParts, task: ChildTask, ending: Ending, *, usd: float, changed: Iterable[str]
+) -> ChildOutcome:
     conversation = parts.journal.conversation
     said, ok = last_words(conversation), ending.stop == "end_turn"
     problem = "" if ok else _problem(task.agent, ending)
@@ -143,7 +194,8 @@ def _outcome(parts: SessionParts, task: ChildTask, ending: Ending, usd: float) -
         steps=ending.steps,
         usd=usd,
         tools_used=tools_used(conversation),
-        files=tuple(conversation.known_files)[:MAX_NAMED],
+        files=names_of(conversation.known_files, parts.opened.cwd)[-MAX_NAMED:],
+        changed=names_of(changed, parts.opened.cwd),
     )
     return ChildOutcome(ended=ended, text=text)
 

@@ -191,7 +191,7 @@ def _agents(parts: SessionParts) -> Iterator[Feature]:
     if parts.agent is not None and parts.agent.settings.mode == "multi":
         from bridle.app.agents_feature import agents  # they stand on all the others
 
-        yield agents(parts, invocation_parts)
+        yield from agents(parts, invocation_parts)
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

@@ -77,6 +77,8 @@ class DottedEvents:
                 yield self._permission(event)
             case e.ChildStarted() | e.ChildEnded():
                 yield from _child(event)
+            case e.ChildMemoryUpdated():
+                yield Told("agent.session.memory_updated", _memory(event))
             case e.TurnEnded():
                 yield from self._words(envelope.invocation, complete=False)
                 yield Told("turn.ended", _turn(event))
@@ -284,6 +286,23 @@ def _child(event: e.ChildStarted | e.ChildEnded) -> Iterator[Told]:
     else:
         name = "agent.invocation.completed" if event.ok else "agent.invocation.failed"
         yield Told(name, {**child, "result": event.result})
+
+
+def _memory(event: e.ChildMemoryUpdated) -> Fields:
+    kept = event.memory
+    return {
+        "childAgent": event.agent,
+        "memoryKey": event.key,
+        "summary": kept.summary,
+        "findings": list(kept.findings),
+        "decisions": list(kept.decisions),
+        "openQuestions": list(kept.questions),
+        "relevantFiles": list(kept.files),
+        "lastResults": [{"task": one.task, "resultPreview": one.preview} for one in kept.results],
+        "tokens": event.tokens,
+        "tokensBefore": event.tokens_before or None,
+        "entriesDropped": event.dropped or None,
+    }
 
 
 def _turn(event: e.TurnEnded) -> Fields:

@@ -42,6 +42,7 @@ _Silent: TypeAlias = (
     | e.GrantRevoked
     | e.ChildStarted
     | e.ChildEnded
+    | e.ChildMemoryUpdated
     | e.CustomEvent
     | e.TokenExpiring
     | e.Presence
