@@ -12,6 +12,37 @@ export interface Accepted {
   opened?: number | null;
 }
 
+/**
+ * An agent, who wrote it and where. Of a project's that nobody trusts yet only the name of its file is told.
+ *
+ * `tools` is None where it sees what its session has; `provider` is empty where it works with that of its session.
+ * `chosen`: the session talks with it.
+ */
+export interface AgentEntry {
+  callable?: boolean;
+  category?: string;
+  chosen?: boolean;
+  cost?: string;
+  description?: string;
+  display_name?: string;
+  hidden?: boolean;
+  mode?: "all" | "primary" | "subagent";
+  name: string;
+  place?: string;
+  provider?: string;
+  selectable?: boolean;
+  source?: "builtin" | "bundle" | "code" | "plugin" | "project" | "settings" | "user";
+  tools?: Array<string> | null;
+  trusted?: boolean;
+}
+
+/** `problems` say which definitions do not count, and why. */
+export interface AgentList {
+  agents: Array<AgentEntry>;
+  kind: "AgentList";
+  problems?: Array<string>;
+}
+
 /** `digest` is the one of the question that was shown; a changed question refuses the answer. */
 export interface AnswerPermission {
   answer: "always" | "deny" | "once" | "pattern" | "tool";
@@ -747,6 +778,12 @@ export interface LaunchShown {
   files?: Array<string>;
   program?: string;
   unpinned?: string;
+}
+
+/** The agents of a session; without one those that Bridle brings and the person's own. */
+export interface ListAgents {
+  kind: "ListAgents";
+  session?: string | null;
 }
 
 /**
@@ -1916,6 +1953,7 @@ export type Query =
   | DescribeSession
   | DescribeSkill
   | FindSession
+  | ListAgents
   | ListChanges
   | ListGrants
   | ListModels
@@ -1938,6 +1976,7 @@ export interface Answers {
   DescribeSession: SessionDetails;
   DescribeSkill: SkillDescription;
   FindSession: SessionDetails;
+  ListAgents: AgentList;
   ListChanges: SessionChanges;
   ListGrants: GrantList;
   ListModels: ModelList;

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.agents.definition import CHILD_STEPS
+from bridle.agents.definition import CHILD_STEPS, AgentDefinition
 from bridle.protocol.events import Verdict
 
 
@@ -42,6 +42,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`agent` is None where nobody chose one: then a session is what it is without agents.
 
     `invocation` is the verdict on sending an agent that says nothing itself; so many as `parallel` says work at once.
+    `definitions` are the agents of settings and plugins, `folders` more places of a project that may have some, and
+    `bundles` the folders of bundles that count.
     """
 
     mode: Literal["single", "multi"] = "single"
@@ -53,3 +55,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     catalog_tokens: int = 2_000
     child: ChildContext = ChildContext()
     results: DelegateResults = DelegateResults()
+    definitions: tuple[AgentDefinition, ...] = ()
+    folders: tuple[str, ...] = ()
+    bundles: tuple[str, ...] = ()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a session works as an agent: one was chosen, or it may send others."""
+        return self.agent is not None or self.mode == "multi"

@@ -10,9 +10,8 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import DEFAULT_AGENT
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegation import may_delegate, sees, sendable
-from bridle.base.visible import visible
+from bridle.app.agent_sources import chosen_agent
 from bridle.engine.tools import Registry
-from bridle.protocol.errors import CommandRefused
 from bridle.safety.permission_policy import AgentPolicy, Permissions
 from bridle.safety.rules import Rule
 
@@ -63,10 +62,6 @@ class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main_agent(settings: AgentSettings, registry: AgentRegistry) -> WorkingAgent:
-    """Whom a person talks to. Raises `UnknownAgent`."""
-    name = settings.agent or DEFAULT_AGENT
-    agent = registry.get(name)
-    if agent is None or not agent.is_selectable:
-        known = ", ".join(agent.name for agent in registry.primary)
-        raise CommandRefused("UnknownAgent", agent=visible(name, newlines=False), known=known)
+    """Whom a person talks to. Raises `CommandRefused` where nobody can."""
+    agent = chosen_agent(registry, settings.agent or DEFAULT_AGENT)
     return WorkingAgent(definition=agent, registry=registry, settings=settings)

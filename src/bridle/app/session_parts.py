@@ -36,6 +36,7 @@ from bridle.sandbox.session_border import claimed_spawn, session_policy
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_registry import AgentRegistry
     from bridle.agents.definition import AgentDefinition
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
@@ -95,7 +96,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
     the fold of the log is kept. `plugged` are the plugins of this session. `has_new_profile`: it goes on with another
-    profile than it had.
+    profile than it had. `agents` are those there are; None where they are Bridle's alone and nobody talks with one.
     """
 
     log: OpenLog
@@ -109,6 +110,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     kept_until: int = 0
     plugged: tuple[Feature, ...] = ()
     has_new_profile: bool = False
+    agents: AgentRegistry | None = None
 
 
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +166,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     stopwatch = Stopwatch(clock)
     questions = _questions(journal, services, settings, stopwatch)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
-    agent = _main_agent(services, opened)
+    agent = _main_agent(opened)
     tools = session_registry(settings, mode=lambda: opened.conversation.mode)
     registry = tools if agent is None else agent.tools_of(tools)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
@@ -291,22 +293,14 @@ def _gates(
     return msgspec.structs.replace(made, permissions=agent.permissions_of(made.permissions))
 
 
-def _main_agent(services: ProcessServices, opened: OpenedLog) -> WorkingAgent | None:
-    settings = opened.settings
-    if settings.agents is None:
+def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
+    settings = opened.settings.agents
+    if settings is None or not settings.in_use:
         return None
-    from bridle.app.agent_sources import session_agents  # nobody pays for agents who has none
-    from bridle.app.session_agents import main_agent
+    from bridle.app.session_agents import main_agent  # nobody pays for agents who has none
 
-    registry, _notices = session_agents(
-        settings,
-        where=services.where,
-        cwd=opened.cwd,
-        env=opened.env,
-        approvals=opened.approvals,
-        code=services.agents,
-    )
-    return main_agent(settings.agents, registry)
+    assert opened.agents is not None, "they are found where somebody talks with one"
+    return main_agent(settings, opened.agents)
 
 
 def _known_files(conversation: Conversation) -> KnownFiles:

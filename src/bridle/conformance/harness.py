@@ -111,6 +111,7 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    agent: str | None = None,
     agents: Sequence[AgentDefinition] = (),
     store: Store | None = None,
     features: Sequence[Feature] = (),
@@ -125,6 +126,7 @@ async def harness(
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
     `fetch` stands in for the web; `tools` and `agents` are brought along, behind the built-in ones, and `features` and
     `plugins`, of which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
+    `agent` is the one to talk with.
     `waits_for_room`: on a full disk somebody is there to make room. `env` is more of the person's environment.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
@@ -154,6 +156,7 @@ async def harness(
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     profile=profile,
+                    agent=agent,
                     resume=resume,
                     config=options,
                 )
