@@ -22,8 +22,8 @@ def kept_at(body):
 
 
 class Answering:
-    """`main(number, body)` and `child(number, body)` give the next answer, a text or a call, of either; both count
-    from 0, the child's in each of its runs."""
+    """`main(number, body)` and `child(number, body)` give the next answer of either: a text, a call, or several of them.
+    Both count from 0, the child's in each of its runs."""
 
     name = "demo"
     wire = ScriptedWire()
@@ -38,6 +38,7 @@ class Answering:
     async def stream(self, request):
         self.requests.append(request)
         answer = (self._child if request.agent else self._main)(request.answers, request.body.decode())
-        answer = ModelText(answer) if isinstance(answer, str) else answer
-        yield answer
-        yield ModelDone("tool_use" if isinstance(answer, ModelCall) else "end_turn")
+        parts = answer if isinstance(answer, tuple) else (answer,)
+        for part in parts:
+            yield ModelText(part) if isinstance(part, str) else part
+        yield ModelDone("tool_use" if isinstance(parts[-1], ModelCall) else "end_turn")

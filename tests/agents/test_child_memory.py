@@ -20,11 +20,13 @@ from bridle.agents.child_memory import (
     memory_within,
     updated_memory,
 )
+from bridle.agents.definition import AgentDefinition
 from bridle.base.token_estimate import estimated_tokens
 from bridle.clients.as_events import events_lines
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import MAX_MEMORIES, Conversation
 from bridle.protocol import events as e
+from bridle.protocol.commands import AnswerPermission
 
 NOTED = "All read.\nFinding: a.txt is empty.\n- **Decision:** leave it.\n* question: who wrote it?\nFinding:"
 
@@ -142,6 +144,59 @@ async def test_a_child_that_was_stopped_leaves_what_it_noted_and_that_it_did_not
     assert not ended.ok
     assert left.memory.results == (e.ChildResult(task="Look.", preview="it did not finish"),)
     assert left.memory.summary == ""
+
+
+def test_a_memory_belongs_to_one_agent_at_one_provider_in_one_folder_of_one_session() -> None:
+    own = ("sess_1", "explore", "demo", "/work")
+    others = [(*own[:at], f"{own[at]}2", *own[at + 1 :]) for at in range(4)]
+    assert len({memory_key(*one) for one in (own, *others)}) == 5
+
+
+@pytest.mark.requirement("D11.15")
+async def test_a_child_is_told_what_people_were_shown_whatever_became_known_since(tmp_path: Path) -> None:
+    looker = AgentDefinition(name="looker", description="Looks.", mode="subagent")
+    model = Answering(twice(("looker", "looker")), lambda *_: "Done.")
+    shown = []
+    async with harness(
+        model, folder=str(tmp_path), agent_mode="multi", agents=[looker], answers=True
+    ) as session:
+        number = await session.send("go")
+        async for envelope in session.connection.events(session.id, since=number):
+            if isinstance(envelope.event, e.PermissionRequested):
+                shown.append(envelope.event.handoff.text)
+                key = memory_key(session.id, "looker", "demo", str(tmp_path))
+                since = e.ChildMemoryUpdated(key=key, agent="looker", memory=e.ChildMemory(summary="LATER"))
+                session.engine.live.session(session.id).journal.emit(since)
+                call_id = envelope.event.call_id
+                yes = AnswerPermission(session=session.id, call_id=call_id, answer="once")
+                await session.connection.send(yes)
+            if isinstance(envelope.event, e.TurnEnded) and envelope.invocation is None:
+                break
+    told = [json.loads(body)["messages"][0]["content"][0]["text"] for body in model.bodies("looker")]
+    assert told == shown
+    assert len(told) == 2
+
+
+async def test_what_a_child_noted_before_its_conversation_was_compacted_is_remembered(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text("word " * 1_200)
+
+    def child(number, _body):
+        read = calling("read_file", path=f"{number}.txt")
+        words = f"{'I look at it. ' * 60}\nFinding: {number} is full of words."
+        return (words, read) if number < 5 else "Read."
+
+    model = Answering(twice(("explore",)), child)
+    async with harness(
+        model, folder=str(tmp_path), agent_mode="multi", sets=("context.child.max_tokens=5000",)
+    ) as session:
+        events = await session.ask("go")
+    assert of_kind(events, e.Compacted)
+    last = model.bodies("explore")[-1]
+    assert not all(f"Finding: {number}" in last for number in range(5)), "the child itself has forgotten some"
+    (left,) = of_kind(events, e.ChildMemoryUpdated)
+    assert left.memory.findings == tuple(f"{number} is full of words." for number in range(5))
+    assert left.memory.files == tuple(f"{number}.txt" for number in range(5))
 
 
 # Whatever children say
