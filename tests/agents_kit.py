@@ -22,7 +22,7 @@ def kept_at(body):
 
 
 class Answering:
-    """`main(number, body)` and `child(number, body)` give the next answer of either: a text, a call, or several of them.
+    """`main(number, body)` and `child(number, body)` give the next answer of either: a text, a call, or several.
     Both count from 0, the child's in each of its runs."""
 
     name = "demo"

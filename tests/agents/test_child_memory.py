@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,4 +267,7 @@ def test_of_many_kinds_of_children_the_last_are_remembered() -> None:
         )
     assert len(conversation.memories) == MAX_MEMORIES
     assert "k1" not in conversation.memories
-    assert Conversation.restored(conversation.folded()).memories == conversation.memories
+    kept = conversation.folded()
+    assert Conversation.restored(kept).memories == conversation.memories
+    before = msgspec.msgpack.encode(msgspec.msgpack.decode(kept)[:-2])
+    assert Conversation.restored(before).last_id == conversation.last_id, "a fold kept before still counts"

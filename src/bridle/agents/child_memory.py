@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from bridle.base.phrases import one_line
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
 from bridle.base.untrusted import wrap
 from bridle.protocol.events import ChildMemory, ChildMemoryUpdated, ChildResult
@@ -111,11 +112,6 @@ def memory_text(memory: ChildMemory) -> str:
 def memory_within(memory: ChildMemory, max_tokens: int) -> str:
     """The same with as much of it as has room."""
     return memory_text(_fitted(memory, max_tokens)[0])
-
-
-def one_line(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _listed(head: str, items: Iterable[str]) -> str:

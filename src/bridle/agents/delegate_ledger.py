@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from bridle.agents.agent_settings import DelegateResults
-from bridle.agents.child_memory import one_line
 from bridle.agents.delegate_result import ledger_line
 from bridle.agents.delegation import DELEGATE
+from bridle.base.phrases import one_line
 from bridle.base.token_estimate import estimated_tokens
 from bridle.base.untrusted import unwrapped
 from bridle.engine.conversation import COMPACTED, NO_EVENT, ledger_text
@@ -32,7 +32,9 @@ LEFT_OUT: Final = "- (what came before is left out)"
 def delegate_ledger(journal: Journal, settings: DelegateResults) -> Feature:
     """Keeps what agents came to short in the conversation of whoever sent them."""
     ledger = DelegateLedger(journal, settings)
-    return Feature(name="delegate_ledger", request_layers=(PlacedRequestLayer("ledger", ledger.layer),))
+    return Feature(
+        name="delegate_ledger", request_layers=(PlacedRequestLayer("delegate_ledger", ledger.layer),)
+    )
 
 
 class RawResult(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.agents.child_memory import one_line
+from bridle.base.phrases import counted, one_line
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN
 from bridle.protocol.events import ChildEnded
 
@@ -69,10 +69,9 @@ def ledger_line(agent: str, task: str, text: str) -> str:
 
 def _facts(ended: ChildEnded, kept: KeptAnswer) -> str:
     known = [path for path in ended.files if path not in ended.changed]
-    steps = "1 step" if ended.steps == 1 else f"{ended.steps} steps"
     parts = (
         f"{_WHOLE}{kept.path}" if kept.path else kept.problem,
-        steps,
+        counted(ended.steps, "step"),
         _named("used ", ended.tools_used),
         _named("changed ", ended.changed),
         _named("knew ", known),

@@ -32,14 +32,8 @@ MOST_SHOWN = 200
 def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Iterator[Feature]:
     """Other agents, for an agent that may send them, and what stays of what they came to."""
     assert parts.agent is not None
-    children = ChildRuns(parts, make_invocation)
-    delegation = SessionDelegation(parts, parts.agent, children)
-    yield Feature(
-        name="agents",
-        origin=BUILTIN,
-        tools=(delegate_tool(delegation.for_tool()),),
-        listeners=(children.listener,),
-    )
+    delegation = SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
+    yield Feature(name="agents", origin=BUILTIN, tools=(delegate_tool(delegation.for_tool()),))
     yield delegate_ledger(parts.journal, parts.agent.settings.results)
 
 
@@ -166,8 +160,7 @@ class SessionDelegation:
         """What a child came to as its sender reads it, the whole of it kept beside."""
         settings, ended = self._main.settings, outcome.ended
         most_tokens = min(settings.child.result_tokens, settings.results.result_tokens)
-        answer = masked(outcome.text, self._parts.services.models.keys_in_use())
-        kept = await asyncio.to_thread(self._keep, call.id, answer)
+        answer, kept = await asyncio.to_thread(self._keep, call.id, outcome.text)
         result = delegate_result(
             answer, ended, kept, most_tokens=most_tokens, is_brief=args.return_mode == "brief"
         )
@@ -189,14 +182,15 @@ class SessionDelegation:
             },
         )
 
-    def _keep(self, call_id: str, answer: str) -> KeptAnswer:
-        """Keeps an answer where `read_file` finds it, also once it has left the conversation."""
+    def _keep(self, call_id: str, text: str) -> tuple[str, KeptAnswer]:
+        """The answer without secrets, kept where `read_file` finds it, also once it has left the conversation."""
+        answer = masked(text, self._parts.services.models.keys_in_use())
         try:
             self._parts.spill().keep(call_id, answer)
         except (OSError, BridleError) as problem:
             why = problem.message if isinstance(problem, BridleError) else problem.strerror or str(problem)
-            return KeptAnswer(problem=f"the whole could not be kept ({why})")
-        return KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
+            return answer, KeptAnswer(problem=f"the whole could not be kept ({why})")
+        return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
 
 def _request(conversation: Conversation) -> str:

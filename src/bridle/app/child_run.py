@@ -14,7 +14,8 @@ from bridle.agents.delegate_result import names_of
 from bridle.app.child_parts import child_layers, child_parts
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
-from bridle.engine.features import EventListener, Joined
+from bridle.engine.features import Joined
+from bridle.engine.journal import Journal
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.display_values import ShownCommand, ShownEdit
@@ -44,7 +45,7 @@ MAX_NAMED = 20
 
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is to do. `text` is all it is told; `task` is what people read of it. What it leaves is remembered
-    under `key`."""
+    under `key`, where it has one."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -52,8 +53,8 @@ class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     max_steps: int
     identity: IdentityClass
-    key: str
     call_id: str = ""
+    key: str = ""
 
 
 class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +69,7 @@ class ChildRuns:
 
     def __init__(self, parts: SessionParts, make_invocation: MakeInvocation) -> None:
         self._working: dict[str | None, SessionParts] = {None: parts}
-        self._notes: dict[str, ChildNotes] = {}
         self._make_invocation = make_invocation
-        self.listener = EventListener(kinds=frozenset({"StepEnded", "ToolResult"}), hear=self._hear)
-        """Hears what children say and change while they work: a compaction of theirs loses none of it."""
 
     def parts_of(self, invocation: Invocation) -> SessionParts:
         """The parts of an invocation that works now."""
@@ -81,46 +79,33 @@ class ChildRuns:
         """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id]
         assert parent.agent is not None, "whoever sends an agent is one"
-        started = ChildStarted(
-            invocation=parent.services.ids.new("inv"),
-            agent=task.agent.name,
-            task=task.task,
-            provider=task.model.provider,
-            model=task.model.model,
-            call_id=task.call_id,
-            key=task.key,
+        journal = parent.journal.begin_child(
+            ChildStarted(
+                invocation=parent.services.ids.new("inv"),
+                agent=task.agent.name,
+                task=task.task,
+                provider=task.model.provider,
+                model=task.model.model,
+                call_id=task.call_id,
+                key=task.key,
+            )
         )
-        journal = parent.journal.begin_child(started)
         below = msgspec.structs.replace(parent.agent, definition=task.agent, depth=parent.agent.depth + 1)
         parts = child_parts(parent, journal, below)
-        name = started.invocation
-        self._working[name], self._notes[name] = parts, ChildNotes()
+        self._working[journal.invocation.id] = parts
+        notes = noting(journal)
         cost_before = journal.conversation.spent_usd
         ending = Ending(stop="cancelled", steps=0)
         try:
             ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)))
         finally:
-            del self._working[name]
-            notes = self._notes.pop(name)
+            del self._working[journal.invocation.id]
             usd = journal.conversation.spent_usd - cost_before
             outcome = _outcome(parts, task, ending, usd=usd, changed=notes.changed)
-            self._remember(parts, task, outcome, notes)
+            if task.key:
+                self._remember(parts, task, outcome, notes)
             parent.journal.emit(outcome.ended)
         return outcome
-
-    def _hear(self, envelope: Envelope) -> None:
-        notes = self._notes.get(envelope.invocation or "")
-        if notes is None:
-            return
-        match envelope.event:
-            case StepEnded():
-                notes.hear_words(last_words(self._working[envelope.invocation].journal.conversation))
-            case ToolResult(shown=ShownEdit(files=files)):
-                notes.hear_changes(file.path for file in files)
-            case ToolResult(shown=ShownCommand(changed=changed)):
-                notes.hear_changes(changed)
-            case _:
-                pass
 
     def _remember(
         self, parts: SessionParts, task: ChildTask, outcome: ChildOutcome, notes: ChildNotes
@@ -143,6 +128,27 @@ class ChildRuns:
                 max_tokens=agent.settings.child.summary_tokens,
             )
         )
+
+
+def noting(journal: Journal) -> ChildNotes:
+    """What a child says and changes from here on, as it does: a compaction of its conversation loses none of it."""
+    notes, conversation = ChildNotes(), journal.conversation
+
+    def hear(envelope: Envelope) -> None:
+        if envelope.invocation != conversation.invocation.id:
+            return
+        match envelope.event:
+            case StepEnded():
+                notes.hear_words(last_words(conversation))
+            case ToolResult(shown=ShownEdit(files=files)):
+                notes.hear_changes(file.path for file in files)
+            case ToolResult(shown=ShownCommand(changed=changed)):
+                notes.hear_changes(changed)
+            case _:
+                pass
+
+    journal.watch(frozenset({"StepEnded", "ToolResult"}), hear)
+    return notes
 
 
 async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts) -> Ending:

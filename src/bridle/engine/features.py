@@ -41,7 +41,7 @@ REQUEST_SLOTS = (
     "memory",  # notes of earlier sessions that go with what was said (ContextAdded)
     "repo_map",  # where a setting says so, a map of the project's sources (ContextAdded)
     "context",  # open: what others add to the conversation (ContextAdded)
-    "ledger",  # earlier results of agents that were sent give way to a line each (Compacted)
+    "delegate_ledger",  # earlier results of agents that were sent give way to a line each (Compacted)
     "compaction",  # what is too long gives way to a summary (Compacted)
     "tell_hooks",  # hooks hear of the request and the answer
     "check_capabilities",  # images or tools the model does not take; a small local context is said
