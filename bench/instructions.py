@@ -87,7 +87,7 @@ def _decisions() -> _Decisions:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
         program = os.path.join(ROOT, "bench", "decisions.py")
         none, one, more = (
-            _counted([program, cwd, str(rounds)], env=env, cwd=cwd) for rounds in (0, FIRST, FIRST + LATER)
+            counted([program, cwd, str(rounds)], env=env, cwd=cwd) for rounds in (0, FIRST, FIRST + LATER)
         )
     return _Decisions((one - none) / FIRST / len(COMMANDS), (more - one) / LATER / len(COMMANDS))
 
@@ -98,7 +98,7 @@ def _delta() -> float:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
         program = os.path.join(ROOT, "bench", "turns.py")
         few, many = (
-            _counted([program, str(count), str(SLOWNESS)], env=env, cwd=cwd)
+            counted([program, str(count), str(SLOWNESS)], env=env, cwd=cwd)
             for count in (LEAST_DELTAS, MOST_DELTAS)
         )
     return (many - few) / (MOST_DELTAS - LEAST_DELTAS) * 1_000
@@ -107,10 +107,10 @@ def _delta() -> float:
 def counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:
     """The second run: what the first finds out and makes is not counted."""
     subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
-    return _counted([*by, BRIDLE, *argv], env=env, cwd=cwd)
+    return counted([*by, BRIDLE, *argv], env=env, cwd=cwd)
 
 
-def _counted(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
+def counted(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
     with scratch() as folder:
         tool = ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={folder}/%p"]
         process = subprocess.Popen(

@@ -57,6 +57,7 @@ ROWS = {
     "end": "many_clients:ending",
     "warm": "many_clients:warm",
     "servers": "server_costs:first_request",
+    "servers-instructions": "server_costs:instructions_before_request",
     "server-cycles": "server_costs:cycles",
     "brought": "brought:brought",
     "instructions": "instructions:instructions",

@@ -7,10 +7,11 @@ import os
 import resource
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from measure import Figure, middle, scratch
 
+from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
@@ -19,8 +20,10 @@ from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
 from bridle.sandbox.adapter_choice import ConfiningWay, adapter_for
+from bridle.sandbox.adapters import can_wait
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.warm_sandbox import WarmSandboxes
 
 if TYPE_CHECKING:
     from bridle.sandbox.adapters import Adapter
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 SPAWNS = 100
 ADAPTERS = ((ConfiningWay("bubblewrap", "full"), 8, 15), (ConfiningWay("landlock"), 4, None))
 """With how much each may add in the middle, and nineteen times in twenty."""
+ANSWER_S = 0.04
+"""How long a model takes that a sandbox is set up meanwhile; most take longer."""
 FLOOD_MB = 1024
 
 
@@ -56,40 +61,74 @@ async def _added(folder: str, work: str) -> list[Figure]:
                 Figure(name=f"{way.name} adds", value=middle(more), unit="ms", target=target, how=how),
                 Figure(name=f"{way.name} adds, p95", value=tail, unit="ms", target=tail_target, how=how),
             ]
+            if not can_wait(adapter):
+                continue
+            for mode in ("workspace-write", "read-only"):
+                free_ms, held_ms = await _in_turns(
+                    processes, adapter, folder, work, mode=mode, answer_s=ANSWER_S
+                )
+                more = sorted(held - free for free, held in zip(free_ms, held_ms, strict=True))
+                how = f"N={SPAWNS}, {mode}, answers take {ANSWER_S * 1000:g} ms, without {middle(free_ms):.2f} ms"
+                figures += [
+                    Figure(name=f"warm {mode} adds", value=middle(more), unit="ms", target=2, how=how),
+                    Figure(
+                        name=f"warm {mode} adds, p95",
+                        value=more[int(SPAWNS * 0.95)],
+                        unit="ms",
+                        target=4,
+                        how=how,
+                    ),
+                ]
     finally:
         await processes.close()
     return figures
 
 
 async def _in_turns(
-    processes: Processes, adapter: Adapter, folder: str, work: str
+    processes: Processes,
+    adapter: Adapter,
+    folder: str,
+    work: str,
+    *,
+    mode: Literal["workspace-write", "read-only"] = "workspace-write",
+    answer_s: float = 0.0,
 ) -> tuple[list[float], list[float]]:
+    """How long `true` took without and with a border. With `answer_s`, a sandbox may be set up in so long before."""
+
     async def choose() -> Adapter:
         return adapter
 
     place = HostContext(
         home=folder, own=(os.path.join(folder, "own"),), caches=os.path.join(folder, "caches")
     )
-    spawn = SandboxSpawn(processes, place=lambda: place, choose=choose)
-    held = SpawnPolicy(mode="workspace-write", workspace=work, scratch=os.path.join(folder, "tmp"))
+    spawn = SandboxSpawn(processes, place=lambda: place, choose=choose, away=os.path.join(folder, "masks"))
+    warm = WarmSandboxes(spawn.wait_for_command, SystemClock()) if answer_s else None
+    env = {"PATH": "/usr/bin:/bin", "HOME": folder}
+    held = SpawnPolicy(mode=mode, workspace=work, scratch=os.path.join(folder, "tmp"))
     free = SpawnPolicy(mode="off", workspace=work)
-    took_ms: dict[str, list[float]] = {"off": [], "workspace-write": []}
+    took_ms: dict[str, list[float]] = {"off": [], mode: []}
     for number in range(SPAWNS + 3):
         for policy in (free, held):
+            if warm is not None:
+                warm.expect()
+                await asyncio.sleep(answer_s)
             begun = time.perf_counter()
             process = await spawn(
                 ["/bin/true"],
                 cwd=work,
-                env={"PATH": "/usr/bin:/bin", "HOME": folder},
+                env=env,
                 policy=policy,
                 call_id="call_bench",
                 on_output=lambda _chunk: None,
+                warm=warm,
             )
             assert await process.wait() == 0
             assert process.sandbox == ("off" if policy is free else adapter.name)
             if number >= 3:
                 took_ms[policy.mode].append((time.perf_counter() - begun) * 1000)
-    return took_ms["off"], took_ms["workspace-write"]
+    if warm is not None:
+        warm.discard()
+    return took_ms["off"], took_ms[mode]
 
 
 def flood() -> list[Figure]:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from instructions import counted
 from measure import BRIDLE, PYTHON, ROOT, Figure, interleaved, middle, plain_env, scratch
 from over_http import Server, configure, served
 
@@ -22,7 +23,8 @@ from bridle.base.processes import Processes
 from bridle.config.folders import folders
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.shared_server import LaunchPlace, ServerPool
+from bridle.mcp.server_pool import ServerPool
+from bridle.mcp.server_run import LaunchPlace
 from bridle.sandbox.session_border import machine_spawn
 
 ROUNDS = 11
@@ -42,9 +44,7 @@ def first_request() -> list[Figure]:
         for name, env in homes.items():
             configure(env["BRIDLE_HOME"], server.url)
             if name != "none":
-                path = Path(env["BRIDLE_HOME"], "config", "config.toml")
-                written = path.read_text()
-                path.write_text(f"{written}\n[mcp_servers.one]\ncommand = {json.dumps(_SERVER)}\n")
+                _name_server(env["BRIDLE_HOME"])
 
         def run(name: str) -> Spent:
             lists = Path(homes[name]["BRIDLE_HOME"], "state", "mcp")
@@ -79,6 +79,36 @@ def first_request() -> list[Figure]:
             ),
         )
     ]
+
+
+def instructions_before_request() -> list[Figure]:
+    """What a server with a kept list adds to `bridle run` until its first request leaves. Needs valgrind."""
+    counts: dict[str, int] = {}
+    for name in ("none", "kept"):
+        with scratch() as home, scratch() as cwd:
+            env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
+            configure(env["BRIDLE_HOME"], "http://127.0.0.1:9")
+            if name == "kept":
+                _name_server(env["BRIDLE_HOME"])
+            subprocess.run(
+                [BRIDLE, "run", "-m", "demo", "hi"], env=env, cwd=cwd, check=True, capture_output=True
+            )
+            program = [os.path.join(ROOT, "bench", "until_request.py")]
+            counts[name] = counted([*program, "run", "-m", "bench:some-model", "hi"], env=env, cwd=cwd)
+    return [
+        Figure(
+            name="instructions, server kept",
+            value=(counts["kept"] - counts["none"]) / 1e6,
+            unit="M",
+            target=25,
+            how=f"until the request leaves, more than {counts['none'] / 1e6:.0f} M without one; 25 tools",
+        )
+    ]
+
+
+def _name_server(home: str) -> None:
+    path = Path(home, "config", "config.toml")
+    path.write_text(f"{path.read_text()}\n[mcp_servers.one]\ncommand = {json.dumps(_SERVER)}\n")
 
 
 def _wall_ms(runs: list[Spent]) -> float:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 
 from bridle.conformance.harness import harness
@@ -38,6 +39,12 @@ async def session_with(model, home, servers: dict, *, settings=None, **options):
         yield session
 
 
+def starts(path: Path) -> FileIO:
+    """What a server whose `started` is this path writes when it starts, a line each: whoever reads one waits for it."""
+    os.mkfifo(path)
+    return open(path, "r+b", buffering=0)
+
+
 async def until(condition) -> None:
     """Returns when the condition holds; a test that waits in vain is ended by its own limit."""
     while not condition():
@@ -66,11 +73,14 @@ async def asked_trust(session, *, use: bool, since: int = 0) -> TrustQuestion:
     return asked.question
 
 
-async def slash(session, name: str, arguments: str = "") -> Notice:
-    """What a slash command says."""
+async def slash(session, name: str, arguments: str = "", *, reason: str = "") -> Notice:
+    """What a slash command says: the next notice, or the next for this reason where servers may say something too."""
     since = session.conversation.last_id
     await session.connection.send(RunSlash(session=session.id, name=name, arguments=arguments))
-    return await session.until(Notice, since=since)
+    async for envelope in session.connection.events(session.id, since=since):
+        if isinstance(envelope.event, Notice) and reason in ("", envelope.event.reason):
+            return envelope.event
+    raise AssertionError("the session ended")
 
 
 def is_running(pid: int) -> bool:

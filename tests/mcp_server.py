@@ -13,6 +13,7 @@ started      a file to which its process id is appended when it starts
 child        a file to which the id of a child is written that outlives it
 garbage      so many lines of it before each answer
 stays        it does not leave when its input is closed
+prompts      its prompts, in place of one called greet
 """
 
 import json
@@ -125,6 +126,11 @@ def call(name: str, given: dict, meta: dict) -> dict:  # noqa: RET503  some of i
                 "required": ["name"],
             }
             return text(json.dumps(ask("elicitation/create", {"message": "Who?", "requestedSchema": form})))
+        case "nag":
+            form = {"type": "object", "properties": {"more": {"type": "string"}}}
+            params = {"message": "And now?", "requestedSchema": form}
+            while True:
+                ask("elicitation/create", params)
         case "visit":
             params = {
                 "mode": "url",
@@ -191,9 +197,10 @@ def answer(request_id, method: str, params: dict) -> None:
                 }
             case "prompts/list":
                 words = [{"name": "who", "required": True}, {"name": "what"}]
-                result = {"prompts": [{"name": "greet", "description": "Greets.", "arguments": words}]}
+                greet = {"name": "greet", "description": "Greets.", "arguments": words}
+                result = {"prompts": told.get("prompts", [greet])}
             case "prompts/get":
-                said = f"Greet {json.dumps(params.get('arguments'))}"
+                said = f"{params['name'].capitalize()} {json.dumps(params.get('arguments'))}"
                 result = {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
             case "ping":
                 result = {}

@@ -70,7 +70,7 @@ export interface Connection {
     answer: "once" | "pattern" | "tool" | "always" | "deny",
     note?: string,
   ): Promise<Accepted>;
-  cancel(session: string): Promise<Accepted>;
+  cancel(session: string, options?: { invocation?: string }): Promise<Accepted>;
   /** Leaves. Turns go on; nothing is lost. */
   close(): Promise<void>;
 }

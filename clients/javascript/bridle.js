@@ -94,9 +94,9 @@ class Client {
     return this.send({ kind: "AnswerPermission", session, call_id, answer, note, digest });
   }
 
-  /** Ends the turn that runs. */
-  cancel(session) {
-    return this.send({ kind: "CancelTurn", session });
+  /** Ends the turn that runs, or the work of one agent that was sent: the turn then goes on. */
+  cancel(session, { invocation } = {}) {
+    return this.send({ kind: "CancelTurn", session, ...(invocation && { invocation }) });
   }
 
   /** All events above `since`, then live ones, until the session ends or we close. */

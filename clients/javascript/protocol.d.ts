@@ -171,8 +171,10 @@ export interface CallChanges {
   paths: Array<string>;
 }
 
+/** Stops the running turn and everything below it; with `invocation` that child alone, and its turn goes on. */
 export interface CancelTurn {
   id?: string;
+  invocation?: string | null;
   kind: "CancelTurn";
   session: string;
 }
@@ -196,8 +198,8 @@ export interface CheckHealth {
 }
 
 /**
- * What a child came to. `stop` is how its turn ended; of `tools_used`, of the `files` it knew and of those it
- * `changed` the first ones are named.
+ * What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
+ * `tools_used`, of the `files` it knew and of those it `changed` the first ones are named.
  */
 export interface ChildEnded {
   agent: string;
@@ -208,6 +210,7 @@ export interface ChildEnded {
   result: string;
   steps?: number;
   stop?: "cancelled" | "content_filter" | "end_turn" | "error" | "interrupted" | "max_tokens" | null;
+  stopped_by?: string;
   tools_used?: Array<string>;
   usd?: number;
 }
@@ -1810,7 +1813,7 @@ export interface TrustQuestion {
   compared?: boolean;
   hidden?: Array<HiddenCharacters>;
   hidden_lines?: number;
-  kind: "agent" | "command" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "skill";
+  kind: "agent" | "command" | "config" | "hook" | "instructions" | "mcp_server" | "plugin" | "settings" | "skill";
   launch?: LaunchShown | null;
   line_count?: number;
   lines?: Array<DiffLine>;

@@ -67,7 +67,7 @@ def told(text: str) -> list[str]:
     return [f"{one.line}: {one.clause}" for one in read(text).problems]
 
 
-@pytest.mark.requirement("D12.40", "D12.47")
+@pytest.mark.requirement("D12.40")
 def test_every_field_of_a_definition_is_read_in_both_spellings() -> None:
     wanted = AgentDefinition(
         name="reviewer",

@@ -13,7 +13,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash
+from bridle.protocol.commands import AnswerQuestion, CancelTurn, EndSession, RunSlash
 from bridle.protocol.questions import UndoAnswer
 from bridle.providers.script import call, fail, say
 
@@ -64,7 +64,7 @@ async def test_a_child_in_a_loop_is_stopped_and_the_main_agent_goes_on(tmp_path:
     model = scripted(*sent("explore"), agents={"explore": child})
     async with harness(model, folder=str(tmp_path), agent_mode="multi") as session:
         events = await session.ask("go")
-    ends = [event for event in of_kind(events, e.TurnEnded)]
+    ends = of_kind(events, e.TurnEnded)
     assert [(end.stop, end.reason) for end in ends] == [("error", "LoopDetected"), ("end_turn", None)]
 
 
@@ -261,3 +261,65 @@ async def test_undo_takes_back_what_a_child_changed(tmp_path: Path) -> None:
         await session.connection.send(answer)
         await session.until(e.UndoApplied)
     assert (tmp_path / "a.txt").read_text() == "before"
+
+
+async def test_an_agent_in_the_background_wakes_whoever_sent_it_when_it_is_done() -> None:
+    let_go = asyncio.Event()
+
+    async def hold(_args: Number, _context) -> ToolOutput:
+        await let_go.wait()
+        return ToolOutput(content="held")
+
+    tool = Tool(
+        name="hold", description="Waits.", input=Number, risk="read", run=hold, mutating=never_mutating
+    )
+    beside = AgentDefinition(
+        name="beside", description="x", delegation=AgentDelegation(invocation="allow", background=True)
+    )
+    model = scripted(
+        call("delegate_agent", agent="beside", task="Look."),
+        say("It is on its way."),
+        say("I heard."),
+        agents={"beside": [call("hold", number=1), say("All is well.")]},
+    )
+    options = {"agent_mode": "multi", "agents": [beside], "tools": [tool], "allow": ("hold",)}
+    async with harness(model, **options) as session:
+        first = await session.ask("go")
+        assert first[-1].stop == "end_turn", "nobody waits for it"
+        assert not of_kind(first, e.ChildEnded)
+        let_go.set()
+        ends = 0
+        async for envelope in session.connection.events(session.id, since=0):
+            ends += isinstance(envelope.event, e.TurnEnded) and envelope.invocation is None
+            if ends == 2:
+                break
+        said = [block.text for block in session.conversation.messages[-2].content]
+    assert "The agent beside" in said[0]
+    assert "All is well." in said[0]
+
+
+async def test_an_agent_in_the_background_ends_with_its_session() -> None:
+    async def hold(_args: Number, _context) -> ToolOutput:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tool = Tool(
+        name="hold", description="Waits.", input=Number, risk="read", run=hold, mutating=never_mutating
+    )
+    beside = AgentDefinition(
+        name="beside", description="x", delegation=AgentDelegation(invocation="allow", background=True)
+    )
+    model = scripted(
+        call("delegate_agent", agent="beside", task="Look."),
+        say("It is on its way."),
+        agents={"beside": [call("hold", number=1)]},
+    )
+    options = {"agent_mode": "multi", "agents": [beside], "tools": [tool], "allow": ("hold",)}
+    async with harness(model, **options) as session:
+        await session.ask("go")
+        await session.until(e.ChildStarted)
+        await session.connection.send(EndSession(session=session.id))
+        stored = [envelope async for envelope in session.connection.events(session.id, since=0)]
+    ends = [one.event for one in stored if isinstance(one.event, e.ChildEnded)]
+    assert [(end.ok, end.stop) for end in ends] == [(False, "cancelled")]
+    assert stored[-1].kind == "SessionEnded"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import bridle
@@ -15,12 +16,12 @@ from bridle.app.agent_sources import agent_items, agents_of_session
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import RecordingModel, scripted
-from bridle.conformance.harness import HarnessSession, harness
+from bridle.conformance.harness import HarnessSession, harness, outcomes
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.queries import AgentEntry, ListAgents
-from bridle.providers.script import say
+from bridle.providers.script import call, say
 from bridle.safety.trust.approvals import Approvals
 from bridle.sessions.memory_store import MemoryStore
 
@@ -108,7 +109,7 @@ async def notices(session: HarnessSession) -> list[e.Notice]:
 # Files
 
 
-@pytest.mark.requirement("D12.42", "D12.47", "D12.43")
+@pytest.mark.requirement("D12.42")
 async def test_agents_of_the_person_count_and_those_of_a_project_wait_for_trust(office: Office) -> None:
     office.own("beans")
     office.project("peas")
@@ -130,7 +131,6 @@ async def test_agents_of_the_person_count_and_those_of_a_project_wait_for_trust(
     )
 
 
-@pytest.mark.requirement("D12.43")
 async def test_before_trust_nothing_of_a_project_reaches_a_model_and_every_file_is_named_once(
     office: Office,
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_name_of_ours_is_never_taken_and_among_others_the_first_has_it(office:
     ]
 
 
-@pytest.mark.requirement("D12.50", "D8.80")
+@pytest.mark.requirement("D12.50")
 def test_an_agent_of_a_provider_that_nobody_knows_does_not_count_and_unknown_tools_are_named(
     office: Office,
 ) -> None:
@@ -195,7 +195,7 @@ def test_an_agent_of_a_provider_that_nobody_knows_does_not_count_and_unknown_too
 # Settings
 
 
-@pytest.mark.requirement("D12.42", "D12.40")
+@pytest.mark.requirement("D12.42", "D12.40", "D8.81")
 def test_agents_of_settings_are_read_and_one_that_means_nothing_is_told_with_its_line(office: Office) -> None:
     office.settings(
         '[agents.counter]\ndescription = "Counts."\nprompt = { system = "Count." }\ntools = ["Read"]\n'
@@ -218,7 +218,6 @@ def test_agents_of_settings_are_read_and_one_that_means_nothing_is_told_with_its
     assert "secret" not in bad.value.message
 
 
-@pytest.mark.requirement("D12.43")
 def test_a_trusted_project_adds_agents_and_changes_none_of_the_persons(office: Office) -> None:
     office.settings('[agents.mine]\ndescription = "Mine."\nprompt = "mine"\n')
     office.project_settings(
@@ -330,7 +329,56 @@ async def test_agents_of_plugins_stand_in_their_namespace_and_those_of_code_have
 # Choosing
 
 
-@pytest.mark.requirement("D13.5", "D12.41", "D12.50")
+def tools_of(model: RecordingModel) -> set[str]:
+    """The tools of the first request."""
+    return {tool["name"] for tool in msgspec.json.decode(model.bodies[0])["tools"]}
+
+
+@pytest.mark.requirement("T9.1", "T9.3", "D12.40", "D13.5", "C6")
+async def test_the_chosen_agent_sees_what_its_file_says_and_is_told_who_it_is(office: Office) -> None:
+    office.own("beans", agent("beans", more="tools: Read, Grep\ndisallowedTools: Grep\n"))
+    model = RecordingModel(scripted(say("hi")))
+    async with harness(model, store=MemoryStore(), agent="beans", **office.places) as session:
+        await session.ask("hello")
+    assert tools_of(model) == {"read_file"}
+    assert "Count twice." in msgspec.json.decode(model.bodies[0])["system"]
+
+
+@pytest.mark.requirement("D9.9", "D11.30")
+async def test_plan_reads_and_changes_nothing_and_build_does_what_the_session_lets_it(office: Office) -> None:
+    (office.work / "a.txt").write_text("alpha")
+    calls = (
+        call("read_file", path="a.txt"),
+        call("write_file", path="b.txt", content="x"),
+        call("bash", command="touch c.txt"),
+    )
+    outcome: dict[str, list[str]] = {}
+    for name in ("plan", "build"):
+        async with harness(
+            scripted(*calls, say("done")), store=MemoryStore(), agent=name, **office.places
+        ) as session:
+            outcome[name] = outcomes(await session.ask("go"))
+    assert outcome["plan"][0] == outcome["build"][0] == "ok"
+    assert "ok" not in outcome["plan"][1:]
+    assert outcome["build"][1:] == ["denied", "denied"], "nobody is there to be asked"
+    assert not (office.work / "b.txt").exists()
+    async with harness(
+        scripted(*calls, say("done")), store=MemoryStore(), agent="build", yes=True, **office.places
+    ) as session:
+        assert outcomes(await session.ask("go")) == ["ok", "ok", "ok"]
+
+
+@pytest.mark.requirement("D11.31")
+@pytest.mark.parametrize("path", [".env", "sub/.env", ".env.local", "node_modules/x.js"])
+async def test_build_denies_secrets_and_what_others_wrote(office: Office, path: str) -> None:
+    (office.work / path).parent.mkdir(exist_ok=True)
+    (office.work / path).write_text("x")
+    model = scripted(call("read_file", path=path), say("done"))
+    async with harness(model, store=MemoryStore(), agent="build", yes=True, **office.places) as session:
+        assert outcomes(await session.ask("go")) == ["denied"]
+
+
+@pytest.mark.requirement("D13.5", "D12.41", "D12.50", "D7.1")
 async def test_one_that_cannot_be_talked_with_is_refused_before_anything_begins(office: Office) -> None:
     office.project("peas")
     async with harness(scripted(say("hi")), store=MemoryStore(), **office.places) as session:
@@ -354,7 +402,6 @@ async def test_one_that_cannot_be_talked_with_is_refused_before_anything_begins(
         assert len(await session.engine.sessions.list()) == 1, "nothing was begun"
 
 
-@pytest.mark.requirement("C15")
 async def test_code_is_another_name_of_build(office: Office) -> None:
     office.settings('agent = "code"')
     async with harness(scripted(say("hi")), store=MemoryStore(), **office.places) as session:

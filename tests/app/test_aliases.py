@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.slash_table import SlashContext, carry_out, names
+from bridle.clients.interaction.slash_table import Lines, SlashContext, carry_out, completed_names, names
 from bridle.clients.interaction.view import SessionView
 from bridle.commands.aliases import read_aliases
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.protocol.commands import RunSlash, SetMode
+from bridle.plugin.loading import RESERVED
+from bridle.protocol.commands import AttachSession, RunSlash, SetMode
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.events import Notice
+from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.queries import ListSlash, SlashEntry
 from bridle.protocol.slash_arguments import in_full
 from bridle.providers.script import say
@@ -109,3 +110,43 @@ def test_whatever_is_written_what_counts_leads_to_a_command_in_one_step(written)
 def test_any_bytes_are_read_without_a_fault(data):
     found = read_aliases(data, ())
     assert all(line.startswith("/") for line in found.lines.values())
+
+
+@pytest.mark.requirement("C20", "G45.2")
+async def test_every_command_that_ships_has_a_long_name_and_nobody_is_judged_by_it(tmp_path: Path) -> None:
+    async with harness(scripted(say("ok")), home=str(tmp_path / "home")) as session:
+        connection = session.connection
+        shipped = [one.name for one in (await connection.ask(ListSlash())).commands if ":" not in one.name]
+        assert {"commit", "compact", "undo", "review"} <= {*shipped}
+        for name in ("bridle:pin", "pin"):
+            await connection.send(RunSlash(session=session.id, name=name, arguments="Stay calm."))
+            await session.until(ContextAdded)
+        agent = session.engine.connect(name="agent", identity="agent", answers=False)
+        await agent.send(AttachSession(session=session.id))
+        for name in ("commit", "git:commit", "bridle:commit", "bridle:undo", "run:undo", "bridle:mcp"):
+            with pytest.raises(CommandRefused) as refused:
+                await agent.send(RunSlash(session=session.id, name=name))
+            assert refused.value.reason in ("NotAPerson", "UnknownSlash")
+            assert refused.value.reason == "NotAPerson" or name == "bridle:mcp"
+        for name in ("bridle:nothing", "git:log", "bridle:user:tidy", "bridle:", "git:"):
+            with pytest.raises(CommandRefused) as refused:
+                await connection.send(RunSlash(session=session.id, name=name))
+            assert refused.value.reason == "UnknownSlash", name
+
+
+@pytest.mark.parametrize("name", ["bridle", "git", "run"])
+def test_no_alias_and_no_plugin_takes_a_namespace_of_a_long_name(name: str) -> None:
+    assert name in RESERVED
+    assert read_aliases(f'{name} = "/plan"\n'.encode(), RESERVED).lines == {}
+
+
+@pytest.mark.requirement("C20", "G46.1")
+def test_a_client_takes_a_long_name_for_the_short_one_and_completes_it():
+    entries = (SlashEntry(name="halt", description="short", stands_for="/run:stop"),)
+    now = SlashContext(session="s", view=SessionView("c"), info=EngineInfo(prompts=entries))
+    for name in ("plan", "bridle:plan"):
+        assert carry_out(name, "", now) == SetMode(session="s", mode="plan")
+    for name in ("stop", "run:stop", "bridle:stop", "halt"):
+        assert carry_out(name, "", now) == Lines(("No turn is running.",))
+    assert carry_out("git:diff", "src", now) == RunSlash(session="s", name="git:diff", arguments="src")
+    assert {"git:commit", "run:stop"} <= set(completed_names(now.info))

@@ -82,6 +82,17 @@ async def answered(session: HarnessSession, prompt: str, answer) -> tuple[Permis
     return asked, await session.turn_of(number)
 
 
+async def next_question(
+    session: HarnessSession, since: int, last: PermissionRequested | None
+) -> PermissionRequested:
+    """The question behind the last one."""
+    async for envelope in session.connection.events(session.id, since=since):
+        event = envelope.event
+        if isinstance(event, PermissionRequested) and (last is None or event.call_id > last.call_id):
+            return event
+    raise AssertionError("the session ended without a question")
+
+
 @pytest.mark.requirement("T11.1", "G35.1", "G37.2")
 async def test_what_the_model_remembers_is_one_private_file_with_front_matter_and_a_line_in_the_index():
     async with harness(
@@ -117,13 +128,66 @@ async def test_the_tool_creates_reads_updates_lists_and_deletes():
         call("memory", action="list"),
         say("done"),
     )
-    async with harness(model, yes=True) as session:
+    async with harness(model, mode="yolo") as session:
         results = of_kind(await session.ask("go on"), ToolResult)
         assert [one.outcome for one in results] == ["ok"] * 6
         assert "The person wants tabs." in results[1].content
         assert results[3].content == "user/tabs (feedback, go): Indentation in Go files"
         assert results[5].content == "There are no memories."
         assert not (user_folder(session) / "tabs.md").exists()
+
+
+LASTING = {
+    "user": TABS,
+    "always": {**TABS, "scope": "project", "tags": ["always"]},
+    "update": {"action": "update", "name": "kept", "text": "Push at once."},
+    "untagged": {"action": "update", "name": "kept", "tags": ["go"]},
+    "delete": {"action": "delete", "name": "kept"},
+}
+
+
+@pytest.mark.requirement("T11.3", "G37.2")
+@pytest.mark.parametrize("given", LASTING.values(), ids=LASTING)
+@pytest.mark.parametrize("options", [{"mode": "auto"}, {"yes": True}, {"mode": "auto", "allow": ("memory",)}])
+async def test_what_comes_into_every_session_or_project_is_for_a_person_alone(given, options):
+    async with harness(
+        scripted(call("memory", **given), say("ok")), headless=True, memory=True, **options
+    ) as session:
+        kept = project_folder_of(session) / "kept.md"
+        write(kept, note("How to push", "Ask first.", tags="[always]"))
+        before = kept.read_text()
+        (result,) = of_kind(await session.ask("x"), ToolResult)
+        assert (result.outcome, result.reason) == ("denied", "NoApprover")
+        assert result.content.partition("Only a person agrees that it is for every ")[2] in (
+            "project.",
+            "session here.",
+        )
+        assert kept.read_text() == before
+        assert not (user_folder(session) / "tabs.md").exists()
+        assert not (project_folder_of(session) / "tabs.md").exists()
+
+
+async def test_a_person_is_asked_in_mode_auto_and_what_they_allow_is_this_one_note():
+    model = scripted(call("memory", **TABS), call("memory", **{**TABS, "name": "other"}), say("ok"))
+    async with harness(model, mode="auto", answers=True) as session:
+        number = await session.send("x")
+        asked = None
+        for answer in ("once", "deny"):
+            asked = await next_question(session, number, asked)
+            await session.connection.send(
+                AnswerPermission(
+                    session=session.id, call_id=asked.call_id, answer=answer, digest=asked.digest
+                )
+            )
+        assert (asked.because, asked.offers) == ("it is for every project", ())
+        assert asked.changes
+        assert outcomes(await session.turn_of(number)) == ["ok", "denied"]
+
+
+async def test_a_note_of_this_project_asks_nobody_in_mode_auto():
+    given = {**TABS, "scope": "project"}
+    async with harness(scripted(call("memory", **given), say("ok")), mode="auto") as session:
+        assert outcomes(await session.ask("x")) == ["ok"]
 
 
 async def test_an_update_shows_what_changes_and_keeps_fields_of_others():
@@ -174,7 +238,7 @@ async def test_modes_that_change_nothing_deny_a_memory_and_still_read_one(mode):
 
 async def test_reading_memories_asks_nobody_and_a_dry_run_writes_none():
     model = scripted(call("memory", action="list"), call("memory", **TABS), say("ok"))
-    async with harness(model, dry_run=True, yes=True) as session:
+    async with harness(model, dry_run=True, mode="yolo") as session:
         assert outcomes(await session.ask("x")) == ["ok", "blocked"]
         assert not user_folder(session).exists()
 
@@ -260,7 +324,7 @@ async def test_undo_takes_a_memory_back(action, before, after):
         "description": "How to indent",
         "text": "New.",
     }
-    async with harness(scripted(call("memory", **given), say("ok")), mode="auto", answers=True) as session:
+    async with harness(scripted(call("memory", **given), say("ok")), mode="yolo", answers=True) as session:
         file = user_folder(session) / "tabs.md"
         if before is not None:
             write(file, note("How to indent", before))
@@ -381,7 +445,7 @@ async def test_a_file_that_is_no_memory_is_named_once_and_left_alone():
 @pytest.mark.parametrize("wants", [None, True])
 async def test_a_run_that_nobody_watches_neither_reads_nor_writes_memories_unless_asked(wants):
     model = scripted(call("memory", **TABS), say("ok"))
-    async with harness(model, headless=True, yes=True, memory=wants) as session:
+    async with harness(model, headless=True, mode="yolo", memory=wants) as session:
         write(project_folder_of(session) / "deploying.md", note("How to deploy this service", "make"))
         events = await session.ask("deploy the service")
         assert outcomes(events) == (["ok"] if wants else ["error"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.commands.prompt_files import PromptFile, said_with
+from bridle.commands.prompt_files import PromptFile, find_prompt_files, said_with
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.protocol.commands import AnswerQuestion, AttachSession, RunSlash
@@ -161,3 +161,21 @@ async def test_nothing_that_stands_in_a_prompt_of_a_project_is_told_before_trust
         assert "HOSTILE" not in str(listed)
         await said(session, "project:hint")
         assert "HOSTILE hint" in str(await session.connection.ask(ListSlash(session=session.id)))
+
+
+def test_a_folder_of_prompts_is_looked_at_only_so_far(tmp_path: Path):
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(1_200):
+        (many / f"p{number:04}.txt").touch()
+    (tmp_path / "b").mkdir()
+    for number in range(300):
+        (tmp_path / f"b/p{number:04}.md").write_text("Say it.")
+    deep = tmp_path / "c/1/2/3/4/5"
+    deep.mkdir(parents=True)
+    (deep.parent / "in.md").write_text("In.")
+    (deep / "out.md").write_text("Out.")
+    (tmp_path / "a.md").write_text("First.")
+    names = [one.name for one in find_prompt_files(str(tmp_path))]
+    assert (len(names), names[:2], names[-1]) == (200, ["a", "b:p0000"], "b:p0198")
+    assert [one.name for one in find_prompt_files(str(tmp_path / "c"))] == ["1:2:3:4:in"]

@@ -24,7 +24,7 @@ def own(place: Place) -> Path:
     return place.home / ".config/bridle/agents"
 
 
-@pytest.mark.requirement("D13.13", "D12.43")
+@pytest.mark.requirement("D13.13")
 def test_the_list_names_source_mode_provider_cost_and_trust(place: Place, own: Path) -> None:
     write(own, "beans", GOOD.replace("---\n\n", "mode: subagent\ncatalog: {{ cost: cheap }}\n---\n\n"))
     write(own, "broken", "---\nname: broken\n---\nx\n")
@@ -132,7 +132,6 @@ def test_the_options_of_agents_are_settings_of_the_run(place: Place) -> None:
         assert (refused.code, words in refused.err) == (2, True), wrong
 
 
-@pytest.mark.requirement("D12.43")
 def test_at_a_terminal_the_agent_of_a_project_is_read_and_agreed_to(place: Place) -> None:
     write(place.work / ".bridle/agents", "beans")
     with sitting(place, "-m", "demo", "--agent", "beans") as person:
@@ -143,6 +142,20 @@ def test_at_a_terminal_the_agent_of_a_project_is_read_and_agreed_to(place: Place
         person.types("u\r")
         person.sees("Type what you want.")
     assert "trusted" in place.bridle("trust", "list").out
+
+
+@pytest.mark.requirement("D13.13", "D12.43")
+def test_tools_that_are_files_are_listed_with_their_source_and_their_trust(place: Place) -> None:
+    folder = place.work / ".bridle/tools"
+    folder.mkdir(parents=True)
+    (folder / "count.py").write_text("open('ran', 'w')\n")
+    row = place.bridle("tools", "list").out.splitlines()[-1]
+    assert row.split()[:5] == ["count", "shell", "serial", "process", ".bridle/tools/count.py"]
+    assert row.endswith("nobody agreed to it yet (bridle trust ack)")
+    (listed,) = [one for one in json.loads(place.bridle("tools", "--json").out) if one["name"] == "count"]
+    assert listed["trusted"] is False
+    assert place.bridle("trust", "list").out.split()[:3] == ["new", "plugin", ".bridle/tools/count.py"]
+    assert not (place.work / "ran").exists(), "none is run to be listed"
 
 
 def test_names_of_agents_are_completed(place: Place, own: Path) -> None:

@@ -58,7 +58,7 @@ def tidy(tmp_path: Path) -> Bundle:
         "bin/server": "#!/bin/sh\n",
         "skills/sweep/SKILL.md": "---\nname: sweep\ndescription: Sweeps.\n---\nSweep.\n",
         "commands/dust.md": "Dust $ARGUMENTS.\n",
-        "agents/maid.md": "# Maid\n",
+        "agents/maid.md": "---\nname: maid\ndescription: Tidies.\n---\nTidy.\n",
         "code.py": "raise SystemExit('a bundle is never imported')\n",
     }
     return Bundle(tmp_path / "tidy", files, ("bin/check", "bin/server"))
@@ -141,6 +141,8 @@ def test_what_a_bundle_adds_counts_under_its_name_and_is_told_with_where_it_come
     assert [(one["name"], one["launch"], one["files"]) for one in servers] == [
         ("tidy_files", f"{folder}/bin/server --fast", ["bundle tidy"])
     ]
+    agents = json.loads(place.bridle("agents", "--json").out)["agents"]
+    assert [(one["name"], one["source"]) for one in agents][-1] == ("tidy__maid", "bundle")
     assert oct(folder.stat().st_mode & 0o777) == "0o700"
 
 

@@ -192,6 +192,7 @@ def test_validating_names_file_and_line_errors_first_and_exits_2(place: Place) -
         "line": 3,
         "key": "mode",
         "problem": BAD_MODE,
+        "reason": "BadConfig",
         "text": f"config.toml line 3: {BAD_MODE}.",
     }
 

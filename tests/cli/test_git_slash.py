@@ -50,9 +50,10 @@ def commits(place: Place) -> int:
     return int(git(place, "rev-list", "--count", "HEAD"))
 
 
-@pytest.mark.requirement("H12.2")
-def test_a_run_commits_with_a_yes(place: Place, model: str) -> None:
-    ran = place.bridle("run", "-m", model, "-y", "/commit")
+@pytest.mark.requirement("H12.2", "C20")
+@pytest.mark.parametrize("name", ["/commit", "/git:commit"])
+def test_a_run_commits_with_a_yes(place: Place, model: str, name: str) -> None:
+    ran = place.bridle("run", "-m", model, "-y", name)
     head = git(place, "rev-parse", "HEAD")
     assert (ran.code, ran.out) == (0, f"commit   {head[:9]} [scripted] {MESSAGE}    on main\n")
     assert ran.story == [

@@ -15,6 +15,7 @@ import pytest
 from bridle.conformance.servers import ModelServer
 from bridle.providers.script import say
 from cli_kit import Place
+from mcp_kit import server as mcp_server
 
 # Says on its last line what was loaded by the time the command ended. What is put off is there, and still empty.
 LOADED = "(name for name, module in list(sys.modules.items()) if type(module).__name__ != '_Empty')"
@@ -22,6 +23,19 @@ WITNESS = f"""
 import atexit, sys
 from bridle.cli import main
 atexit.register(lambda: print(*{LOADED}, file=sys.stderr))
+main()
+"""
+
+# The same by the time the first connection to a model is made, whose port is the first word.
+AT_REQUEST = f"""
+import atexit, sys
+port, found = int(sys.argv.pop(1)), []
+def hear(event, given):
+    if event == "socket.connect" and given[1][1:] == (port,):
+        found.extend({LOADED})
+sys.addaudithook(hear)
+atexit.register(lambda: print(*found, file=sys.stderr))
+from bridle.cli import main
 main()
 """
 
@@ -48,6 +62,14 @@ ENGINE = NEVER | {
     # put off by bridle.cli.lazy_imports, and what comes with them
     "inspect", "ast", "dis", "tokenize", "ssl", "_ssl", "asyncio.sslproto", "gettext", "locale", "platform",
     "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "asyncio.staggered", "traceback", "linecache",
+}  # fmt: skip
+# What runs servers, asks them, and looks at what they launch: behind the first request, where a list of theirs is kept.
+RUNS_SERVERS = {
+    "mcp", "pydantic", "glob", "bridle.app.server_use", "bridle.app.mcp_sampling", "bridle.base.duplex",
+    "bridle.base.file_digests", "bridle.base.launched_code", "bridle.base.supervision", "bridle.mcp.launch_pins",
+    "bridle.mcp.pin_gate", "bridle.mcp.running_servers", "bridle.mcp.server_commands", "bridle.mcp.server_connection",
+    "bridle.mcp.server_log", "bridle.mcp.server_pins", "bridle.mcp.server_state", "bridle.mcp.shared_server",
+    "bridle.mcp.value_references", "msgspec.inspect",
 }  # fmt: skip
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
@@ -140,6 +162,25 @@ async def test_a_turn_over_http_imports_nothing_it_does_not_need(place: Place) -
         loaded = await asyncio.to_thread(imported, place, "run", "-m", "work:some-model", "hi")
     assert len(server.chats) == 1
     assert loaded & (OVER_HTTP - {"tomllib"}) == set()
+
+
+async def test_a_first_request_loads_of_servers_only_what_is_kept_of_them(place: Place) -> None:
+    folder = place.home / ".config/bridle"
+    folder.mkdir(parents=True)
+    async with ModelServer.playing(say("ok")) as server:
+        command = json.dumps(mcp_server({"tools": 20})["command"])
+        (folder / "config.toml").write_text(
+            f'[providers.work]\nbase_url = "{server.origin}/v1"\n'
+            f'[mcp_servers.one]\nsandbox = "off"\ncommand = {command}\n'
+        )
+        assert place.bridle("run", "-m", "demo", "hi").code == 0, "it keeps a list"
+        port = server.origin.rpartition(":")[2]
+        loaded = await asyncio.to_thread(
+            _modules, place, AT_REQUEST, port, "run", "-m", "work:some-model", "hi"
+        )
+    assert b'"name":"tool_search"' in server.chats[0].body
+    assert "bridle.mcp.session_servers" in loaded
+    assert loaded & RUNS_SERVERS == set()
 
 
 def test_a_turn_imports_no_more_of_ours_than_it_may(place: Place) -> None:

@@ -67,6 +67,64 @@ def test_enter_approves_nothing(place: Place) -> None:
     assert f"its program has sha256 {found}, and settings expect abababababab" in done.err
 
 
+@pytest.mark.requirement("X9")
+def test_a_run_that_insists_on_trust_does_not_begin_with_a_server_nobody_has_seen(place: Place) -> None:
+    path = program(place.home / "bin" / "serve")
+    own(place, {"files": {"command": [str(path)], "sandbox": "off"}})
+
+    def insisting() -> tuple[int, str | None, list[str]]:
+        ran = place.bridle("run", "-m", "demo", "--require-trust", "--yes", "--json", "hi")
+        return ran.code, ran.result.get("reason"), [line for line in ran.story if "MCP server" in line]
+
+    begins = "Refusing to begin: MCP server 'files' waits for a person"
+    look = "To look at it and agree: bridle mcp approve files"
+    unseen = f"{begins} (nobody has agreed to what it starts). {look}"
+    assert insisting() == (3, "MCPServerUnseen", [unseen])
+    assert insisting()[0] == 3, "being refused agrees to nothing"
+    assert place.bridle("mcp", "test", "files").code == 0
+    assert insisting() == (0, None, [])
+    program(path, "two")
+    changed = f"{begins} (not as it was when it was pinned: the program {path}). {look}"
+    assert insisting() == (3, "MCPServerUnseen", [changed])
+    own(place, {"files": {"command": [str(path)], "sandbox": "off", "sha256": "ab" * 32}})
+    assert insisting()[2] == [f"{begins} (its program is not the one settings expect). {look}"]
+
+
+@pytest.mark.requirement("X9")
+def test_a_server_that_runs_code_of_its_folder_says_so_and_is_asked_about_when_its_script_changes(
+    place: Place,
+) -> None:
+    npm = program(place.home / "bin" / "npm")
+    manifest = place.work / "package.json"
+    manifest.write_text('{"scripts": {"start": "node it.js"}}')
+    said = "runs code of the folder it starts in; nothing of it is pinned but package.json"
+    added = place.bridle("mcp", "add", "web", "--", str(npm), "start")
+    assert (added.code, f"now. It {said}. Try it:" in added.out) == (0, True)
+    assert f"web: {said}\n" in place.bridle("mcp", "list").out
+    assert f"  unpinned    {said}\n" in place.bridle("mcp", "show", "web").out
+    assert place.bridle("config", "set", "mcp_servers.web.sandbox", "off").code == 0
+    with sitting(place, "mcp", "approve", "web") as person:
+        person.sees("script     ", "package.json", "runs code of the folder it starts in", KEYS)
+        person.types("u\n")
+        person.sees("web is pinned as it is now.")
+        assert person.ends() == 0
+    manifest.write_text('{"scripts": {"start": "node other.js"}}')
+    refused = place.bridle("mcp", "test", "web")
+    assert refused.code == 1
+    assert f"not as it was when it was pinned: the script {manifest}" in refused.err
+
+
+def test_a_run_that_insists_on_trust_names_a_server_of_the_project(place: Place) -> None:
+    command = json.dumps([str(program(place.home / "bin" / "serve"))])
+    (place.work / ".bridle").mkdir()
+    (place.work / ".bridle" / "config.toml").write_text(f"[mcp_servers.theirs]\ncommand = {command}\n")
+    agree(place, {"config"})
+    ran = place.bridle("run", "-m", "demo", "--require-trust", "hi")
+    assert (ran.code, "an unseen program of MCP server theirs" in ran.err) == (3, True)
+    agree(place, {"mcp_server"})
+    assert place.bridle("run", "-m", "demo", "--require-trust", "hi").code == 0
+
+
 def test_nobody_approves_without_a_terminal(place: Place) -> None:
     path = program(place.home / "bin" / "serve")
     own(place, {"files": {"command": [str(path)], "sandbox": "off"}})

@@ -1,8 +1,8 @@
 """`bridle mcp` for the servers a session has: real commands, and real processes of `mcp_server.py`."""
 
 import json
+import select
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from bridle.config.folders import folders
 from bridle.mcp.server_definitions import VERBS
 from bridle.safety.trust import Approvals
 from cli_kit import Place
-from mcp_kit import is_running, server
+from mcp_kit import is_running, server, starts
 from serve_kit import serving
 
 KEY = "sk-ant-" + "api03-" + "Qz7" * 15
@@ -196,12 +196,11 @@ def test_the_log_has_the_last_words_of_a_server_that_ended(place: Place) -> None
 def test_a_signal_ends_what_was_started(place: Place) -> None:
     started = place.work / "started"
     own(place, {"files": server({"silent": True, "started": str(started)})})
-    with place.started("mcp", "test", "files") as running:
-        while not (started.exists() and started.read_text().endswith("\n")):
-            time.sleep(0.01)
+    with starts(started) as pids, place.started("mcp", "test", "files") as running:
+        pid = int(pids.readline())
         done = running.signal(signal.SIGTERM)
     assert (done.code, done.out) == (143, "")
-    assert not is_running(int(started.read_text()))
+    assert not is_running(pid)
 
 
 def test_a_server_that_does_not_count_is_not_started(place: Place) -> None:
@@ -316,7 +315,7 @@ def test_a_mistake_is_one_sentence(place: Place, words: tuple[str, ...], sentenc
 def test_a_server_is_started_anew_in_the_sessions_of_the_engine_that_listens(place: Place) -> None:
     started = place.work / "started"
     own(place, {"files": server({"started": str(started)})}, model="demo:hello")
-    with serving(place) as served:
+    with starts(started) as pids, serving(place) as served:
         assert place.bridle("mcp", "restart", "files").story == [
             'No session of the engine uses an MCP server "files".'
         ]
@@ -325,16 +324,15 @@ def test_a_server_is_started_anew_in_the_sessions_of_the_engine_that_listens(pla
                 "POST", "/v1/sessions", {"cwd": str(place.work), "config": {"sandbox": "off"}}
             )
             assert opened.status < 300, opened.body
-        while not (started.exists() and started.read_text().endswith("\n")):
-            time.sleep(0.01)
-        (before,) = started.read_text().split()
+        before = int(pids.readline())
         done = place.bridle("mcp", "restart", "files")
         assert (done.code, done.out.partition("  ")[2][:2]) == (0, "up")
-        _, after = started.read_text().split()
-        assert (is_running(int(before)), is_running(int(after))) == (False, True), "once, for both sessions"
+        after = int(pids.readline())
+        assert (is_running(before), is_running(after)) == (False, True)
+        assert select.select([pids], [], [], 0)[0] == [], "once, for both sessions"
         assert place.bridle("mcp", "restart", "nosuch").code == 1
         assert served.stop() == 0
-    assert not is_running(int(after))
+    assert not is_running(after)
 
 
 def test_a_server_that_does_not_come_back_is_said_and_the_command_fails(place: Place) -> None:
@@ -343,10 +341,9 @@ def test_a_server_that_does_not_come_back_is_said_and_the_command_fails(place: P
     table["command"] = ["sh", "-c", 'test -e allowed && exec "$@"', "sh", *table["command"]]
     allowed.touch()
     own(place, {"files": {**table, "connect_s": 5}}, model="demo:hello")
-    with serving(place) as served:
+    with starts(started) as pids, serving(place) as served:
         served.ask("POST", "/v1/sessions", {"cwd": str(place.work), "config": {"sandbox": "off"}})
-        while not (started.exists() and started.read_text().endswith("\n")):
-            time.sleep(0.01)
+        assert pids.readline()
         allowed.unlink()
         done = place.bridle("mcp", "restart", "files")
         assert (done.code, "MCP server 'files' is down" in done.out) == (1, True)

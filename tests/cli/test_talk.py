@@ -439,3 +439,21 @@ def test_the_way_back_still_names_one_session_when_the_next_has_begun(place: Pla
     assert place.bridle("run", "-m", "demo", "the next one").code == 0
     shown = place.bridle("sessions", "show", short)
     assert shown.code == 0, shown.err
+
+
+def test_what_a_person_should_know_is_shown_once_where_a_session_begins_and_within_bounds(
+    place: Place,
+) -> None:
+    own = place.home / ".config/bridle"
+    own.mkdir(parents=True)
+    (own / "aliases.toml").write_text("".join(f'x{number} = "no command"\n' for number in range(9)))
+    (own / "config.toml").write_text('modle = "x"\n')
+    (own / "approved.lock").write_text("")
+    (own / "approved.lock").chmod(0o666)
+    with sitting(place, "-m", place.script("say Hi.\n")) as person:
+        person.sees("chmod go-w", 'aliases.toml: "x3" stands for no command', "Type what you want.")
+        person.sees("and 5 more notices: bridle doctor")
+        assert '"x4"' not in person.text
+        assert person.text.count('there is no setting "modle"') == 1
+        person.types("\x04")
+        assert person.ends() == 0

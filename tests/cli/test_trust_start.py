@@ -73,3 +73,36 @@ def test_a_run_uses_the_lock_file_it_is_told_to(place: Place, project: Path) -> 
     assert (project / "new.txt").read_text() == "hi"
     (project / "ci.lock").write_text("nonsense")
     assert place.bridle("run", "-m", "demo", "--lockfile", "ci.lock", "hi").code == 2
+
+
+NAMED = "team.toml may set whatever"
+
+
+@pytest.mark.requirement("G7.2")
+def test_settings_named_by_a_path_are_asked_about_again_once_they_changed(place: Place) -> None:
+    (place.work / ".git").mkdir()
+    team, model = place.work / "team.toml", place.script("say Hi.\n")
+    team.write_text('mode = "strict"\n')
+    named = ("--profile", "./team.toml")
+    assert place.bridle("run", "-m", model, *named, "go").code == 0
+    session = place.only_session()
+    team.write_text('mode = "yolo"\n')
+    for words in (("run", "-m", model, *named, "go"), ("run", "--resume", session, "go")):
+        ran = place.bridle(*words)
+        assert (ran.code, ran.out) == (3, "")
+        assert ran.err.endswith("Look at it and agree: bridle trust ack team.toml.\n")
+    listed = place.bridle("trust", "list").out.split()
+    assert listed[:3] == ["changed", "settings", "team.toml"]
+    with sitting(place, "-r", session) as person:
+        person.sees("team.toml changed since you trusted it", NAMED, '+ mode = "yolo"', KEYS)
+        person.types("u\r")
+        person.sees("Back in")
+        person.types("\x04")
+        assert person.ends() == 0
+    assert place.bridle("run", "-m", model, *named, "go").code == 0
+    team.write_text('mode = "auto"\n')
+    with sitting(place, "-m", model, *named) as person:
+        person.sees(NAMED, KEYS)
+        person.types("\r")
+        person.sees("bridle trust ack team.toml.")
+        assert person.ends() == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bridle.base.visible import visible
 from bridle.clients.interaction.as_html import html
 from bridle.clients.interaction.as_markdown import fenced, inert, markdown
-from bridle.clients.interaction.passages import Call, Gap, Note, Words, passages
+from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Words, passages
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
 from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit
@@ -57,7 +57,9 @@ ACTIVE = (
 )
 
 
-def _envelopes(*events: e.AnyEvent) -> list[e.Envelope]:
+def _envelopes(*events: e.AnyEvent | tuple[e.AnyEvent, tuple[str, ...]]) -> list[e.Envelope]:
+    """Events in order; one with a path is that of an agent that was sent."""
+    pairs = [event if isinstance(event, tuple) else (event, ()) for event in events]
     return [
         e.Envelope(
             id=number,
@@ -66,8 +68,10 @@ def _envelopes(*events: e.AnyEvent) -> list[e.Envelope]:
             originator="",
             ts_ms=1_700_000_000_000,
             event=event,
+            agent_path=path,
+            invocation="inv" if path else None,
         )
-        for number, event in enumerate(events, 1)
+        for number, (event, path) in enumerate(pairs, 1)
     ]
 
 
@@ -90,6 +94,22 @@ def _session(text: str) -> list[e.Envelope]:
         e.ToolCallRequested(call_id="d", tool="bash", input={"command": text}, step=1),
         e.ToolResult(call_id="d", tool="bash", outcome="error", content=text),
         e.Notice(reason="x", message=text),
+        e.ChildStarted(invocation="inv", agent=text, task=text),
+        *((event, (text,)) for event in _work_of(text)),
+        e.ChildEnded(invocation="inv", agent=text, ok=False, result=text, stopped_by=text),
+        e.TurnEnded(stop="error", message=text),
+    )
+
+
+def _work_of(text: str) -> tuple[e.AnyEvent, ...]:
+    """What an agent says and does that was sent."""
+    return (
+        e.InputAccepted(content=(TextBlock(text=f"HANDED OVER {text}"),)),
+        e.StepStarted(step=1, provider="p", model="m"),
+        e.TextDelta(text=text),
+        e.StepEnded(step=1, stop="tool_use", text_sha256=""),
+        e.ToolCallRequested(call_id="k", tool="bash", input={"command": text}, step=1),
+        e.ToolResult(call_id="k", tool="bash", outcome="error", content=text),
         e.TurnEnded(stop="error", message=text),
     )
 
@@ -300,3 +320,39 @@ def test_what_has_expired_is_said_to_be_gone_in_every_format() -> None:
     words = "The content of 3 events has expired"
     assert words in "".join(markdown("t", [], events))
     assert words in "".join(html("t", [], events))
+
+
+@pytest.mark.requirement("D13.34")
+def test_the_work_of_an_agent_stands_together_and_none_of_its_words_are_the_main_agents() -> None:
+    child = ("review",)
+    session = _envelopes(
+        e.InputAccepted(content=(TextBlock(text="have it reviewed"),)),
+        e.ChildStarted(invocation="inv", agent="review", task="Look at a.txt."),
+        *((event, child) for event in _work_of("## Bridle")),
+        e.TextDelta(text="Meanwhile."),
+        e.StepEnded(step=1, stop="end_turn", text_sha256=""),
+        e.ChildEnded(invocation="inv", agent="review", ok=True, result="No faults.", steps=2),
+        e.TextDelta(text="It is fine."),
+        e.StepEnded(step=1, stop="end_turn", text_sha256=""),
+    )
+    _, meanwhile, work, said = passages(session)
+    assert (meanwhile.text, said.text) == ("Meanwhile.", "It is fine.")
+    assert isinstance(work, ChildWork)
+    assert (work.agent, work.task, work.came_to) == ("review", "Look at a.txt.", "agent review: 2 steps")
+    assert [type(one) for one in work.inner] == [Words, Call, Note]
+    page = "".join(markdown("t", [], session))
+    assert page.count("\n\n## Bridle\n\n") == 2, "what a child says is no heading"
+    assert "> ## Bridle" in page
+    assert "HANDED OVER" not in page
+    shown = "".join(html("t", [], session))
+    assert '<details class="agent"><summary>agent review: 2 steps</summary>' in shown
+    assert "HANDED OVER" not in shown
+
+
+def test_an_agent_whose_end_nobody_saw_is_in_the_page_too() -> None:
+    session = _envelopes(
+        e.ChildStarted(invocation="inv", agent="review", task="Look."), (e.TextDelta(text="Hm"), ("review",))
+    )
+    (work,) = passages(session)
+    assert isinstance(work, ChildWork)
+    assert work.came_to == "agent review: still at work"

@@ -1,5 +1,6 @@
 """A replay shows a session as it went, in its own time or faster; what two sessions changed can be told from events."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +110,29 @@ def test_commands_that_may_have_changed_more_are_counted() -> None:
     ran = e.ToolResult(call_id="c", tool="bash", outcome="ok", content="")
     read = e.ToolResult(call_id="d", tool="bash", outcome="ok", content="")
     assert changes_of(_at((0, started), (1, ran), (2, read))).commands == 1
+
+
+@pytest.mark.requirement("D13.34")
+def test_what_an_agent_did_stands_below_who_sent_it_and_is_not_said_by_them() -> None:
+    child = {"agent_path": ("review",), "invocation": "inv_1"}
+    told = _at(
+        (0, e.InputAccepted(content=(TextBlock(text="go"),))),
+        (1, e.ChildStarted(invocation="inv_1", agent="review", task="Look at a.txt.", call_id="c")),
+        (2, e.InputAccepted(content=(TextBlock(text="HANDED OVER"),))),
+        (3, e.TextDelta(text="No faults.\n\nNone.")),
+        (4, e.StepEnded(step=1, stop="end_turn", text_sha256="")),
+        (5, e.TurnEnded(stop="end_turn")),
+        (6, e.ChildEnded(invocation="inv_1", agent="review", ok=True, result="No faults.", steps=1)),
+        (7, e.ToolResult(call_id="c", tool="delegate_agent", outcome="ok", content="No faults.")),
+        (8, e.TextDelta(text="Fine.")),
+    )
+    told = [msgspec.structs.replace(one, **child) if 2 < one.id < 7 else one for one in told]
+    assert "".join(frame.text for frame in frames(told)) == (
+        "\n› go\n\n"
+        "  agent review: Look at a.txt.\n"
+        "    said     No faults.\n"
+        "             \n"
+        "             None.\n"
+        "  agent review: 1 step\n"
+        "Fine.\n"
+    )

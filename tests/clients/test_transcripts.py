@@ -9,7 +9,7 @@ from bridle.clients.as_chain import ChainForm, chain_lines
 from bridle.clients.as_events import events_lines
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED, kind_of
-from bridle.protocol.messages import FileMention, ImageBlock, TextBlock, Usage
+from bridle.protocol.messages import FileMention, ImageBlock, TextBlock, ToolSchema, Usage
 from secret_kit import tokens
 
 SESSION = "sess_01JV0000000000000000000000"
@@ -117,6 +117,10 @@ def test_everything_that_happens_in_a_turn_has_its_dotted_name():
             "agent.invocation.completed",
         ),
         (e.ChildEnded(invocation="inv_1", agent="plan", ok=False, result=""), "agent.invocation.failed"),
+        (
+            e.ChildEnded(invocation="inv_1", agent="plan", ok=False, result="", stop="cancelled"),
+            "agent.invocation.cancelled",
+        ),
         (e.UnknownEvent(kind="TextDelta", raw=EXPIRED), "content.expired"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -275,3 +279,45 @@ def test_what_stands_beside_the_chain_says_where_it_ends():
         "lastSeq": 10,
         "lastUuid": lines[-1]["uuid"],
     }
+
+
+CHILD = {"invocation": "inv_2", "agent_path": ("plan",)}
+TOOLS = (ToolSchema(name="grep", description="", input_schema={}),)
+A_CHILD = (
+    (e.ChildStarted(invocation="inv_2", agent="plan", task="think", call_id="call_9"), {}),
+    (e.InputAccepted(content=(TextBlock(text="You are plan."),)), CHILD),
+    (e.PrefixSet(provider="w", model="s", system="", tools=TOOLS), CHILD),
+    (e.TextDelta(text="of the child"), CHILD),
+    (e.StepEnded(step=1, stop="end_turn", text_sha256="0"), CHILD),
+    (e.PermissionRequested(**CALL, input=RUN, risk="shell", why=""), CHILD),
+    (e.TurnEnded(stop="end_turn"), CHILD),
+    (e.ChildEnded(invocation="inv_2", agent="plan", ok=True, result="done", steps=1, usd=0.5), {}),
+)  # fmt: skip
+
+
+@pytest.mark.requirement("D18.1")
+def test_what_a_child_may_and_is_told_has_names_of_its_own():
+    assert names(dotted(*A_CHILD)) == [
+        "agent.invocation.started",
+        "agent.invocation.handoff",
+        "agent.invocation.tool_policy.applied",
+        "model.text.delta",
+        "model.text",
+        "permission.requested",
+        "turn.ended",
+        "agent.invocation.completed",
+    ]
+    assert dotted(*A_CHILD)[2]["tools"] == ["grep"]
+
+
+@pytest.mark.requirement("D18.6")
+def test_the_chain_names_what_a_child_does_so_that_nobody_takes_it_for_the_conversation():
+    lines = chained(*A_CHILD)
+    assert [line["event"]["type"] for line in lines] == [
+        "agent.started",
+        "agent.message",
+        "tool.permission",
+        "agent.completed",
+    ]
+    assert [line.get("invocationId") for line in lines] == [None, "inv_2", "inv_2", None]
+    assert lines[1]["agentPath"] == ["plan"]

@@ -12,13 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.context.skills.skill_folders import (
-    SkillPlace,
-    find_skills,
-    is_as_read,
-    reviewed_text,
-    skill_places,
-)
+from bridle.context.skills.skill_content import is_as_read, reviewed_text
+from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 from bridle.context.skills.skill_index import IndexedFolders
 from bridle.context.skills.skill_records import FoundSkills
 
@@ -208,3 +203,43 @@ def test_a_skill_that_could_not_be_shown_to_a_person_is_none(place: SkillPlace, 
     (tmp_path / "skills/beans/SKILL.md").write_text(TEXT + "\0")
     (problem,) = find(place, tmp_path).problems
     assert "no text" in problem.problem
+
+
+FULL = "nothing is looked at: its skills together have more than 4,000 files and 64 MiB"
+
+
+@pytest.mark.requirement("G15.1")
+def test_of_all_skills_of_a_place_together_no_more_is_read_than_a_place_has_room_for(
+    place: SkillPlace, tmp_path: Path
+):
+    for number in range(6):
+        folder = tmp_path / f"skills/large-{number}"
+        folder.mkdir()
+        (folder / "SKILL.md").write_text(TEXT.replace("beans", folder.name))
+        with open(folder / "data", "wb") as file:
+            file.truncate(16 * 1024 * 1024)
+    for _ in range(2):  # read anew, and as it is kept
+        found = find(place, tmp_path)
+        assert [one.name for one in found.skills] == ["beans", "large-0", "large-1", "large-2"]
+        assert [str(one) for one in found.problems] == [f"skills: from large-3 on {FULL}"]
+
+
+def test_skills_that_are_none_because_they_are_too_large_take_room_as_well(place: SkillPlace, tmp_path: Path):
+    folder = tmp_path / "skills/c-0"
+    folder.mkdir()
+    for number in range(2_001):
+        (folder / f"{number}").touch()
+    (folder / "SKILL.md").write_text(TEXT)
+    for name in ("c-1", "c-2", "c-3"):
+        (tmp_path / "skills" / name).symlink_to(folder)
+    problems = [str(one) for one in find(place, tmp_path).problems]
+    assert problems == [
+        "skills/c-0/: it has more than 2,000 files: keep only what the skill needs",
+        f"skills: from c-1 on {FULL}",
+    ]
+
+
+def test_a_file_too_much_is_seen_before_any_is_read(place: SkillPlace, tmp_path: Path):
+    os.mkfifo(tmp_path / "skills/beans/zzz")
+    (found,) = find(place, tmp_path).problems
+    assert str(found) == "skills/beans/zzz: this is no file: take it away"

@@ -3,12 +3,17 @@
 import msgspec
 import pytest
 
+from bridle.base.clock import SystemClock
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind, outcomes
+from bridle.engine.tools import json_schema
+from bridle.mcp.session_servers import BESIDE_S, UNASKED_S
+from bridle.mcp.tool_search import SEARCH_SCHEMA, SearchArgs
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice, PrefixSet, ToolResult
 from bridle.providers.script import call, say
-from mcp_kit import server, session_with, until_phase
+from mcp_kit import server, session_with, until, until_phase
 
 ALL = {"allow": ("mcp__*",)}
 
@@ -89,6 +94,40 @@ async def test_a_kept_list_is_told_of_before_the_server_is_there(tmp_path):
     tools = ["mcp__files__t0", "mcp__files__t1", "mcp__files__list_resources", "mcp__files__read_resource"]
     assert prefixes(events) == [tools]
     assert outcomes(events) == ["ok"]
+
+
+@pytest.mark.requirement("H1.1")
+@pytest.mark.parametrize("kept", [False, True], ids=["cold", "kept"])
+async def test_nothing_of_a_server_starts_before_the_first_request_has_left(tmp_path, kept):
+    started = tmp_path / "started"
+    servers = {"files": server({"started": str(started), "tools": 2, "named": []})}
+    folder = tmp_path / "work"
+    folder.mkdir()
+    if kept:
+        async with session_with(scripted(), tmp_path, servers, folder=str(folder)) as session:
+            await until_phase(session, "files", "up")
+        started.unlink()
+    clock = FakeClock(start_ms=SystemClock().now_ms())
+    async with session_with(
+        scripted(say("Hi.")), tmp_path, servers, folder=str(folder), clock=clock
+    ) as session:
+        events = await session.ask("go")
+        assert not started.exists()
+        await clock.advance(BESIDE_S)
+        await until(started.exists)
+    assert ("mcp__files__t1" in prefixes(events)[0]) == kept
+
+
+async def test_a_session_that_nobody_asks_anything_has_its_servers_started_all_the_same(tmp_path):
+    started, clock = tmp_path / "started", FakeClock()
+    servers = {"files": server({"started": str(started)})}
+    async with session_with(scripted(), tmp_path, servers, clock=clock):
+        await clock.advance(UNASKED_S)
+        await until(started.exists)
+
+
+def test_the_schema_of_the_search_is_that_of_its_arguments():
+    assert json_schema(SearchArgs) == SEARCH_SCHEMA
 
 
 async def test_without_a_kept_list_the_first_request_names_who_is_connecting_and_a_call_waits(tmp_path):

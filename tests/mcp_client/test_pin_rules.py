@@ -63,6 +63,28 @@ def test_whatever_is_known_of_both_is_the_same_or_a_change(pinned, found):
             assert one == other or (part.kind == "package" and "" in (one, other))
 
 
+@pytest.mark.parametrize("kind", ["script", "module", "package"])
+def test_a_part_that_comes_or_goes_is_a_change(kind):
+    without = LaunchPin(command="x", command_digest="x")
+    having = LaunchPin(command="x", command_digest="x", parts=(LaunchedPart(kind=kind, name="it"),))
+    assert launch_changes(without, having) == launch_changes(having, without) == (f"the {kind} it",)
+
+
+@pytest.mark.parametrize("fact", ["version", "integrity", "place"])
+def test_a_package_with_one_other_fact_is_a_change(fact):
+    facts = {"version": "1", "integrity": "a", "place": "/lib"}
+    before, after, unknown = (
+        LaunchPin(
+            command="x",
+            command_digest="x",
+            parts=(LaunchedPart(kind="package", name="it", **{**facts, fact: value}),),
+        )
+        for value in ("one", "other", "")
+    )
+    assert launch_changes(before, after) == ("the package it",)
+    assert launch_changes(before, unknown) == launch_changes(unknown, before) == ()
+
+
 @given(PINS, PINS)
 def test_what_was_known_of_a_package_is_never_lost(pinned, found):
     if not launch_changes(pinned, found):
@@ -280,3 +302,90 @@ def test_a_script_behind_uv_is_found_wherever_its_folder_is_named(tmp_path, argv
 
 def test_a_command_that_uv_looks_up_says_that_it_may_be_other_code(tmp_path):
     assert code(tmp_path, "uv", "run", "--with", "mcp", "mcp", "run", "it.py").unpinned
+
+
+@pytest.mark.parametrize(
+    ("argv", "manifest"),
+    [
+        ("npm start", "package.json"),
+        ("npm run serve", "package.json"),
+        ("env DEBUG=1 npm start", "package.json"),
+        ("pnpm serve", "package.json"),
+        ("yarn start", "package.json"),
+        ("bun run serve", "package.json"),
+        ("deno task serve", "deno.json"),
+        ("make -s serve", "Makefile"),
+        ("make -f tools.mk serve", "tools.mk"),
+        ("just serve", "justfile"),
+        ("cargo run --release", "Cargo.toml"),
+        ("go run ./cmd/serve", "go.mod"),
+        ("poetry run serve", "pyproject.toml"),
+        ("uv run serve", "pyproject.toml"),
+    ],
+)
+def test_a_launcher_that_runs_code_of_its_folder_says_so_and_its_file_is_looked_at(tmp_path, argv, manifest):
+    (tmp_path / manifest).write_text("one")
+    before = code(tmp_path, *argv.split(), HOME="/nowhere")
+    assert before.unpinned == f"runs code of the folder it starts in; nothing of it is pinned but {manifest}"
+    assert before.folder_run == os.path.realpath(tmp_path)
+    (tmp_path / manifest).write_text("another")
+    after = code(tmp_path, *argv.split(), HOME="/nowhere")
+    (changed,) = set(after.parts) - set(before.parts)
+    assert changed.name == os.path.realpath(tmp_path / manifest)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "npm --prefix sub start",
+        "yarn --cwd sub start",
+        "make -C sub",
+        "make -Csub",
+        "make --directory=sub",
+        "pnpm -C sub start",
+    ],
+)
+def test_the_folder_that_a_launcher_is_sent_to_is_the_one_whose_code_runs(tmp_path, argv):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "package.json").write_text("{}")
+    for name in ("package.json", "Makefile"):
+        (tmp_path / "sub" / name).write_text("")
+    found = code(tmp_path, *argv.split())
+    assert found.folder_run == os.path.realpath(tmp_path / "sub")
+    assert [os.path.dirname(part.name) for part in found.parts if part.kind == "script"][-1:] == [
+        found.folder_run
+    ]
+
+
+def test_a_launcher_without_its_file_says_that_nothing_is_pinned(tmp_path):
+    found = code(tmp_path, "make")
+    assert (found.unpinned, found.folder_run) == (
+        "runs code of the folder it starts in; nothing of it is pinned",
+        os.path.realpath(tmp_path),
+    )
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["npm --version", "npx thing@1.0.0", "go version", "bun it.ts", "bun run it.ts", "go run x.org/y@v1.2.3"],
+)
+def test_what_does_not_run_what_a_folder_says_does_not_claim_to(tmp_path, argv):
+    (tmp_path / "package.json").write_text("{}")
+    (tmp_path / "it.ts").write_text("")
+    found = code(tmp_path, *argv.split())
+    assert (found.folder_run, found.unpinned) == ("", "")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["npm", "make", "-C", "-f", "--", "run", "sub", "--prefix=", "go", "x@y", "uv", "env"]
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_any_words_can_be_read(tmp_path_factory, argv):
+    folder = tmp_path_factory.getbasetemp()
+    found = code(folder, *argv)
+    assert bool(found.folder_run) <= found.unpinned.startswith("runs code of the folder")

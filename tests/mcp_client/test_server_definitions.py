@@ -2,6 +2,8 @@ import pytest
 
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 
+ODD_NAME = "its name has blanks, one of :/\\@, characters that are not shown, or more than 64"
+
 
 def decoded(*, of_project=False, **table) -> ServerDefinition:
     return decode_server("files", table, part="files", of_project=of_project)
@@ -22,7 +24,9 @@ def test_a_server_is_a_command_with_its_words_or_an_address():
     ("name", "table", "problem"),
     [
         ("restart", {"command": "x"}, '"restart" is a command of /mcp, so no server can be called that'),
-        ("a:b", {"command": "x"}, "its name has blanks, one of :/\\@, or more than 64 characters"),
+        ("a:b", {"command": "x"}, ODD_NAME),
+        ("a\u202eb", {"command": "x"}, ODD_NAME),
+        ("a\x9bb", {"command": "x"}, ODD_NAME),
         ("a", {}, "it needs either command or url"),
         ("a", {"command": "x", "url": "http://a"}, "it has both command and url"),
         ("a", {"command": "x", "transport": "sse"}, "a server with a command speaks stdio"),

@@ -7,6 +7,7 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind, outcomes
+from bridle.mcp.running_servers import MOST_INPUTS
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, RunSlash, SendInput
 from bridle.protocol.display_values import ShownServerResult
 from bridle.protocol.events import (
@@ -226,6 +227,29 @@ async def test_resources_are_tools_and_can_be_pointed_at(tmp_path):
     assert added.content == (TextBlock(text=f"files:note://a:\n{text}"),)
 
 
+async def test_a_prompt_with_an_odd_name_is_told_and_called_by_what_can_be_seen_of_it(tmp_path):
+    odd = "a\x1b[2J\u202e b"
+    prompt = {
+        "name": odd,
+        "description": "Greets\x07 \u2066you\n.",
+        "arguments": [{"name": "wh\u200bo", "description": "a\x9bb", "required": True}],
+    }
+    servers = {"files": server({"prompts": [prompt]})}
+    async with session_with(scripted(say("Hello.")), tmp_path, servers, answers=True) as session:
+        await until_phase(session, "files", "up")
+        listed = (await session.connection.ask(ListSlash(session=session.id))).commands
+        shown = "mcp:files:a⟨ESC⟩[2J⟨U+202E⟩_b"
+        (told_of,) = (one for one in listed if one.name.startswith("mcp:files:"))
+        run = RunSlash(session=session.id, name=shown, arguments="wh⟨U+200B⟩o=Ann")
+        await session.connection.send(run)
+        asked = await session.until(QuestionAsked)
+    assert (told_of.name, told_of.description) == (shown, "Greets⟨BEL⟩ ⟨U+2066⟩you⟨LF⟩.")
+    assert told_of.args_schema["properties"] == {
+        "wh⟨U+200B⟩o": {"type": "string", "description": "a⟨U+009B⟩b"}
+    }
+    assert json.dumps({"wh\u200bo": "Ann"}) in asked.question.text
+
+
 async def test_a_prompt_of_a_server_becomes_words_of_the_person_who_saw_them(tmp_path):
     model = scripted(say("Hello."))
     async with session_with(model, tmp_path, {"files": server()}, answers=True) as session:
@@ -319,6 +343,23 @@ async def test_an_address_is_shown_and_never_opened(tmp_path, reply, action):
         asked, events = await answered(session, await session.send("go"), [reply])
     assert asked == [InputQuestion(server="files", message="Sign in", url="https://example.org/x")]
     assert said(events)["action"] == action
+
+
+async def test_a_call_that_asks_a_person_forever_is_ended_and_says_why(tmp_path):
+    nags = server({"named": [{"name": "nag"}, {"name": "echo"}]})
+    model = scripted(call("mcp__files__nag"), call("mcp__files__echo"), say("Done."))
+    async with session_with(model, tmp_path, {"files": nags}, answers=True, **ALL) as session:
+        replies = [InputAnswer(text="yes")] * MOST_INPUTS
+        asked, events = await answered(session, await session.send("go"), replies)
+    words = (
+        "The tool nag of MCP server 'files' was ended: it asked a person for something more than 8 times. "
+        "What it did until then is not known. The server asks nobody any more until it is started anew."
+    )
+    assert len(asked) == MOST_INPUTS
+    assert results(events)[0] == ("unknown", words)
+    assert outcomes(events) == ["unknown", "ok"], "the server goes on, and so does the session"
+    assert [one.message for one in of_kind(events, Notice) if one.reason == "MCPAsksTooMuch"] == [words]
+    assert len(of_kind(events, QuestionAsked)) == MOST_INPUTS
 
 
 async def test_where_nobody_can_be_asked_a_server_is_told_that(tmp_path):

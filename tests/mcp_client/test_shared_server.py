@@ -12,7 +12,9 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, server_policy
+from bridle.mcp.server_pool import ServerPool
+from bridle.mcp.server_run import LaunchPlace, server_policy
+from bridle.mcp.shared_server import ServerUnavailable
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.events import ToolResult
 from bridle.protocol.queries import CustomQuery

@@ -17,10 +17,10 @@ from bridle.safety.trust.approvals import (
     MAX_COPY_BYTES,
     Approvals,
     content_digest,
+    plain_digests,
     read_lockfile,
 )
 from bridle.safety.trust.change_kind import change_of
-from bridle.safety.trust.lock_digests import plain_digests
 from bridle.safety.trust.lockfile import KINDS, Approval, decode, decode_line, encode, encode_line
 
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)

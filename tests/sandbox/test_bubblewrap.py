@@ -18,10 +18,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=users(), ids=lambda user: user.name)
+@pytest.fixture(
+    params=[*((user, False) for user in users()), (users()[-1], True)],
+    ids=lambda param: f"{param[0].name}{'-warm' if param[1] else ''}",
+)
 def box(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    user: User = request.param
+    """For each user, and once more where each command finds a sandbox that waits for it."""
+    user: User
+    user, warm = request.param
     with ground(user, "bubblewrap") as made:
+        made.warm = warm
         yield made
 
 

@@ -6,12 +6,14 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from bridle.base.processes import CannotStart, Processes
-from bridle.engine.ports import SpawnPolicy
+from bridle.conformance.fake_clock import FakeClock
+from bridle.engine.ports import Process, SpawnPolicy
 from bridle.sandbox import attempts
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.bubblewrap import Bubblewrap
@@ -19,8 +21,18 @@ from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.landlock import Landlock, available
 from bridle.sandbox.plain_spawn import ConfinedProcess, EnvOnlySpawn
 from bridle.sandbox.probe_world import TEMPORARY, ProbeWorld, probe_world
-from bridle.sandbox.probes import PROBES, PROXY_PROBES, Probe, Result, StartFor, probes_for, run_probes
+from bridle.sandbox.probes import (
+    PROBES,
+    PROXY_PROBES,
+    Probe,
+    Result,
+    StartFor,
+    StartProbe,
+    probes_for,
+    run_probes,
+)
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.warm_sandbox import CommandPlace, WarmSandbox, WarmSandboxes
 
 BWRAP = shutil.which("bwrap")
 BEYOND = {
@@ -66,6 +78,42 @@ def held_by(adapter: Adapter, processes: Processes) -> StartFor:
     )
 
 
+class AlwaysWarm(WarmSandboxes):
+    """One waits for every command."""
+
+    def __init__(self, spawn: SandboxSpawn) -> None:
+        super().__init__(spawn.wait_for_command, FakeClock())
+        self.start = spawn.wait_for_command
+
+    async def take(self, at: CommandPlace) -> WarmSandbox | None:
+        return await self.start(at)
+
+
+def held_warm(adapter: Adapter, processes: Processes) -> StartFor:
+    """As `held_by`, where a sandbox waits for each command, which runs in that very one."""
+
+    async def choose() -> Adapter:
+        return adapter
+
+    def start_for(world: ProbeWorld) -> StartProbe:
+        spawn = SandboxSpawn(
+            processes,
+            place=lambda: world.place,
+            choose=choose,
+            outside=world.network,
+            away=os.path.join(world.paths.root, "masks"),
+        )
+
+        async def start(argv: Sequence[str], *, on_error: object, **how: Any) -> Process:
+            process = await spawn(argv, warm=AlwaysWarm(spawn), **how)
+            assert b"bridle-waiting" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            return process
+
+        return start
+
+    return start_for
+
+
 async def outcomes(
     start_for: StartFor, folder: str, processes: Processes, **options: object
 ) -> dict[str, Result]:
@@ -85,8 +133,11 @@ needs_bubblewrap = pytest.mark.skipif(BWRAP is None, reason="bubblewrap is not i
 
 
 @needs_bubblewrap
-async def test_bubblewrap_lets_nothing_through(processes: Processes, folder: str) -> None:
-    results = await outcomes(held_by(Bubblewrap(BWRAP or ""), processes), folder, processes)
+@pytest.mark.parametrize("held", [held_by, held_warm])
+async def test_bubblewrap_lets_nothing_through(
+    processes: Processes, folder: str, held: Callable[[Adapter, Processes], StartFor]
+) -> None:
+    results = await outcomes(held(Bubblewrap(BWRAP or ""), processes), folder, processes)
     assert {name: result for name, result in results.items() if result.is_problem} == {}
     must_work = {probe.name for probe in PROBES if probe.must_work}
     assert names(results, "works") == must_work

@@ -16,7 +16,7 @@ import msgspec
 from bridle.agents.agent_fields import decode_agent
 from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.agents.field_reader import FieldProblem
-from bridle.base.files import read_limited
+from bridle.base.files import first_entries, read_limited
 from bridle.base.front_matter import BadFrontMatter, FrontMatter, has_front_matter, read_front_matter
 from bridle.base.paths import is_beneath
 
@@ -88,7 +88,7 @@ def _placed(front: FrontMatter, problems: Iterable[FieldProblem]) -> tuple[Agent
 def agent_paths(folder: str) -> list[str]:
     """The files of a folder that want to be agents, by name; empty where it is none that can be read. Blocks."""
     try:
-        names = sorted(os.listdir(folder))
+        names = [one.name for one in first_entries(folder)]
     except OSError:
         return []
     return [

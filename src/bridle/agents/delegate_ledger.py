@@ -18,7 +18,7 @@ from bridle.base.phrases import one_line
 from bridle.base.token_estimate import estimated_tokens
 from bridle.base.untrusted import unwrapped
 from bridle.engine.conversation import COMPACTED, NO_EVENT, ledger_text
-from bridle.engine.features import Feature, PlacedRequestLayer
+from bridle.engine.features import PlacedRequestLayer
 from bridle.engine.journal import Journal
 from bridle.engine.sizes import block_tokens, request_tokens
 from bridle.engine.steps import AskModel, Reply, Step
@@ -29,12 +29,9 @@ SHORT_LINE: Final = 120
 LEFT_OUT: Final = "- (what came before is left out)"
 
 
-def delegate_ledger(journal: Journal, settings: DelegateResults) -> Feature:
+def delegate_ledger(journal: Journal, settings: DelegateResults) -> PlacedRequestLayer:
     """Keeps what agents came to short in the conversation of whoever sent them."""
-    ledger = DelegateLedger(journal, settings)
-    return Feature(
-        name="delegate_ledger", request_layers=(PlacedRequestLayer("delegate_ledger", ledger.layer),)
-    )
+    return PlacedRequestLayer("delegate_ledger", DelegateLedger(journal, settings).layer)
 
 
 class RawResult(msgspec.Struct, frozen=True):

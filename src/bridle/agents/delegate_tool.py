@@ -10,10 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from bridle.agents.definition import AgentDefinition
-from bridle.agents.delegation import DELEGATE
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput, json_schema, never_mutating
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import Handoff
+from bridle.protocol.events import DELEGATE, Handoff
 
 
 class DelegateArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,9 +10,8 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.definition import AgentDefinition
 from bridle.engine.tools import Tool
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import Verdict
+from bridle.protocol.events import DELEGATE, Verdict
 
-DELEGATE = "delegate_agent"
 DELEGATE_NAMES = frozenset({DELEGATE, "Agent", "agent", "subagent", "run_subagent"})
 """What a tool that starts agents is called, by us and by others: no child has one that may not delegate."""
 NOT_FOR_CHILDREN = frozenset({"exit_plan_mode", "skill", "memory"})

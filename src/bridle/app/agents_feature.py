@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
@@ -15,13 +15,13 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.engine.conversation import Conversation
+from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Feature
 from bridle.engine.journal import masked
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownChild
-from bridle.protocol.errors import BridleError
-from bridle.protocol.events import ChildMemory, Handoff, ModelChanged
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import ChildMemory, Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
 from bridle.tools.read_file import SPILL_PREFIX
 
@@ -29,24 +29,34 @@ MOST_SHOWN = 200
 """Of so many calls it is known what people were shown of them."""
 
 
-def agents(parts: SessionParts, make_invocation: MakeInvocation) -> Iterator[Feature]:
-    """Other agents, for an agent that may send them, and what stays of what they came to."""
+def session_delegation(parts: SessionParts, make_invocation: MakeInvocation) -> SessionDelegation:
     assert parts.agent is not None
-    delegation = SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
-    yield Feature(name="agents", origin=BUILTIN, tools=(delegate_tool(delegation.for_tool()),))
-    yield delegate_ledger(parts.journal, parts.agent.settings.results)
+    return SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
 
 
 class SessionDelegation:
-    """What sending an agent means in one session."""
+    """What sending an agent means in one session. `wake` has the session take what was put into its inbox."""
 
     def __init__(self, parts: SessionParts, main: WorkingAgent, children: ChildRuns) -> None:
+        self.wake: Callable[[], None] = lambda: None
         self._parts = parts
         self._main = main
         self._children = children
         self._room = asyncio.Semaphore(main.settings.parallel)
         self._shown: dict[str, str] = {}
         """What people were shown, by call: the child is told that, whatever became known since."""
+        self._background: set[asyncio.Task[None]] = set()
+
+    def feature(self) -> Feature:
+        """Other agents, for an agent that may send them, and what stays of what they came to."""
+        return Feature(
+            name="agents",
+            origin=BUILTIN,
+            tools=(delegate_tool(self.for_tool()),),
+            request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
+            stop_child=self._children.stop,
+            at_end=self._end,
+        )
 
     def for_tool(self) -> Delegating:
         registry, main = self._main.registry, self._main.definition
@@ -152,13 +162,16 @@ class SessionDelegation:
             key=self._key(agent),
             call_id=call.id,
         )
-        async with self._room:
-            outcome = await self._children.run(call.invocation, task)
-        return await self._result(args, call, outcome)
+        if agent.delegation.background and not self._parts.settings.options.headless:
+            return self._begin_in_background(args, call, task)
+        return await self._result(args, call, await self._work(call.invocation, task))
 
     async def _result(self, args: DelegateArgs, call: ToolCall, outcome: ChildOutcome) -> ToolOutput:
         """What a child came to as its sender reads it, the whole of it kept beside."""
         settings, ended = self._main.settings, outcome.ended
+        how, reason = ("ok", None) if ended.ok else ("error", "ChildFailed")
+        if ended.stopped_by:
+            how, reason = "cancelled", "ChildStopped"
         most_tokens = min(settings.child.result_tokens, settings.results.result_tokens)
         answer, kept = await asyncio.to_thread(self._keep, call.id, outcome.text)
         result = delegate_result(
@@ -166,8 +179,8 @@ class SessionDelegation:
         )
         cut = {"truncated": True, "output_bytes": len(answer.encode())} if result.is_cut and kept.path else {}
         return ToolOutput(
-            outcome="ok" if ended.ok else "error",
-            reason=None if ended.ok else "ChildFailed",
+            outcome=how,
+            reason=reason,
             content=result.text,
             shown=ShownChild(
                 invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd
@@ -191,6 +204,40 @@ class SessionDelegation:
             why = problem.message if isinstance(problem, BridleError) else problem.strerror or str(problem)
             return answer, KeptAnswer(problem=f"the whole could not be kept ({why})")
         return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
+
+    async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
+        async with self._room:
+            return await self._children.run(caller, task)
+
+    def _begin_in_background(self, args: DelegateArgs, call: ToolCall, task: ChildTask) -> ToolOutput:
+        """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
+
+        async def work() -> None:
+            outcome = await self._work(call.invocation, task)
+            result = await self._result(args, call, outcome)
+            data = {"agent": task.agent.name, "task": task.task, "result": result.content}
+            text = sentence("ChildDone", data)
+            self._parts.journal.emit(
+                InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),
+                originator=outcome.ended.invocation,
+            )
+            self.wake()
+
+        running = asyncio.create_task(work())
+        self._background.add(running)
+        running.add_done_callback(self._background.discard)
+        return ToolOutput(
+            content=sentence("ChildInBackground", {"agent": task.agent.name}),
+            shown=ShownChild(invocation="", agent=task.agent.name, ended=False),
+        )
+
+    async def _end(self) -> None:
+        """Who still works in the background is stopped, with its end on record."""
+        working = tuple(self._background)
+        for task in working:
+            task.cancel()
+        if working:
+            await asyncio.wait(working)
 
 
 def _request(conversation: Conversation) -> str:

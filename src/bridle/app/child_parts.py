@@ -31,9 +31,10 @@ from bridle.safety.hooks.context import Actor
 def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionParts:
     """What a child works with, whose events go to `journal`."""
     conversation, registry = journal.conversation, agent.tools_of(parent.tools)
-    settings = msgspec.structs.replace(
-        parent.settings, compaction=_compaction(agent.settings.child, parent.settings.compaction)
-    )
+    settings = parent.settings
+    if agent.is_bounded:
+        bounded = _compaction(agent.settings.child, settings.compaction)
+        settings = msgspec.structs.replace(settings, compaction=bounded)
 
     def gates():
         made = parent.gates()
@@ -82,7 +83,8 @@ def child_layers(parts: SessionParts) -> Joined:
 def _ledger(parts: SessionParts) -> Iterator[Feature]:
     """For a child that sends others itself."""
     if parts.agent is not None and parts.agent.delegates:
-        yield delegate_ledger(parts.journal, parts.agent.settings.results)
+        ledger = delegate_ledger(parts.journal, parts.agent.settings.results)
+        yield Feature(name="delegate_ledger", request_layers=(ledger,))
 
 
 def _looking_on(feature: Feature) -> Feature:

@@ -16,6 +16,7 @@ from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Joined
 from bridle.engine.journal import Journal
+from bridle.engine.open_questions import Client
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.display_values import ShownCommand, ShownEdit
@@ -45,7 +46,8 @@ MAX_NAMED = 20
 
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is to do. `text` is all it is told; `task` is what people read of it. What it leaves is remembered
-    under `key`, where it has one."""
+    under `key`, where it has one. Where it is `of_person`, it has as much room as their session: nobody waits for a
+    short answer."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -55,6 +57,7 @@ class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     identity: IdentityClass
     call_id: str = ""
     key: str = ""
+    of_person: bool = False
 
 
 class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,16 +67,32 @@ class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class ChildStop(msgspec.Struct):
+    """What stops one child while it works: its turn, and who had it stopped."""
+
+    turn: asyncio.Task[Ending] | None = None
+    client: Client | None = None
+
+
 class ChildRuns:
     """The children of one session, those that work now and whoever sent them."""
 
     def __init__(self, parts: SessionParts, make_invocation: MakeInvocation) -> None:
         self._working: dict[str | None, SessionParts] = {None: parts}
+        self._stops: dict[str | None, ChildStop] = {}
         self._make_invocation = make_invocation
 
     def parts_of(self, invocation: Invocation) -> SessionParts:
         """The parts of an invocation that works now."""
         return self._working[invocation.id]
+
+    def stop(self, invocation: str, client: Client) -> bool:
+        """Stops one child in the name of a client; False where no such child works."""
+        stop = self._stops.get(invocation)
+        if stop is None or stop.turn is None or stop.turn.done():
+            return False
+        stop.client = stop.client or client
+        return stop.turn.cancel()
 
     async def run(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
         """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
@@ -90,18 +109,19 @@ class ChildRuns:
                 key=task.key,
             )
         )
-        below = msgspec.structs.replace(parent.agent, definition=task.agent, depth=parent.agent.depth + 1)
+        below = msgspec.structs.replace(
+            parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
+        )
         parts = child_parts(parent, journal, below)
         self._working[journal.invocation.id] = parts
         notes = noting(journal)
-        cost_before = journal.conversation.spent_usd
+        stop = self._stops[journal.invocation.id] = ChildStop()
         ending = Ending(stop="cancelled", steps=0)
         try:
-            ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)))
+            ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)), stop)
         finally:
-            del self._working[journal.invocation.id]
-            usd = journal.conversation.spent_usd - cost_before
-            outcome = _outcome(parts, task, ending, usd=usd, changed=notes.changed)
+            del self._working[journal.invocation.id], self._stops[journal.invocation.id]
+            outcome = _outcome(parts, task, ending, stop.client, notes.changed)
             if task.key:
                 self._remember(parts, task, outcome, notes)
             parent.journal.emit(outcome.ended)
@@ -151,7 +171,7 @@ def noting(journal: Journal) -> ChildNotes:
     return notes
 
 
-async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts) -> Ending:
+async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts, stop: ChildStop) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     journal = parts.journal
     journal.emit(msgspec.structs.replace(task.model, stamp=None))
@@ -166,7 +186,7 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = asyncio.create_task(runner.run(pending))
+    turn = stop.turn = asyncio.create_task(runner.run(pending))
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:
@@ -176,7 +196,7 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     finally:
         ending = Ending(stop="cancelled", steps=0) if turn.cancelled() else turn.result()
         if ending.stop == "cancelled":
-            journal.emit(Cancelled(by=""))
+            journal.emit(Cancelled(by="" if stop.client is None else stop.client.id))
         whole.end()
         journal.emit(TurnTiming(durations_ms=parts.stopwatch.take()))
         message = runner.message_of(ending)
@@ -185,11 +205,12 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
 
 
 def _outcome(
-    parts: SessionParts, task: ChildTask, ending: Ending, *, usd: float, changed: Iterable[str]
+    parts: SessionParts, task: ChildTask, ending: Ending, stopper: Client | None, changed: Iterable[str]
 ) -> ChildOutcome:
     conversation = parts.journal.conversation
     said, ok = last_words(conversation), ending.stop == "end_turn"
-    problem = "" if ok else _problem(task.agent, ending)
+    by = "" if stopper is None or ending.stop != "cancelled" else _name(stopper)
+    problem = "" if ok else _problem(task.agent, ending, by)
     text = "\n\n".join(filter(None, (problem, said)))
     ended = ChildEnded(
         invocation=parts.journal.invocation.id or "",
@@ -198,15 +219,23 @@ def _outcome(
         result=text,
         stop=ending.stop,
         steps=ending.steps,
-        usd=usd,
+        usd=conversation.own_usd,
         tools_used=tools_used(conversation),
         files=names_of(conversation.known_files, parts.opened.cwd)[-MAX_NAMED:],
         changed=names_of(changed, parts.opened.cwd),
+        stopped_by=by,
     )
     return ChildOutcome(ended=ended, text=text)
 
 
-def _problem(agent: AgentDefinition, ending: Ending) -> str:
+def _name(client: Client) -> str:
+    """Who stopped it, as people and the model read it."""
+    return client.person or ("a person" if client.identity == "human" else client.name)
+
+
+def _problem(agent: AgentDefinition, ending: Ending, stopped_by: str) -> str:
+    if stopped_by:
+        return sentence("ChildStopped", {"agent": agent.name, "by": stopped_by})
     why = (
         "it was stopped."
         if ending.reason is None

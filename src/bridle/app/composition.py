@@ -15,10 +15,12 @@ import msgspec
 from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
+from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
@@ -26,9 +28,11 @@ from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold, Transcript
 
 if TYPE_CHECKING:
+    from bridle.app.agents_feature import SessionDelegation
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
+    from bridle.protocol.events import DurableEvent
     from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
@@ -67,14 +71,19 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         transcript=_transcript(parts),
         say=parts.journal.emit,
     )
-    ours = (*session_features(parts, fold), *_agents(parts))
+    delegation = _delegation(parts)
+    agents = () if delegation is None else (delegation.feature(),)
+    ours = (*session_features(parts, fold), *agents, _roles(parts))
     outside = (*services.features, *opened.plugged)
     joined = join(ours, outside)
     parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
     parts.bus.watch(*watch_with(outside, parts.journal.emit, services.clock))  # they hear what is stored
     left_out = _offer_tools(parts, joined)
+    session = _session(parts, joined, fold)
+    if delegation is not None:
+        delegation.wake = session.wake
     return ReadySession(
-        session=_session(parts, joined, fold),
+        session=session,
         registry=parts.registry,
         grants=lambda: parts.gates().permissions.grants,
         changes=parts.undo.changes,
@@ -140,6 +149,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
+        stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         aside=answer_aside(parts),
         services=_services(parts, joined),
     )
@@ -186,12 +196,25 @@ def _run_tool(parts: SessionParts, joined: Joined) -> RunTool:
     return run
 
 
-def _agents(parts: SessionParts) -> Iterator[Feature]:
+def _delegation(parts: SessionParts) -> SessionDelegation | None:
     """Other agents that may be sent, in a session that has more than one."""
-    if parts.agent is not None and parts.agent.settings.mode == "multi":
-        from bridle.app.agents_feature import agents  # they stand on all the others
+    if parts.agent is None or parts.agent.settings.mode != "multi":
+        return None
+    from bridle.app.agents_feature import session_delegation  # they stand on all the others
 
-        yield from agents(parts, invocation_parts)
+    return session_delegation(parts, invocation_parts)
+
+
+def _roles(parts: SessionParts) -> Feature:
+    """`/plan`, `/solve`, `/code`, `/auto`: a person has an agent work by itself."""
+
+    async def run(name: str, arguments: str) -> SlashEvent:
+        from bridle.app.role_run import run_role  # not before somebody gives one
+
+        return await run_role(parts, invocation_parts, name, arguments.strip())
+
+    commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
+    return Feature(name="roles", slash=tuple(commands))
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:
@@ -207,10 +230,14 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:
-    from bridle.engine.foreign_output import checked_event
     from bridle.engine.services import SessionDoor, UnusableService
 
     journal, opened = parts.journal, parts.opened
+
+    def emit(event: DurableEvent) -> object:
+        from bridle.engine.foreign_output import checked_event  # with the first thing it says
+
+        return journal.emit(checked_event(event))
 
     def offer(tools: Iterable[Tool]) -> None:
         for left in parts.registry.replace(source.name, tools, source.origin):
@@ -223,7 +250,7 @@ def _service(parts: SessionParts, source: ToolSource) -> Service:
         cwd=opened.cwd,
         env=opened.env,
         clock=parts.services.clock,
-        emit=lambda event: journal.emit(checked_event(event)),
+        emit=emit,
     )
     try:
         return source.service(door)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
-    from bridle.mcp.shared_server import ServerPool
+    from bridle.mcp.server_pool import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
@@ -123,6 +123,7 @@ class Engine:
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
             servers=self._server_pool,
+            has_servers=lambda: self._servers is not None,
             traces=self._trace_export,
             clock=clock,
             ids=ids,
@@ -150,7 +151,7 @@ class Engine:
     def _server_pool(self) -> ServerPool:
         """The MCP servers that run in this process."""
         if self._servers is None:
-            from bridle.mcp.shared_server import ServerPool  # only where settings name one
+            from bridle.mcp.server_pool import ServerPool  # only where settings name one
 
             self._servers = ServerPool(self.services.where.state, self.services.clock)
         return self._servers

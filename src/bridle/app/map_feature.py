@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart
 from bridle.context.map_at_tail import MapAtTail
-from bridle.tools.repo_map import DEFAULT_TOKENS, NAME, map_of, not_shown
+from bridle.tools.repo_map import DEFAULT_TOKENS, NAME, map_of
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
-    from bridle.engine.ports import Process
 
 
 def map_at_tail(parts: SessionParts, cache_folder: str) -> MapAtTail:
@@ -21,21 +19,9 @@ def map_at_tail(parts: SessionParts, cache_folder: str) -> MapAtTail:
 
 
 def _made(parts: SessionParts, cache_folder: str) -> asyncio.Future[str]:
-    async def start(
-        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
-    ) -> Process:
-        return await parts.spawn(
-            argv,
-            cwd=cwd,
-            env=parts.opened.env,
-            policy=parts.policy,
-            call_id=NAME,
-            on_output=on_output,
-            on_error=not_shown,
-            stdin=stdin,
-        )
-
     async def make() -> str:
+        from bridle.tools.file_search import program_start
+
         try:
             made = await map_of(
                 parts.opened.cwd,
@@ -43,8 +29,7 @@ def _made(parts: SessionParts, cache_folder: str) -> asyncio.Future[str]:
                 DEFAULT_TOKENS,
                 cache_folder=cache_folder,
                 shows=parts.shows_content,
-                clock=parts.services.clock,
-                start=start,
+                start=program_start(parts.spawn, env=parts.opened.env, policy=parts.policy, call_id=NAME),
             )
         except (OSError, CannotStart):
             return ""

@@ -7,14 +7,14 @@ items = project_items(approvals, where=…, cwd=…, env=…)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from bridle.app.settings import is_acked, skill_settings
+from bridle.app.settings import consent_kind, is_acked, skill_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders, project_folder
+from bridle.config.folders import Folders, has_tool_folder, project_folder
 from bridle.config.project_profile import project_profile_files
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
@@ -144,8 +144,33 @@ def project_items(
         *_server_items(tiers, cwd=cwd, env=env, state=where.state),
         *_secrets_items(root),
         *_prompt_items(tiers, root=root, cwd=cwd, where=where),
+        *_named_items(
+            approvals, root, {item.path for item in map(_config_item, tiers.named + tiers.waiting)}
+        ),
         *_agent_items(tiers, cwd=cwd, where=where, env=env),
+        *_module_items(where, cwd),
     )
+
+
+def named_settings_item(path: str) -> TrustItem | None:
+    """A settings file by its path, as somebody agrees that it counts like their own; None where it is none."""
+    from bridle.config.named_files import named_file
+    from bridle.config.settings_file import SettingsFile, read
+
+    if not path.endswith((".toml", ".json")):
+        return None
+    data = read(SettingsFile(path=path, source=path)).data
+    return _config_item(named_file(path, data, "earlier")) if data else None
+
+
+def _named_items(approvals: Approvals, root: str, known: Collection[str]) -> Iterator[TrustItem]:
+    """The files of this repository that somebody named as settings of their own once."""
+    once = {
+        entry.path for entry in approvals.read().entries if (entry.kind, entry.root) == ("settings", root)
+    }
+    for path in sorted(once.difference(known)):
+        if (item := named_settings_item(os.path.join(root, path))) is not None:
+            yield item
 
 
 def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
@@ -154,6 +179,15 @@ def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Itera
 
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)
+
+
+def _module_items(where: Folders, cwd: str) -> Iterator[TrustItem]:
+    """The tools that are files, also the person's own: code is agreed to wherever it lies."""
+    if not has_tool_folder(where, cwd):
+        return iter(())
+    from bridle.app.tool_module_source import module_items
+
+    return module_items(where, cwd)
 
 
 def _agent_items(tiers: Tiers, *, cwd: str, where: Folders, env: Mapping[str, str]) -> Iterator[TrustItem]:
@@ -174,7 +208,7 @@ def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str], state: str)
     """The programs that servers of the project would be."""
     for name, server in _project_servers(tiers).items():
         if server.get("command"):
-            from bridle.app.mcp_feature import ServerPlace, project_server_item
+            from bridle.app.project_servers import ServerPlace, project_server_item
 
             yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env, state=state))
 
@@ -230,15 +264,16 @@ def _instruction_item(file: InstructionFile) -> TrustItem:
 
 
 def _config_item(file: WorkspaceFile) -> TrustItem:
+    kind = consent_kind(file)
     return TrustItem(
-        kind="config",
+        kind=kind,
         root=file.root,
         path=file.path,
         shown=file.shown,
         digest=file.sha256,
         data=file.data,
         reviewed=ReviewedText(
-            shown=file.shown, text=file.data.decode("utf-8", "replace"), kind="config", wishes=file.wishes
+            shown=file.shown, text=file.data.decode("utf-8", "replace"), kind=kind, wishes=file.wishes
         ),
     )
 

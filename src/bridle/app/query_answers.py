@@ -235,16 +235,18 @@ async def _details(
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
     from bridle.app.project_trust import all_instruction_files, is_trusted_file
-    from bridle.app.settings import session_options, session_settings
+    from bridle.app.settings import resumed_options, session_options, session_settings
     from bridle.base.files import branch_of, real_folder
     from bridle.context.consent import agreed_and_waiting
     from bridle.safety.trust.approvals import Approvals, session_approvals
     from bridle.safety.wide_folders import why_wide
 
     resume, env = create.resume, sources.env
-    cwd = real_folder(create.cwd) if resume is None else (await sources.store.find(resume)).cwd
-    where, options = sources.where, session_options(create)
-    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    cwd, where, options, kept = real_folder(create.cwd), sources.where, session_options(create), False
+    if resume is not None:
+        row = await sources.store.find(resume)
+        cwd, (options, kept) = row.cwd, resumed_options(options, cwd, row.profile)
+    settings = session_settings(options, where=where, cwd=cwd, env=env, profile_kept=kept)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
     files = all_instruction_files(where, cwd, settings.sources)
     used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
@@ -425,9 +427,10 @@ def shipped_slash() -> tuple[DescribedSlash, ...]:
     from bridle.app.session_undo import REDO, UNDO
     from bridle.commands.git_commands import GIT_COMMANDS
     from bridle.commands.prompts import PROMPTS
+    from bridle.commands.role_commands import ROLE_COMMANDS
     from bridle.context.compaction_layer import COMPACT, PIN
 
-    return (*PROMPTS, *GIT_COMMANDS, COMPACT, PIN, UNDO, REDO)
+    return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, COMPACT, PIN, UNDO, REDO)
 
 
 # Money

@@ -17,12 +17,16 @@ from bridle.safety.rules import Rule
 
 
 class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent at work in a session, so many levels below the one a person talks to, and the others there are."""
+    """An agent at work in a session, so many levels below the one a person talks to, and the others there are.
+
+    `is_bounded`: it reads no more than settings give a child.
+    """
 
     definition: AgentDefinition
     registry: AgentRegistry
     settings: AgentSettings
     depth: int = 0
+    is_bounded: bool = False
 
     @property
     def delegates(self) -> bool:

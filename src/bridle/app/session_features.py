@@ -21,6 +21,7 @@ from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
 from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.config.folders import has_tool_folder
 from bridle.context.instruction_files import has_instruction_files
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
@@ -40,6 +41,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import DurableEvent, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
+from bridle.sandbox.sandbox_spawn import ClaimedSpawn
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools, with_kept_schemas
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
     from bridle.base.web import RefuseBody, WebAnswer
     from bridle.context.session_instructions import SessionInstructions
     from bridle.engine.ports import AskPerson
+    from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
     from bridle.safety.trust.approved_edits import ApprovedEdits
+    from bridle.sandbox.warm_sandbox import WarmSandboxes
 
 GRAMMAR = "tree_sitter_python"
 """The package of the extra `map` that is looked for; the others come with it."""
@@ -75,6 +79,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         *repo_map(parts),
         brought(parts.services),
         *servers(parts),
+        *modules(parts),
         *skills(parts),
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
@@ -216,6 +221,14 @@ def servers(parts: SessionParts) -> Iterator[Feature]:
         yield mcp(parts)
 
 
+def modules(parts: SessionParts) -> Iterator[Feature]:
+    """Tools that are files of their own. Without a folder of them there is no feature."""
+    if has_tool_folder(parts.services.where, parts.opened.cwd):
+        from bridle.app.tool_module_source import tool_modules
+
+        yield from tool_modules(parts)
+
+
 def calls(parts: SessionParts) -> Feature:
     """The mechanics of a call: still there, room for it, on record, in time, short enough, without secrets."""
     layers = [
@@ -247,14 +260,28 @@ def git(parts: SessionParts) -> Feature:
 
 
 def sandbox(parts: SessionParts) -> Feature:
-    """How commands may run, what earlier ones left behind, and the temporary folder."""
+    """How commands may run, what earlier ones left behind, sandboxes that wait, and the temporary folder."""
     where = parts.services.where
+
+    def warm() -> WarmSandboxes | None:
+        return parts.spawn.warm if isinstance(parts.spawn, ClaimedSpawn) else None
+
+    async def start_sandbox(step: Step, proceed: AskModel) -> Reply:
+        if (sandboxes := warm()) is not None:
+            sandboxes.expect()
+        return await proceed(step)
+
+    def discard(_ended: Envelope) -> None:
+        if (sandboxes := warm()) is not None:
+            sandboxes.discard()
 
     async def end() -> None:
         clear_away(parts.scratch)
 
     return Feature(
         name="sandbox",
+        request_layers=(PlacedRequestLayer("start_sandbox", start_sandbox),),
+        listeners=(EventListener(kinds=frozenset({"TurnEnded"}), hear=discard),),
         tool_layers=(PlacedToolLayer("sandboxed", lambda: _layers().choose_policy(parts)),),
         notices=lambda: (*outlived(where), *left_behind(parts.policy, where)),
         at_end=end,

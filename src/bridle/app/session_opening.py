@@ -10,19 +10,24 @@ import msgspec
 
 from bridle.app.composition import ReadySession, compose
 from bridle.app.session_parts import OpenedLog, ProcessServices
-from bridle.app.settings import SessionOptions, SessionSettings, session_options, session_settings
+from bridle.app.settings import (
+    SessionOptions,
+    SessionSettings,
+    resumed_options,
+    session_options,
+    session_settings,
+)
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import has_agent_folder, home_of
 from bridle.config.problems import shown
-from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.errors import CommandRefused, StoreError, UsageError, sentence
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
 from bridle.protocol.messages import TextBlock
 from bridle.providers.known_models import KnownModels
@@ -56,6 +61,8 @@ class SessionPlace(msgspec.Struct, frozen=True):
     cwd: str
     options: SessionOptions
     approvals: Approvals
+    profile_kept: bool = False
+    """It is the session's own: nobody named it now."""
 
 
 class SessionOpening:
@@ -120,7 +127,14 @@ class SessionOpening:
             listed = settings.agents.folders if settings.agents is not None else ()
             more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
             require_trust(place.approvals, files, settings.waiting, more)
+        unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
+        if settings.require_trust and settings.servers.definitions:
+            from bridle.app.server_trust import require_server_trust
+
+            await require_server_trust(
+                settings.servers, services, place.approvals, cwd=place.cwd, env=command.env
+            )
         chosen = await choose_model(command, client, settings, services.known)
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
@@ -151,7 +165,7 @@ class SessionOpening:
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
             told = () if agents is None else agents.notices
-            notices = (*keys_notice, *told, *_no_limit(command, place.options, settings.mode))
+            notices = (*unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 
@@ -178,16 +192,19 @@ class SessionOpening:
         from bridle.app.session_past import unexpired
 
         row = unexpired(await self.store.find(command.resume))
-        options = _named_from(here, options)
-        if options.profile is None and row.profile not in (DEFAULT, PROJECT_CHOICE_NAME):
-            options = msgspec.structs.replace(options, profile=row.profile)  # a session keeps its own
-        return SessionPlace(row.cwd, options, approvals)
+        options, kept = resumed_options(options, here, row.profile)
+        return SessionPlace(row.cwd, options, approvals, kept)
 
     def settings_of(self, place: SessionPlace) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
         where, env = self._services.where, self._services.env
         settings = session_settings(
-            place.options, where=where, cwd=place.cwd, env=env, approvals=place.approvals
+            place.options,
+            where=where,
+            cwd=place.cwd,
+            env=env,
+            approvals=place.approvals,
+            profile_kept=place.profile_kept,
         )
         if settings.plugin_tiers is None and not self._plugins:
             return _with_packs_checked(settings), ()
@@ -491,10 +508,12 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
     return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
 
 
-def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
-    """The options with the files they name, which are relative to where the caller is."""
-    file, profile = options.config_file, options.profile
-    if profile is not None and is_path(profile):
-        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
-    file = file and os.path.join(folder, file)
-    return msgspec.structs.replace(options, config_file=file, profile=profile)
+def _keep_named(approvals: Approvals, settings: SessionSettings) -> Iterator[Notice]:
+    """Remembers what settings said that somebody named by a path for the first time: later a model may have written
+    there. Where that cannot be kept, it is said."""
+    for file in settings.named:
+        if not approvals.holds(file.sha256, kind="settings", root=file.root, path=file.path):
+            try:
+                approvals.add(file.path, file.sha256, kind="settings", root=file.root, text=file.data)
+            except BridleError as problem:
+                yield Notice(reason=problem.reason, message=problem.message)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
-    from bridle.mcp.shared_server import ServerPool
+    from bridle.mcp.server_pool import ServerPool
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
-    `servers` are the MCP servers that run, made with the first one. `agents` and `tools` are those an embedder
-    brings; a source of tools among them serves each session for itself. `features` come from outside, for every
-    session. `listening`: others can reach this engine, so that a question waits for them.
+    `servers` are the MCP servers that run, made with the first one; `has_servers`: they were. `agents` and `tools` are
+    those an embedder brings; a source of tools among them serves each session for itself. `features` come from outside,
+    for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
 
     where: Folders
@@ -72,6 +72,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Callable[[], JudgedFetch]
     notes: Notes
     servers: Callable[[], ServerPool]
+    has_servers: Callable[[], bool]
     traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     agents: tuple[AgentDefinition, ...] = ()
@@ -184,7 +185,10 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         shown=settings.skills.readable_folders(where.config),
     )
     is_off = policy.mode == "off"
-    spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
+    warm = clock if settings.sandbox.warm else None
+    spawn = (
+        services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit, warm=warm)
+    )
     return SessionParts(
         services=services,
         opened=opened,

@@ -1,5 +1,6 @@
 """What holds for one session: the client's options on top of the settings files."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -8,6 +9,7 @@ import msgspec
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
+from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.config.setting_table import key_of
 from bridle.config.tiers import Tiers, WrittenEntry, load
 from bridle.context.compaction_layer import CompactionSettings
@@ -134,6 +136,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     secret_files: tuple[str, ...] | None = None
     persist_grants: bool = True
     waiting: "tuple[WorkspaceFile, ...]" = ()
+    named: "tuple[WorkspaceFile, ...]" = ()
     require_trust: bool = False
     sandbox: SandboxSettings = SandboxSettings()
     paths: "PathMode" = "workspace"
@@ -151,6 +154,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
     agents: "AgentSettings | None" = None
+    project_modules: bool = False
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -164,6 +168,24 @@ def session_options(command: CreateSession) -> SessionOptions:
         raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
 
 
+def resumed_options(options: SessionOptions, folder: str, profile: str) -> tuple[SessionOptions, bool]:
+    """The options of a caller in `folder` for a session that goes on, and whether the profile in them is the session's
+    own: it keeps it unless somebody names another."""
+    options = _named_from(folder, options)
+    if options.profile is not None or profile in (DEFAULT, PROJECT_CHOICE_NAME):
+        return options, False
+    return msgspec.structs.replace(options, profile=profile), True
+
+
+def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
+    """The options with the files they name, which are relative to where the caller is."""
+    file, profile = options.config_file, options.profile
+    if profile is not None and is_path(profile):
+        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
+    file = file and os.path.join(folder, file)
+    return msgspec.structs.replace(options, config_file=file, profile=profile)
+
+
 def session_settings(
     options: SessionOptions,
     *,
@@ -171,11 +193,12 @@ def session_settings(
     cwd: str,
     env: Mapping[str, str],
     approvals: Approvals | None = None,
+    profile_kept: bool = False,
 ) -> SessionSettings:
     """Reads the settings for `cwd`. Raises `BadConfig` for a file that says something impossible.
 
     What a file of the workspace may set only with the person's consent counts where `approvals`, or else the person's
-    own, hold its very bytes.
+    own, hold its very bytes. `profile_kept`: a stored session has the profile of the options.
     """
     flags = _flag_rules(options)
     tiers = load(
@@ -188,6 +211,8 @@ def session_settings(
         options=_flag_options(options),
         is_acked=is_acked(approvals or Approvals(where.config)),
         allow_project_hooks=options.allow_project_hooks,
+        add_dirs=options.add_dirs,
+        profile_kept=profile_kept,
     ).checked()
     sources = tiers.get("context.sources")
     return SessionSettings(
@@ -223,12 +248,14 @@ def session_settings(
         secret_files=tuple(tiers.get("permissions.secret_files") or ()) or None,
         persist_grants=tiers.get("permissions.persist") is not False,
         waiting=tiers.waiting,
+        named=tiers.named,
         require_trust=options.require_trust or bool(tiers.get("trust.required")),
         sandbox=SandboxSettings(
             mode=tiers.get("sandbox.mode") or "auto",
             network=tiers.get("sandbox.network") or "inherit",
             hosts=_hosts(tiers, options),
             required=bool(tiers.get("sandbox.required")),
+            warm=bool(tiers.get("sandbox.warm")),
             writable=tuple(tiers.get("sandbox.writable") or ()),
             max_file_mib=tiers.get("sandbox.max_file_mib"),
             max_processes=tiers.get("sandbox.max_processes"),
@@ -247,6 +274,7 @@ def session_settings(
         memory=_memory(tiers, options),
         prompt_folders=tuple(tiers.get("commands.folders") or ()),
         agents=agent_settings(tiers),
+        project_modules=bool(tiers.get("tools.project_modules")),
     )
 
 
@@ -323,12 +351,21 @@ def _of_project(tiers: Tiers) -> frozenset[str]:
 
 
 def is_acked(approvals: Approvals) -> "Callable[[WorkspaceFile], bool]":
-    """For `load`: whether a person agreed to a settings file of the workspace, to these very bytes, in this place."""
+    """For `load`: whether a person agreed to a settings file of the workspace, to these very bytes, in this place. Who
+    names one as their own for the first time agrees to it."""
 
     def acked(file: "WorkspaceFile") -> bool:
-        return approvals.holds(file.sha256, kind="config", root=file.root, path=file.path)
+        kind, root, path = consent_kind(file), file.root, file.path
+        if approvals.holds(file.sha256, kind=kind, root=root, path=path):
+            return True
+        return file.spoken_for == "now" and approvals.last(kind=kind, root=root, path=path) is None
 
     return acked
+
+
+def consent_kind(file: "WorkspaceFile") -> 'Literal["config", "settings"]':
+    """What somebody agrees to: that a project has a say, or that a file of it counts like their own settings."""
+    return "settings" if file.spoken_for else "config"
 
 
 def _max_steps(tiers: Tiers, *, headless: bool) -> int:

@@ -65,7 +65,8 @@ def agreed_of(approvals: Approvals) -> Callable[[Iterable[Skill]], frozenset[str
     def agreed(skills: Iterable[Skill]) -> frozenset[str]:
         listed = list(skills)
         asked = [(one.digest, one.path) for one in listed if one.source != "bundle"]
-        return _of_bundles(listed) | (approvals.held("skill", asked) if asked else frozenset[str]())
+        of_bundles = _of_bundles(listed) if len(asked) < len(listed) else frozenset[str]()
+        return of_bundles | (approvals.held("skill", asked) if asked else frozenset[str]())
 
     return agreed
 
@@ -115,7 +116,7 @@ def _all_bundles(where: Folders) -> tuple[str, ...]:
 
 def skill_item(skill: Skill) -> TrustItem:
     """What a person is asked about a skill: all of its files."""
-    from bridle.context.skills.skill_folders import reviewed_text
+    from bridle.context.skills.skill_content import reviewed_text
     from bridle.safety.trust.approvals import content_digest
     from bridle.safety.trust.trust_items import TrustItem
     from bridle.safety.trust.trust_questions import ReviewedText

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridle.app.skill_sources import skill_item
 from bridle.context.skills.session_skills import SessionSkills, skill_tool
+from bridle.context.skills.skill_list import SOURCE
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts, SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolOutput
-from bridle.protocol.events import Envelope, InputAccepted, Notice, SkillRegistryChanged, StepEnded
+from bridle.protocol.events import (
+    ContextAdded,
+    Envelope,
+    InputAccepted,
+    Notice,
+    SkillRegistryChanged,
+    StepEnded,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
     from bridle.context.skills.skill_records import Skill
+    from bridle.engine.conversation import Conversation
     from bridle.engine.ports import AskPerson
 
 NAME: Final = "skills"
@@ -24,6 +34,8 @@ LIST_DOES: Final = "the skills of this session; /skills:NAME WORDS uses one"
 RELOAD_DOES: Final = "look for skills again, and ask about those that are new or changed"
 MOST_ASKED: Final = 3
 """So many new skills are asked about before the first request. More are named, and asked about by /skills:reload."""
+MOST_AGAIN: Final = 12 * 1024
+"""So many bytes of skills in use come again behind a summary; a quarter of what the model takes where that is less."""
 _MOST_HEARD: Final = 100
 
 
@@ -36,8 +48,12 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
     heard: deque[InputAccepted | StepEnded] = deque(maxlen=_MOST_HEARD)
     announced = False
 
+    again = _UsedSkills(known, conversation, parts.opened.settings.compaction.max_tokens)
+
     def hear(envelope: Envelope) -> None:
-        if isinstance(envelope.event, InputAccepted | StepEnded):
+        if isinstance(envelope.event, ContextAdded):
+            again.note(envelope.event)
+        elif isinstance(envelope.event, InputAccepted | StepEnded):
             heard.append(envelope.event)
 
     async def layer(step: Step, proceed: AskModel) -> Reply:
@@ -80,15 +96,57 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
         name=NAME,
         origin=BUILTIN,
         tools=(skill_tool(known, lambda: conversation),),
-        request_layers=(PlacedRequestLayer("skills", layer),),
+        request_layers=(
+            PlacedRequestLayer("skills", layer),
+            PlacedRequestLayer("skills_in_use", again.layer),
+        ),
         tool_layers=(PlacedToolLayer("unchanged_skills", lambda: unchanged),),
         slash=(
             SlashCommand(name=NAME, does=LIST_DOES, arguments=(), run=listed),
             SlashCommand(name=f"{NAME}:reload", does=RELOAD_DOES, arguments=(), run=reload),
         ),
         prompts=SessionPrompts(names=lambda: _names(known), say=say),
-        listeners=(EventListener(kinds=frozenset({"InputAccepted", "StepEnded"}), hear=hear),),
+        listeners=(
+            EventListener(kinds=frozenset({"InputAccepted", "StepEnded", "ContextAdded"}), hear=hear),
+        ),
     )
+
+
+class _UsedSkills:
+    """The skills that a session has used. When a summary took the words of some away, they come again behind it."""
+
+    def __init__(
+        self, known: SessionSkills, conversation: Conversation, max_tokens: int | Literal["off"] | None
+    ) -> None:
+        self._known = known
+        self._conversation = conversation
+        self._epoch = conversation.epoch
+        self._most_bytes = min(MOST_AGAIN, max_tokens) if isinstance(max_tokens, int) else MOST_AGAIN
+        self._used: dict[str, None] = {}
+        if conversation.entries:  # it goes on
+            from bridle.context.skills.skill_reading import in_use
+
+            self._used.update(dict.fromkeys(sorted(in_use(conversation))))
+
+    def note(self, event: ContextAdded) -> None:
+        if event.source != SOURCE:
+            return
+        from bridle.context.skills.skill_reading import activated
+
+        if name := activated(text_of(event.content)):
+            self._used.pop(name, None)
+            self._used[name] = None
+
+    async def layer(self, step: Step, proceed: AskModel) -> Reply:
+        if self._used and self._epoch != self._conversation.epoch:
+            from bridle.context.skills.skill_layers import brought_again
+
+            for event in list(
+                brought_again(self._known, tuple(self._used), self._conversation, self._most_bytes)
+            ):
+                step.emit(event)
+        self._epoch = self._conversation.epoch
+        return await proceed(step)
 
 
 def _called_for(known: SessionSkills, heard: Iterable[InputAccepted | StepEnded]) -> list[Skill]:

@@ -65,7 +65,7 @@ def hold_deadline(parts: SessionParts) -> ToolLayer:
 
 
 def cap_output(parts: SessionParts) -> ToolLayer:
-    if parts.agent is None or not parts.agent.depth:
+    if parts.agent is None or not parts.agent.is_bounded:
         return capped(parts.spill())
     from bridle.app.child_output import room_of_child  # only where there are children
 
@@ -84,7 +84,7 @@ def execute(parts: SessionParts) -> RunTool:
     """Runs a call that has passed every layer."""
     services, opened, journal = parts.services, parts.opened, parts.journal
     emit = journal.emit
-    if parts.agent is not None and parts.agent.depth:
+    if parts.agent is not None and parts.agent.is_bounded:
         from bridle.app.child_output import showing_images  # only where there are children
 
         emit = showing_images(journal.emit, parts.agent.settings.child.image_tokens)

@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import cast
 
@@ -22,6 +23,8 @@ KEPT_OBJECTS = "git-objects"
 """The folder among Bridle's own where undo has second names of git's objects. They are the person's, not Bridle's."""
 MEMORIES = "memory"
 """The folder among Bridle's own where notes lie that last beyond a session."""
+MOST_ENTRIES = 10_000
+"""So many entries of a folder are looked at that anybody may have filled."""
 _READ_SIZE = 1 << 20
 _NOTE_LIMIT = 4096
 _LOCK_POLL_S = 0.01
@@ -361,6 +364,13 @@ def repository_root(folder: str) -> str:
             return folder
         root = parent
     return root
+
+
+def first_entries(folder: str, most: int = MOST_ENTRIES) -> "list[os.DirEntry[str]]":
+    """The entries of a folder, by name, and no more than so many: whoever filled it has no say in how long that takes.
+    Raises OSError."""
+    with os.scandir(folder) as entries:
+        return sorted(islice(entries, most), key=lambda entry: entry.name)
 
 
 def real_folder(folder: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.folder_launchers import FolderRun, folder_run, upward
 
 PartKind: TypeAlias = Literal["script", "module", "package"]
 
@@ -100,12 +101,22 @@ class LaunchedPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 class LaunchedCode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a command line leads to. `program` is the path its first word was found under, `target` that without links;
-    both are empty where there is none. `unpinned` says what of it can be other code the next time, as a sentence."""
+    both are empty where there is none. `unpinned` says what of it can be other code the next time, as a sentence;
+    `folder_run` is the folder whose code runs without anything saying which."""
 
     program: str = ""
     target: str = ""
     parts: tuple[LaunchedPart, ...] = ()
     unpinned: str = ""
+    folder_run: str = ""
+
+
+class _Launched(NamedTuple):
+    """What was read of a command line: the fields of `LaunchedCode`."""
+
+    parts: list[LaunchedPart]
+    unpinned: str = ""
+    folder_run: str = ""
 
 
 class _Installed(NamedTuple):
@@ -133,12 +144,13 @@ def launched_code(
     """What `argv` leads to when it is started in `cwd` with the variables `env`. Reads files and runs nothing."""
     program = find_program(argv[0], cwd=cwd, search_path=search_path)
     reader = _Reader(cwd=cwd, env=env, search_path=search_path, digest=digest, program=program)
-    parts, unpinned = reader.read(tuple(argv))
+    found = reader.read(tuple(argv))
     return LaunchedCode(
         program=program,
         target=os.path.realpath(program) if program else "",
-        parts=tuple(dict.fromkeys(parts)),
-        unpinned=unpinned,
+        parts=tuple(dict.fromkeys(found.parts)),
+        unpinned=found.unpinned,
+        folder_run=found.folder_run,
     )
 
 
@@ -151,16 +163,16 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
     program: str
 
-    def read(self, argv: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def read(self, argv: tuple[str, ...]) -> _Launched:
         name = os.path.basename(argv[0])
         if name == "env":
             return self._behind_env(argv[1:])
         if name == "uv" and argv[1:3] != ("tool", "run"):
             return self._uv(argv[1:])
-        parts, unpinned = self._launched(name, argv)
-        return [*parts, *self.configured(name)], unpinned
+        found = self._launched(name, argv)
+        return found._replace(parts=[*found.parts, *self.configured(name)])
 
-    def _launched(self, name: str, argv: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _launched(self, name: str, argv: tuple[str, ...]) -> _Launched:
         for launchers, read in ((_NPM, self._npm), (_PYPI, self._pypi)):
             for launcher in launchers:
                 words = launcher.split(" ")
@@ -168,21 +180,33 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
                     return read(launcher, argv[len(words) :])
         if name in _IMAGES:
             pinned = any("@sha256:" in word for word in argv[1:])
-            return [], "" if pinned else _unpinned(name)
+            return _Launched([], "" if pinned else _unpinned(name))
         if _PYTHON.fullmatch(name):
-            return self._python(argv[1:])
+            return _Launched(self._python(argv[1:]))
         if name in _SHELLS:
             return self._shell(argv[1:])
+        if name == "go" and len(argv) > 2 and "@" in argv[2]:
+            return self._go(argv[1:])
+        runs_file = name == "bun" and bool(self._scripts(argv[2:]))
+        if not runs_file and (folder := folder_run(name, argv[1:], cwd=self.cwd)) is not None:
+            parts = [part for path in folder.manifests for part in self._file(path)]
+            return _Launched(parts, folder.unpinned, os.path.realpath(folder.path))
         if name in _SCRIPTS:
             words = argv[2:] if argv[1:2] == ("run",) and name in ("bun", "deno") else argv[1:]
-            return self._scripts(words), ""
-        return [], ""
+            return _Launched(self._scripts(words))
+        return _Launched([])
+
+    def _go(self, plain: Sequence[str]) -> _Launched:
+        """A program of elsewhere, by its version."""
+        package, _, version = plain[1].partition("@")
+        part = LaunchedPart(kind="package", name=package, version=version)
+        return _Launched([part], "" if _EXACT.fullmatch(version) else _unpinned("go run"))
 
     def configured(self, name: str) -> Iterator[LaunchedPart]:
         """The files that tell this launcher what to run, where whoever wrote the folder could have written them."""
         home = self.env.get("HOME", "")
         names = _CONFIGURED.get(name, ())
-        for folder in _upward(self.cwd) if names else ():
+        for folder in upward(self.cwd) if names else ():
             if home and os.path.realpath(folder) == os.path.realpath(home):
                 return
             for one in names:
@@ -190,23 +214,23 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
                 if os.path.isfile(path) and not (one == ".npmrc" and _is_harmless(path)):
                     yield from self._file(path)
 
-    def _behind_env(self, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _behind_env(self, words: tuple[str, ...]) -> _Launched:
         at = 0
         while at < len(words) and (words[at].startswith("-") or "=" in words[at]):
             at += 2 if words[at] in ("-u", "--unset", "-C", "--chdir") else 1
         if at >= len(words):
-            return [], ""
+            return _Launched([])
         program = find_program(words[at], cwd=self.cwd, search_path=self.search_path)
         reader = msgspec.structs.replace(self, program=program)
-        inner, unpinned = reader.read(words[at:])
-        return [*self._file(program), *inner], unpinned
+        inner = reader.read(words[at:])
+        return inner._replace(parts=[*self._file(program), *inner.parts])
 
     # Packages
 
-    def _npm(self, launcher: str, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _npm(self, launcher: str, words: tuple[str, ...]) -> _Launched:
         options, rest = _split(words, _VALUED["npm"])
         if any(name in ("-c", "--call") for name, _value in options):
-            return [], _unpinned(launcher)
+            return _Launched([], _unpinned(launcher))
         specs = [value for name, value in options if name in ("-p", "--package")] or list(rest[:1])
         parts: list[LaunchedPart] = []
         exact = bool(specs)
@@ -229,13 +253,13 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
                     place=found.place,
                 )
             )
-        return parts, "" if exact else _unpinned(launcher)
+        return _Launched(parts, "" if exact else _unpinned(launcher))
 
     def _npm_installed(self, name: str, specs: Sequence[str]) -> _Installed:
         """What npm would run without asking anybody: of the folder, of the installation, or of its own cache."""
         cache = self.env.get("npm_config_cache") or os.path.join(self.env.get("HOME", ""), ".npm")
         digest = sha512("\n".join(sorted(specs)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        folders = [*_upward(self.cwd)]
+        folders = [*upward(self.cwd)]
         if self.program:
             prefix = os.path.dirname(os.path.dirname(os.path.abspath(self.program)))
             folders.append(os.path.join(prefix, "lib"))
@@ -264,13 +288,14 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
             )
         return _Installed()
 
-    def _pypi(self, launcher: str, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _pypi(self, launcher: str, words: tuple[str, ...]) -> _Launched:
         options, rest = _split(words, _VALUED["pypi"])
         named = [value for name, value in options if name in ("--from", "--spec")] or list(rest[:1])
         spec = named[0] if named else ""
         read = _PYPI_NAME.fullmatch(spec)
         if read is None:  # a folder, an address, a repository
-            return [LaunchedPart(kind="package", name=spec)] if spec else [], _unpinned(launcher)
+            named_part = [LaunchedPart(kind="package", name=spec)] if spec else []
+            return _Launched(named_part, _unpinned(launcher))
         wanted = read["version"] or ""
         exact = _EXACT.fullmatch(wanted) is not None
         found = self._pypi_installed(read["name"], wanted if exact else "")
@@ -281,7 +306,7 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
             integrity=found.integrity,
             place=found.place,
         )
-        return [part], "" if exact else _unpinned(launcher)
+        return _Launched([part], "" if exact else _unpinned(launcher))
 
     def _pypi_installed(self, name: str, version: str) -> _Installed:
         """The one installation of it that uv or pipx would run; nothing where there are several."""
@@ -311,11 +336,11 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
                 return _Installed(installed, f"sha256:{record}", os.path.realpath(os.path.dirname(path)))
         return _Installed()
 
-    def _uv(self, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _uv(self, words: tuple[str, ...]) -> _Launched:
         """`uv run` of a script, a module or a command, with what stands before `run` and behind it."""
         before, rest = _split(words, _UV)
         if rest[:1] != ("run",):
-            return [], _unpinned("uv") if rest else ""
+            return _Launched([], _unpinned("uv") if rest else "")
         options, rest = _split(rest[1:], _UV)
         given = dict((*before, *options))
         if folder := given.pop("--directory", None):  # all the rest is read there
@@ -327,17 +352,20 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
         script = given.get("-s") or given.get("--script") or (rest[0] if rest else "")
         path = os.path.join(self.cwd, script)
         if module := given.get("-m") or given.get("--module"):
-            return [*self._module(module), *parts], _unpinned("uv run")
+            return _Launched([*self._module(module), *parts], _unpinned("uv run"))
         if script and os.path.isfile(path):
-            return [*self._file(path), *parts], ""
+            return _Launched([*self._file(path), *parts])
         if _PYTHON.fullmatch(os.path.basename(script)):
-            found, unpinned = self._python(rest[1:])
-            return [*found, *parts], unpinned
-        return parts, _unpinned("uv run")
+            return _Launched([*self._python(rest[1:]), *parts])
+        return _Launched(
+            parts,
+            FolderRun(project.cwd, tuple(part.name for part in parts)).unpinned,
+            os.path.realpath(project.cwd),
+        )
 
     # Files
 
-    def _python(self, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _python(self, words: tuple[str, ...]) -> list[LaunchedPart]:
         at, flags = 0, ""
         while at < len(words) and words[at].startswith("-") and words[at] != "-":
             word = words[at]
@@ -353,11 +381,11 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
             if ends in ("m", "c"):
                 is_safe = bool(self.env.get("PYTHONSAFEPATH")) and "E" not in flags
                 here = not is_safe and not {"I", "P"} & {*flags}
-                return list(self._module(value, here=here) if ends == "m" else self._hiding(here)), ""
+                return list(self._module(value, here=here) if ends == "m" else self._hiding(here))
         if at >= len(words):
-            return [], ""
+            return []
         path = os.path.join(self.cwd, words[at])
-        return list(self._file(os.path.join(path, "__main__.py") if os.path.isdir(path) else path)), ""
+        return list(self._file(os.path.join(path, "__main__.py") if os.path.isdir(path) else path))
 
     def _module(self, module: str, *, here: bool = True) -> Iterator[LaunchedPart]:
         """The module as python would find it: here, on its own path, among its packages; and what `here` would be
@@ -420,13 +448,13 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 return
 
-    def _shell(self, words: tuple[str, ...]) -> tuple[list[LaunchedPart], str]:
+    def _shell(self, words: tuple[str, ...]) -> _Launched:
         for word in words:
             if word.startswith("-") and not word.startswith("--") and "c" in word:
-                return [], "unpinned: what a line for the shell runs is not looked at"
+                return _Launched([], "unpinned: what a line for the shell runs is not looked at")
             if not word.startswith(("-", "+")):
-                return list(self._file(os.path.join(self.cwd, word))), ""
-        return [], ""
+                return _Launched(list(self._file(os.path.join(self.cwd, word))))
+        return _Launched([])
 
     def _scripts(self, words: tuple[str, ...]) -> list[LaunchedPart]:
         options, rest = _split(words, _VALUED["script"])
@@ -435,7 +463,7 @@ class _Reader(msgspec.Struct, frozen=True, kw_only=True):
         for word in (*loaded, *rest[:1]):
             bases = [os.path.join(self.cwd, word)]
             if word in loaded and not word.startswith((".", "/")):  # a package, as node looks for it
-                bases += [os.path.join(folder, "node_modules", word) for folder in _upward(self.cwd)]
+                bases += [os.path.join(folder, "node_modules", word) for folder in upward(self.cwd)]
             for path in (f"{base}{end}" for base in bases for end in _SCRIPT_ENDS):
                 if os.path.isfile(path):
                     found += self._file(path)
@@ -473,15 +501,6 @@ def _unpinned(launcher: str) -> str:
 
 def _labelled(sha256: str) -> str:
     return f"sha256:{sha256}" if sha256 else ""
-
-
-def _upward(folder: str) -> Iterator[str]:
-    while True:
-        yield folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return
-        folder = above
 
 
 def _entry(package: Mapping[str, Any], name: str) -> str:

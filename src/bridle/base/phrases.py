@@ -16,6 +16,13 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def agent_words(subject: str) -> str:
+    """`review with work` for what a rule or a grant calls `agent:review:work`; any other text as it is."""
+    kind, _, rest = subject.partition(":")
+    name, with_provider, provider = rest.partition(":")
+    return f"{name} with {provider}" if kind == "agent" and with_provider else subject
+
+
 def dollars(usd: float) -> str:
     """`$4.98`; less than a cent keeps the digits that matter, `$0.0070`."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"

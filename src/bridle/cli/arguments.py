@@ -409,6 +409,7 @@ def _sessions_words(sessions: Parser) -> None:
     show = action("show")
     show.add_argument("id", metavar="ID")
     show.add_argument("--json", action="store_true")
+    show.add_argument("--tree", action="store_true")
     replay = action("replay")
     replay.add_argument("id", metavar="ID")
     replay.add_argument("--pace", type=_pace, metavar="N")

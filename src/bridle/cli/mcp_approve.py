@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.app.mcp_feature import ServerPlace, pin_question, project_server_item
+from bridle.app.project_servers import ServerPlace, project_server_item
+from bridle.app.server_use import pin_question
 from bridle.app.server_values import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import SystemClock

@@ -16,6 +16,7 @@ from bridle.cli.mcp_servers import FolderServers, folder_servers
 from bridle.config.folders import folders
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry
+from bridle.mcp.launch_pins import unpinned_words
 from bridle.mcp.server_definitions import BadServer, decode_server
 from bridle.protocol.errors import UsageError
 
@@ -34,7 +35,7 @@ def _add(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]
     name: str = parsed.name
     entry = _entry(parsed.words, parsed.transport)
     try:
-        decode_server(name, entry, part=unique_server_parts([name])[name])
+        definition = decode_server(name, entry, part=unique_server_parts([name])[name])
     except BadServer as bad:
         raise UsageError(f'"{shown(name)}" cannot be added: {bad}. See: bridle help mcp') from None
     if there := [row for row in here.rows(env) if row.name == name]:
@@ -42,8 +43,10 @@ def _add(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]
             f'There is an MCP server "{shown(name)}" already, in {", ".join(there[0].files)}. See: bridle mcp remove'
         )
     change = _written(name, entry, env)
+    unpinned = unpinned_words(definition, cwd=here.cwd, env=env)
     return say(
         visible(f'MCP server "{name}" is in {change.path} now.', newlines=False)
+        + (visible(f" It {unpinned}.", newlines=False) if unpinned.startswith("runs") else "")
         + f" Try it: bridle mcp test {visible(name, newlines=False)}\n"
     )
 

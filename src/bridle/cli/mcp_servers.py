@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.mcp_feature import ServerPlace, untrusted_servers
+from bridle.app.project_servers import ServerPlace, untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.files import read_limited, repository_root
@@ -27,10 +27,12 @@ from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, load, merge
 from bridle.config.workspace import WorkspaceFile
+from bridle.mcp.launch_pins import unpinned_words
+from bridle.mcp.pin_files import PinsUnreadable, pin_place
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 from bridle.mcp.server_log import MOST_BYTES, log_path
-from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.mcp.server_tokens import SignInMarks, login_command
 from bridle.mcp.tool_lists import KeptLists
 from bridle.protocol.errors import BridleError, UsageError
@@ -117,24 +119,37 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
             elif found is not None:
                 waits = name in untrusted
                 why = "this project starts it, and nobody has agreed to that: bridle trust" if waits else ""
-                yield self._described(found, "waits for trust" if waits else "used", why, self.tiers)
+                yield self._described(found, "waits for trust" if waits else "used", why, self.tiers, env)
             elif name in here:
-                yield self._unused(name, here[name], "disabled", "disabled = true", self.tiers)
+                yield self._unused(name, here[name], "disabled", "disabled = true", self.tiers, env)
             else:
                 waiting = ", ".join(file.shown for file in self.tiers.waiting)
                 why = f"nobody has agreed to {waiting}: bridle trust"
-                yield self._unused(name, everywhere[name], "waits for trust", why, self.written)
+                yield self._unused(name, everywhere[name], "waits for trust", why, self.written, env)
 
     def _unused(
-        self, name: str, table: Mapping[str, Any], state: RowState, why: str, tiers: Tiers
+        self,
+        name: str,
+        table: Mapping[str, Any],
+        state: RowState,
+        why: str,
+        tiers: Tiers,
+        env: Mapping[str, str],
     ) -> ServerRow:
         try:
             definition = decode_server(name, table, part=unique_server_parts([name])[name])
         except BadServer:  # it does not count, so neither does what is wrong with it
             return ServerRow(name=name, state=state, why=why, files=_files(tiers, name))
-        return self._described(definition, state, why, tiers)
+        return self._described(definition, state, why, tiers, env)
 
-    def _described(self, definition: ServerDefinition, state: RowState, why: str, tiers: Tiers) -> ServerRow:
+    def _described(
+        self,
+        definition: ServerDefinition,
+        state: RowState,
+        why: str,
+        tiers: Tiers,
+        env: Mapping[str, str],
+    ) -> ServerRow:
         kept = KeptLists(self.where.state).read(launch_hash(definition, self.cwd), SystemClock().now_ms())
         starts = definition.transport == "stdio"
         pins = self._pins(definition)
@@ -152,7 +167,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
             network=(definition.network or "as commands have it") if starts else "",
             discovery=definition.discovery,
             pin=_pinned(pins),
-            unpinned=pins.launch.unpinned if pins is not None and pins.launch is not None else "",
+            unpinned=unpinned_words(definition, cwd=self.cwd, env=env),
             tools=None if kept is None else tuple(used_tools(definition, kept)),
             log=log_path(self.where.state, definition.name),
             needs_sign_in=SignInMarks(self.where.state).read(launch_hash(definition, self.cwd)) is not None,
@@ -266,6 +281,9 @@ def _lines(rows: list[ServerRow]) -> Iterator[str]:
     widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
     for row in table:
         yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
+    for row in rows:
+        if said := row.why if row.state == "wrong" else row.unpinned:
+            yield visible(f"{row.name}: {said}", newlines=False)
 
 
 def _used(row: ServerRow) -> str:
@@ -286,7 +304,8 @@ def _page(row: ServerRow) -> Iterator[str]:
         "headers": ", ".join(row.headers),
         "sandbox": row.sandbox and f"{row.sandbox}, network {row.network}",
         "discovery": row.discovery,
-        "pinned": row.pin and f"{row.pin}{f'; {row.unpinned}' if row.unpinned else ''}",
+        "pinned": row.pin,
+        "unpinned": row.unpinned.removeprefix("unpinned: "),
         "tools": "not known yet" if kept is None else f"{kept}, as kept: {', '.join(row.tools or ())}",
         "log": row.log,
     }

@@ -25,7 +25,9 @@ from bridle.cli.sandbox_context import SandboxContext
 from bridle.config.folders import home_of
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.shared_server import LaunchPlace, ServerPool, ServerUnavailable, ServerUser, SharedServer
+from bridle.mcp.server_pool import ServerPool
+from bridle.mcp.server_run import LaunchPlace
+from bridle.mcp.shared_server import ServerUnavailable, ServerUser, SharedServer
 from bridle.protocol.errors import UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of

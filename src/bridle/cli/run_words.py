@@ -15,6 +15,7 @@ from bridle.config.folders import Folders
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.slash_arguments import bare_name
 
 _PROMPTS = ("skills", "user", "project")
 """The namespaces of prompts and skills, beside those of bundles."""
@@ -33,11 +34,11 @@ def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
     if isinstance(typed, Slash) and _is_prompt(typed.name, data_folder):
         words = (given.before.strip(), typed.arguments, given.after.strip())
         return RunSlash(session="", name=typed.name, arguments="\n\n".join(filter(None, words)))
-    if not isinstance(typed, Slash) or typed.name not in WRITES:
+    if not isinstance(typed, Slash) or (name := bare_name(typed.name)) not in WRITES:
         return None
     if given.before.strip() or given.after.strip():
         raise UsageError(f"/{typed.name} takes nothing from a file or from stdin. Nothing was done")
-    return RunSlash(session="", name=typed.name, arguments=typed.arguments)
+    return RunSlash(session="", name=name, arguments=typed.arguments)
 
 
 def without_alias(given: GivenPrompt, where: Folders) -> GivenPrompt:

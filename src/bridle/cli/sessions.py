@@ -34,6 +34,8 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     with store_to_look(env) if parsed.action == "search" else closing(session_store(env)) as store:
         match parsed.action:
             case "show":
+                if parsed.tree:
+                    return _show_tree(store, parsed.id, as_json=parsed.json)
                 return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)
             case "export":
                 from bridle.cli.session_export import export
@@ -120,7 +122,7 @@ def _end_of(path: str, columns: int) -> str:
 
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
-    story = Story(diffs=True, outputs=True)
+    story = Story(diffs=True, outputs=True, child_words="all")
     lines = [
         f"{row.id}   {visible(row.title or '', newlines=False)}",
         f"in {visible(row.cwd, newlines=False)}{_with_profile(row.profile)}",
@@ -134,12 +136,12 @@ def _show(store: SessionStore, text: str) -> int:
             case event if is_expired(event):
                 pass
             case _ if not e.concerns(envelope):
-                lines += [f"  {line}" for line in story.told(envelope)]
+                lines += [f"  {line}" for line in story.nested(envelope)]
             case e.InputAccepted(content=content):
                 lines += ["you", *_indented(e.text_of(content))]
             case e.StepStarted() | e.StepFailed():
                 said.clear()
-                lines += [f"  {line}" for line in story.told(envelope)]
+                lines += [f"  {line}" for line in story.nested(envelope)]
             case e.TextDelta(text=delta):
                 said.append(delta)
             case e.StepEnded():
@@ -149,8 +151,23 @@ def _show(store: SessionStore, text: str) -> int:
             case e.TurnEnded(stop=stop, message=message) if stop != "end_turn":
                 lines += [f"  ended: {visible(message or stop)}"]
             case _:
-                lines += [f"  {line}" for line in story.told(envelope)]
+                lines += [f"  {line}" for line in story.nested(envelope)]
     return say("\n".join(lines) + "\n")
+
+
+def _show_tree(store: SessionStore, text: str, *, as_json: bool) -> int:
+    """The agents that were sent in a session, each below whoever sent it."""
+    from bridle.clients.interaction.child_lines import tree_lines
+    from bridle.protocol.child_tree import ChildTree
+
+    row, tree = store.find(text), ChildTree()
+    for envelope in store.events(row.id):
+        tree.take(envelope)
+    if as_json:
+        return say_json({"session": row, "agents": list(tree.entries.values())})
+    lines = tree_lines(tree, ids=True) or ["No agent was sent in this session."]
+    title = visible(row.title or "", newlines=False)
+    return say("\n".join((f"{row.id}   {title}".rstrip(), *lines)) + "\n")
 
 
 def _with_profile(profile: str) -> str:

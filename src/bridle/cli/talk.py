@@ -28,7 +28,7 @@ from bridle.cli.sessions import session_lines
 from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_look import terminal_look
-from bridle.cli.trust import review_settings
+from bridle.cli.trust import review_named, review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Picture
@@ -41,7 +41,7 @@ from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import CommandRefused, UsageError, sentence
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
 from bridle.safety.wide_folders import AcceptedFolders
 
@@ -135,7 +135,7 @@ async def talk_through(
             return 0
         parsed.resume = chosen
     create = await going_on(session_wanted(parsed, env), parsed, connection)
-    about = await connection.ask(PreviewSession(create=create))
+    about = await _preview(connection, create, env)
     if not parsed.folder_named and about.wide:
         if not _accepts_wide(about.cwd, about.wide, env):
             return 0
@@ -161,6 +161,17 @@ async def talk_through(
         start=_start_info(about, model_from, env),
         first_prompt=" ".join(parsed.prompt) or None,
     )
+
+
+async def _preview(connection: Connection, create: CreateSession, env: Mapping[str, str]) -> SessionPreview:
+    """What the session would be. One that goes on may have a profile that nobody was asked about here yet."""
+    try:
+        return await connection.ask(PreviewSession(create=create))
+    except BridleError as refused:
+        asked = create.resume is None or create.profile is not None
+        if asked or refused.reason != "SettingsNotAgreed" or not review_named(refused.data["path"], env):
+            raise
+        return await connection.ask(PreviewSession(create=create))
 
 
 _MODEL_FROM: Mapping[str, str] = {

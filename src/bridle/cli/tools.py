@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here
+from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json
-from bridle.config.folders import folders
+from bridle.config.folders import folders, has_tool_folder
 from bridle.config.tiers import Tiers
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
 from bridle.engine.conversation import Conversation
@@ -43,6 +44,7 @@ def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     built_in = (*in_packs(builtin_tools(Jobs(_nothing)), packs), uses_skills)
     listed = [_row(tool, BUILTIN) for tool in built_in]
     listed += _of_plugins(tiers, packs)
+    listed += _of_modules(tiers, env)
     if parsed.json:
         return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
@@ -64,6 +66,34 @@ def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRo
 
     features = within_packs([plugin.feature for plugin in load_plugins(tiers)], packs)
     return [_row(tool, feature.origin) for feature in features for tool in feature.tools]
+
+
+def _of_modules(tiers: Tiers | None, env: Mapping[str, str]) -> list[ToolRow]:
+    """The tools that are files, by their names: none is run to be listed."""
+    cwd = working_folder()
+    if tiers is None or not has_tool_folder(folders(env), cwd):
+        return []
+    from bridle.app.tool_module_source import counting_modules, find_modules
+    from bridle.cli.trust import stored_approvals
+
+    found = list(find_modules(folders(env), os.path.realpath(cwd)))
+    project_too = bool(tiers.get("tools.project_modules"))
+    rows: list[ToolRow] = []
+    for one in found:
+        counting, said = counting_modules([one], stored_approvals(env), project_too=project_too)
+        about = said[0].data["problem"] if said else "a tool of its own; it says in a session what it does"
+        row = ToolRow(
+            name=one.file.name,
+            risk="shell",
+            concurrency="serial",
+            side_effect="process",
+            source=one.shown,
+            trusted=bool(counting),
+            about=about,
+            safety_notes=(),
+        )
+        rows.append(row)
+    return rows
 
 
 def _row(tool: Tool, origin: ToolOrigin) -> ToolRow:

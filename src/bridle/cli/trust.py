@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from bridle.app.project_trust import config_items, project_items
+from bridle.app.project_trust import config_items, named_settings_item, project_items
 from bridle.app.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root, write_atomic
@@ -91,12 +91,19 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
             sets=parsed.set,
             is_acked=is_acked(approvals),
             allow_project_hooks=parsed.allow_project_hooks,
+            add_dirs=parsed.add_dir,
         )
 
     _review_all(config_items(settings().waiting), approvals)
     _review_all(_chosen_agent_items(settings(), parsed, approvals, env), approvals)
     for problem in settings().warnings:
         say(visible(problem.text, newlines=False) + "\n")
+
+
+def review_named(path: str, env: Mapping[str, str]) -> bool:
+    """Asks about a file that was named as settings; whether the person agreed to what it says now."""
+    approvals, item = stored_approvals(env), named_settings_item(path)
+    return item is not None and _review_all((item,), approvals) == 1
 
 
 def _chosen_agent_items(
@@ -347,11 +354,13 @@ def _named(items: Sequence[TrustItem], path: str, cwd: str) -> TrustItem:
     for item in items:
         if path in (item.shown, item.path) or os.path.join(cwd, path) == os.path.join(item.root, item.path):
             return item
+    if (settings := named_settings_item(os.path.join(cwd, path))) is not None:
+        return settings
     raise UsageError(f'"{path}" is nothing here that wants trust. See: bridle trust list')
 
 
 def _kind(item: TrustItem) -> str:
-    words = {"config": "settings file", "instructions": "instruction file"}
+    words = {"config": "settings file", "settings": "settings file", "instructions": "instruction file"}
     return f"{words.get(item.kind, item.kind.replace('_', ' '))} {visible(item.shown, newlines=False)}"
 
 

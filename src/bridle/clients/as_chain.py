@@ -16,7 +16,14 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.clients.dotted_events import DottedEvents, Fields, Told, given_fields, usage_fields
+from bridle.clients.dotted_events import (
+    DottedEvents,
+    Fields,
+    InvocationFields,
+    Told,
+    given_fields,
+    usage_fields,
+)
 from bridle.protocol import events as e
 
 VERSION = 1
@@ -32,6 +39,18 @@ NAMES = {
     "tool.failed": "tool.completed",
 }
 """What is told, and how it is called here. Turns are told too, with the tokens they took."""
+CHILD_NAMES = {
+    "agent.invocation.started": "agent.started",
+    "agent.invocation.completed": "agent.completed",
+    "agent.invocation.failed": "agent.completed",
+    "agent.invocation.cancelled": "agent.completed",
+    "model.text": "agent.message",
+    "tool.started": "agent.tool.started",
+    "tool.completed": "agent.tool.completed",
+    "tool.failed": "agent.tool.completed",
+}
+"""The same of agents that were sent: nothing of theirs has a name that the conversation itself uses."""
+_OF_CHILD = frozenset(name for name in CHILD_NAMES if name.startswith("agent."))
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,6 +67,7 @@ class ChainForm:
 
     def __init__(self) -> None:
         self._dotted = DottedEvents()
+        self._invocations = InvocationFields()
         self._used: Counter[str] = Counter()
         self._seq = 0
         self._parent: UUID | None = None
@@ -61,11 +81,10 @@ class ChainForm:
             self._cwd = envelope.event.cwd
         if isinstance(envelope.event, e.CostIncremented):
             self._used.update(usage_fields(envelope.event.usage))
-        if not e.concerns(envelope):  # this is one conversation; a child's is another
-            return
+        whose, is_own = given_fields(self._invocations.of(envelope)), e.concerns(envelope)
         for told in self._dotted.of(envelope):
-            if (event := self._event(told)) is not None:
-                yield _encode(self._line(event, envelope)) + b"\n"
+            if (event := self._event(told, is_own=is_own)) is not None:
+                yield _encode({**self._line(event, envelope), **whose}) + b"\n"
 
     def about(self, envelope: e.Envelope) -> bytes:
         """The session as one object, up to its event `envelope`, for the file beside the transcript."""
@@ -80,10 +99,11 @@ class ChainForm:
         }
         return _encode(facts) + b"\n"
 
-    def _event(self, told: Told) -> Fields | None:
-        if told.name == "turn.ended":
+    def _event(self, told: Told, *, is_own: bool) -> Fields | None:
+        if told.name == "turn.ended" and is_own:
             return self._turn(told.fields)
-        name = NAMES.get(told.name)
+        names = NAMES if is_own and told.name not in _OF_CHILD else CHILD_NAMES
+        name = names.get(told.name)
         return None if name is None else {"type": name, **given_fields(told.fields)}
 
     def _turn(self, fields: Fields) -> Fields:

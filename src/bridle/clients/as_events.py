@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.clients.dotted_events import DottedEvents, Told
+from bridle.clients.dotted_events import DottedEvents, Fields, InvocationFields, Told
 from bridle.protocol import events as e
 
 _encode = msgspec.json.Encoder().encode
@@ -28,39 +28,29 @@ class EventsForm:
 
     def __init__(self) -> None:
         self._dotted = DottedEvents()
-        self._parents: dict[str, str | None] = {}
+        self._invocations = InvocationFields()
 
     def lines(self, envelope: e.Envelope) -> Iterator[bytes]:
-        if isinstance(envelope.event, e.ChildStarted):
-            self._parents[envelope.event.invocation] = envelope.invocation
+        whose = self._invocations.of(envelope)
         for told in self._dotted.of(envelope):
-            yield _encode(self._line(told, envelope)) + b"\n"
+            yield _encode(_line(told, envelope, whose)) + b"\n"
 
     def about(self, envelope: e.Envelope) -> None:
         """Nothing stands beside this transcript."""
 
-    def _line(self, told: Told, envelope: e.Envelope) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "type": told.name,
-            "sessionId": envelope.session,
-            "rootSessionId": envelope.session,
-            "eventId": envelope.id,
-            "turn": envelope.turn,
-            **self._invocation(envelope),
-            **told.fields,
-            "ts": envelope.ts_ms,
-        }
-        return {name: value for name, value in line.items() if value is not None}
 
-    def _invocation(self, envelope: e.Envelope) -> dict[str, Any]:
-        """Whose doing it is, for a child: an agent's own part of the session is named by its path in it."""
-        if not envelope.agent_path and envelope.invocation is None:
-            return {}
-        path = envelope.agent_path
-        return {
-            "agentSessionId": "/".join((envelope.session, *path)) if path else None,
-            "invocationId": envelope.invocation,
-            "parentInvocationId": self._parents.get(envelope.invocation or ""),
-            "agent": path[-1] if path else None,
-            "agentPath": list(path) or None,
-        }
+def _line(told: Told, envelope: e.Envelope, whose: Fields) -> dict[str, Any]:
+    """An agent's own part of the session is named by its path in it."""
+    path = envelope.agent_path
+    line: dict[str, Any] = {
+        "type": told.name,
+        "sessionId": envelope.session,
+        "rootSessionId": envelope.session,
+        "eventId": envelope.id,
+        "turn": envelope.turn,
+        "agentSessionId": "/".join((envelope.session, *path)) if path else None,
+        **whose,
+        **told.fields,
+        "ts": envelope.ts_ms,
+    }
+    return {name: value for name, value in line.items() if value is not None}

@@ -18,8 +18,6 @@ from bridle.protocol.messages import FileMention, ImageBlock, InputBlock, Usage
 
 Fields: TypeAlias = dict[str, Any]
 
-DELEGATION = "delegate_agent"
-"""The tool whose calls concern an agent: the one its input names."""
 _HOOK_NOTICES = {"HookWarned": "warn", "HookPatched": "patch"}
 _HOOK_BLOCKS = frozenset({"HookBlocked", "HookFailed", "HookHashChanged", "HookNotApproved"})
 
@@ -42,6 +40,27 @@ class Target(msgspec.Struct, frozen=True):
         return {"targetType": self.kind, "targetName": self.name}
 
 
+class InvocationFields:
+    """Whose doing each event of a session is. It takes them in order, from the first one on."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str | None] = {}
+
+    def of(self, envelope: e.Envelope) -> Fields:
+        """The agent that was sent, its path and who sent it; nothing for the main one."""
+        if isinstance(envelope.event, e.ChildStarted):
+            self._parents[envelope.event.invocation] = envelope.invocation
+        path = envelope.agent_path
+        if not path and envelope.invocation is None:
+            return {}
+        return {
+            "invocationId": envelope.invocation,
+            "parentInvocationId": self._parents.get(envelope.invocation or ""),
+            "agent": path[-1] if path else None,
+            "agentPath": list(path) or None,
+        }
+
+
 class DottedEvents:
     """Takes the events of one session in order, from its first one on."""
 
@@ -58,8 +77,12 @@ class DottedEvents:
                 yield Told("session.started", _session(event))
             case e.SessionEnded(cause=cause):
                 yield Told("session.ended", {"cause": cause})
-            case e.InputAccepted():
-                yield Told("user.message", _message(event))
+            case e.InputAccepted():  # what a child is told nobody typed
+                name = "user.message" if envelope.invocation is None else "agent.invocation.handoff"
+                yield Told(name, _message(event))
+            case e.PrefixSet(tools=tools) if envelope.invocation is not None:
+                names = [tool.name for tool in tools]
+                yield Told("agent.invocation.tool_policy.applied", {"tools": names})
             case e.ContextAdded(source="hook"):
                 yield Told("hook.fired", {"decision": "context", "text": e.text_of(event.content)})
             case e.Notice(reason=reason) if reason in _HOOK_NOTICES:
@@ -166,7 +189,7 @@ class DottedEvents:
             case e.ToolCallRequested():
                 self._targets[event.call_id] = _target(event.tool, event.input)
                 yield Told("tool.requested", {**call, "step": event.step, "input": event.input})
-                if event.tool == DELEGATION:
+                if event.tool == e.DELEGATE:
                     asked = {"callId": event.call_id, "agent": event.input.get("agent")}
                     yield Told("agent.invocation.requested", asked)
             case e.ToolCallStarted():
@@ -209,7 +232,7 @@ def usage_fields(usage: Usage) -> dict[str, int]:
 
 def _target(tool: str, given: Fields) -> Target:
     agent = given.get("agent")
-    if tool == DELEGATION and isinstance(agent, str):
+    if tool == e.DELEGATE and isinstance(agent, str):
         return Target("agent", agent)
     return Target("tool", tool)
 
@@ -282,10 +305,14 @@ def _result(event: e.ToolResult) -> Fields:
 def _child(event: e.ChildStarted | e.ChildEnded) -> Iterator[Told]:
     child = {"childInvocationId": event.invocation, "childAgent": event.agent}
     if isinstance(event, e.ChildStarted):
-        yield Told("agent.invocation.started", {**child, "task": event.task})
-    else:
-        name = "agent.invocation.completed" if event.ok else "agent.invocation.failed"
-        yield Told(name, {**child, "result": event.result})
+        model = {"provider": event.provider or None, "model": event.model or None}
+        sent = {"task": event.task, **model, "callId": event.call_id or None}
+        yield Told("agent.invocation.started", {**child, **sent})
+        return
+    name = "completed" if event.ok else "cancelled" if event.stop == "cancelled" else "failed"
+    came_to = {"steps": event.steps, "costUsd": event.usd, "toolsUsed": list(event.tools_used)}
+    said = {"result": event.result, "stop": event.stop, "stoppedBy": event.stopped_by or None}
+    yield Told(f"agent.invocation.{name}", {**child, **said, **came_to})
 
 
 def _memory(event: e.ChildMemoryUpdated) -> Fields:

@@ -159,7 +159,7 @@ class HubRun:
             if error is None:
                 try:
                     async for envelope in self._own_events():
-                        if isinstance(envelope.event, e.TurnEnded):
+                        if isinstance(envelope.event, e.TurnEnded) and e.concerns(envelope):
                             ended = envelope.event
                         for told in self._stream.of(envelope):
                             self._watch_approvals()

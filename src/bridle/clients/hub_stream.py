@@ -4,6 +4,9 @@
      "edge_run_id": "…", "session_id": "sess_…", "agent_instance_id": "…", "event_seq": 7,
      "event_type": "run.agent.tool_call", "source_event_type": "ToolCallRequested", "payload": {…}, "created_at": "…"}
 
+What an agent does that was sent carries `invocation_id`, `parent_invocation_id` and `agent_path` besides; its words
+have a name of their own, so that nobody takes them for the answer.
+
 Every run ends with exactly one `run.agent.result`, whether it went well, failed, or could not begin.
 """
 
@@ -17,7 +20,14 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.clients.dotted_events import DottedEvents, Fields, Told, given_fields, usage_fields
+from bridle.clients.dotted_events import (
+    DottedEvents,
+    Fields,
+    InvocationFields,
+    Told,
+    given_fields,
+    usage_fields,
+)
 from bridle.protocol import events as e
 from bridle.protocol.messages import Usage
 
@@ -36,6 +46,16 @@ EVENT_TYPES = {
     "tool.failed": "run.agent.tool_result",
 }
 """What is told of a run, and how a hub calls it."""
+CHILD_EVENT_TYPES = {
+    **EVENT_TYPES,
+    "agent.invocation.started": "run.agent.child_started",
+    "agent.invocation.completed": "run.agent.child_ended",
+    "agent.invocation.failed": "run.agent.child_ended",
+    "agent.invocation.cancelled": "run.agent.child_ended",
+    "model.text": "run.agent.child_text",
+}
+"""The same of agents that were sent."""
+del CHILD_EVENT_TYPES["model.text.delta"]
 RESULT = "run.agent.result"
 
 
@@ -48,7 +68,8 @@ class HubTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HubEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened in a run. `event_seq` counts from 1 without gaps."""
+    """One thing that happened in a run. `event_seq` counts from 1 without gaps. The last three are there for what an
+    agent did that was sent."""
 
     schema_version: int = SCHEMA_VERSION
     sdk_contract_version: str = CONTRACT
@@ -63,10 +84,16 @@ class HubEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     source_event_type: str
     payload: Fields
     created_at: str
+    invocation_id: str | msgspec.UnsetType = msgspec.UNSET
+    parent_invocation_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    agent_path: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A question that waits for a yes or a no. A call that asks again gets `#2`, `#3` behind its id."""
+    """A question that waits for a yes or a no. A call that asks again gets `#2`, `#3` behind its id.
+
+    `agent_path` is there where an agent asks that was sent; `handoff` where one would be, with all it would be told.
+    """
 
     schema_version: int = APPROVAL_VERSION
     request_id: str
@@ -76,6 +103,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     reason: str
     input: Fields
     decision_channel: Literal["hub"] = "hub"
+    agent_path: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    handoff: e.Handoff | msgspec.UnsetType = msgspec.UNSET
 
 
 class HubResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,6 +125,7 @@ class HubStream:
         self._task = task
         self._now_ms = now_ms
         self._dotted = DottedEvents()
+        self._invocations = InvocationFields()
         self._asked: Counter[str] = Counter()
         self._requests: dict[str, ApprovalRequest] = {}
         self._digests: dict[str, str] = {}
@@ -116,17 +146,19 @@ class HubStream:
     def of(self, envelope: e.Envelope) -> Iterator[HubEnvelope]:
         if isinstance(envelope.event, e.CostIncremented):
             self._count(envelope.event)
-        if not e.concerns(envelope):  # a child's conversation is not this run's
-            return
-        if isinstance(envelope.event, e.StepStarted):
+        whose, is_own = self._invocations.of(envelope), e.concerns(envelope)
+        if is_own and isinstance(envelope.event, e.StepStarted):
             self._answer = ""
+        if isinstance(envelope.event, e.ToolResult):  # whoever was stopped waits for nothing any more
+            self._requests.pop(envelope.event.call_id, None)
+        of_child = not is_own or isinstance(envelope.event, e.ChildStarted | e.ChildEnded)
         for told in self._dotted.of(envelope):
-            if told.name == "model.text":
+            if is_own and told.name == "model.text":
                 self._answer = str(told.fields["text"])
-            if (kind := EVENT_TYPES.get(told.name)) is not None:
-                payload = self._payload(told, envelope.event)
+            if (kind := (CHILD_EVENT_TYPES if of_child else EVENT_TYPES).get(told.name)) is not None:
+                payload = self._payload(told, envelope)
                 yield self._envelope(
-                    kind, envelope.kind, payload, session=envelope.session, at_ms=envelope.ts_ms
+                    kind, envelope.kind, payload, session=envelope.session, at_ms=envelope.ts_ms, whose=whose
                 )
 
     def result(
@@ -156,10 +188,10 @@ class HubStream:
         self._used.update(usage_fields(cost.usage))
         self._usd = None if self._usd is None or cost.usd is None else self._usd + cost.usd
 
-    def _payload(self, told: Told, event: e.AnyEvent) -> Fields:
-        match event:
-            case e.PermissionRequested():
-                return msgspec.to_builtins(self._request(event))
+    def _payload(self, told: Told, envelope: e.Envelope) -> Fields:
+        match envelope.event:
+            case e.PermissionRequested() as asked:
+                return msgspec.to_builtins(self._request(asked, envelope.agent_path))
             case e.PermissionDecided(call_id=call_id):
                 request = self._requests.pop(call_id, None)
                 asked = None if request is None else request.request_id
@@ -167,7 +199,7 @@ class HubStream:
             case _:
                 return given_fields(told.fields)
 
-    def _request(self, asked: e.PermissionRequested) -> ApprovalRequest:
+    def _request(self, asked: e.PermissionRequested, path: tuple[str, ...]) -> ApprovalRequest:
         self._asked[asked.call_id] += 1
         times = self._asked[asked.call_id]
         request = ApprovalRequest(
@@ -177,17 +209,27 @@ class HubStream:
             tool_risk=asked.risk,
             reason=asked.because or asked.why,
             input=asked.input,
+            agent_path=path or msgspec.UNSET,
+            handoff=msgspec.UNSET if asked.handoff is None else asked.handoff,
         )
         self._requests[asked.call_id] = request
         self._digests[request.request_id] = asked.digest
         return request
 
     def _envelope(
-        self, kind: str, source_kind: str, payload: Fields, *, session: str | None, at_ms: int
+        self,
+        kind: str,
+        source_kind: str,
+        payload: Fields,
+        *,
+        session: str | None,
+        at_ms: int,
+        whose: Fields | None = None,
     ) -> HubEnvelope:
         self._seq += 1
         task = self._task
         run = task.edge_run_id or session or ""
+        child = whose or {}
         return HubEnvelope(
             id=str(uuid5(NAMESPACE_URL, f"bridle:hub:{task.task_id}/{run}/{self._seq}")),
             task_id=task.task_id,
@@ -199,4 +241,7 @@ class HubStream:
             source_event_type=source_kind,
             payload=payload,
             created_at=iso_ms(at_ms),
+            invocation_id=child.get("invocationId", msgspec.UNSET),
+            parent_invocation_id=child.get("parentInvocationId", msgspec.UNSET),
+            agent_path=child.get("agentPath", msgspec.UNSET),
         )

@@ -26,6 +26,7 @@ from bridle.protocol.messages import InputBlock, TextBlock
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
+    from bridle.protocol.child_tree import ChildTree
     from bridle.protocol.connection import Connection
 
 SCHEMA_VERSION = 1
@@ -82,6 +83,8 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     not_used: list[str] = msgspec.field(default_factory=list, name="not_used")
     cost: Cost = msgspec.field(default_factory=Cost)
     log_digest: str | None = msgspec.field(default=None, name="log_digest")
+    agents: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    """Those that were sent, where any were."""
 
 
 _ACTS = e.ToolCallRequested | e.ToolCallStarted | e.ToolResult
@@ -139,6 +142,7 @@ class Printer:
         self._calls: dict[str, str] = {}
         self._begun: set[str] = set()
         self._used = Tally()
+        self._children: ChildTree | None = None
         self._not_run = 0
         self._took_ms = 0.0
         self._steps = 0
@@ -331,6 +335,8 @@ class Printer:
         for line in self._story.told(envelope):
             if not _said_at_the_end(envelope):
                 self._say(line)
+        if envelope.invocation is not None or isinstance(envelope.event, e.ChildStarted | e.ChildEnded):
+            self._take_of_child(envelope)
         if self._form == "json" and envelope.id is not None:
             self._result.events.append(msgspec.Raw(encode_envelope(envelope)))
         elif self._form == "stream-json":
@@ -340,11 +346,27 @@ class Printer:
                 "threadId": self._result.thread_id,
                 "eventType": envelope.kind,
                 "event": msgspec.Raw(encode_envelope(envelope)),
+                **self._whose(envelope),
             }
             self._write_json(body)
         elif self._hub is not None:
             for told in self._hub.of(envelope):
                 self._write_json(told)
+
+    def _take_of_child(self, envelope: Envelope) -> None:
+        if self._children is None:
+            from bridle.protocol.child_tree import ChildTree  # most runs send nobody
+
+            self._children = ChildTree()
+        self._children.take(envelope)
+
+    def _whose(self, envelope: Envelope) -> dict[str, Any]:
+        """The agent that was sent and who sent it, beside what it did; the event itself names no parent."""
+        child = None if self._children is None else self._children.entries.get(envelope.invocation or "")
+        if child is None:
+            return {}
+        path = list(child.path)
+        return {"invocationId": child.invocation, "parentInvocationId": child.parent, "agentPath": path}
 
     def _collect(self, event: e.AnyEvent) -> None:
         match event:
@@ -493,6 +515,8 @@ class Printer:
         """Prints the answer or the result, and returns the exit code."""
         result = self._result
         result.cost = _cost(self._used)
+        if self._children is not None:
+            result.agents = list(self._children.entries.values())
         if self._ended is not None:
             say = self._say if result.success else self._say_problem
             say(self._closing_line(self._ended))

@@ -43,7 +43,7 @@ class EventReplay:
     """What each event adds to what a person sees, in order. `reader` is their name, where their token gives one."""
 
     def __init__(self, reader: str = "") -> None:
-        self._story = Story(diffs=True, outputs=True, reader=reader)
+        self._story = Story(diffs=True, outputs=True, child_words="all", reader=reader)
         self._in_line = False
         self._gone = 0
 
@@ -67,7 +67,7 @@ class EventReplay:
                 ended = "" if stop == "end_turn" else f"  ended: {visible(message or stop)}\n"
                 return self._on_a_new_line(ended), True
             case _:
-                lines = self._story.told(envelope)
+                lines = self._story.nested(envelope)
                 told = "".join(f"  {line}\n" for line in lines)
                 return (self._on_a_new_line(told), True) if told else ("", False)
 

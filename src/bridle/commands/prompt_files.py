@@ -13,7 +13,7 @@ from hashlib import sha256
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.files import first_entries, read_limited
 from bridle.base.front_matter import BadFrontMatter, Value, has_front_matter, read_front_matter, text_of
 from bridle.base.paths import is_beneath
 
@@ -21,6 +21,8 @@ FOLDER = "commands"
 ENDING = ".md"
 MAX_FILES = 200
 MAX_FOLDERS = 100
+MAX_ENTRIES = 1_000
+"""So many entries of one folder are looked at."""
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 4
 MAX_DESCRIPTION = 200
@@ -55,12 +57,19 @@ def find_prompt_files(folder: str, *, within: str = "") -> Iterator[PromptFile]:
     """The prompts below a folder, by name. `within`: nothing is read that leads out of it. Blocks."""
     root = os.path.realpath(within) if within else ""
     paths: list[str] = []
-    for at, (where, folders, files) in enumerate(os.walk(folder)):
+    waiting, looked_at = [folder], 0
+    while waiting and looked_at <= MAX_FOLDERS and len(paths) < MAX_FILES:
+        where, looked_at = waiting.pop(), looked_at + 1
+        try:
+            entries = first_entries(where, MAX_ENTRIES)
+        except OSError:
+            continue
         depth = os.path.relpath(where, folder).count(os.sep) + (where != folder)
-        folders[:] = sorted(one for one in folders if _PART.fullmatch(one)) if depth < MAX_DEPTH else []
-        paths += (os.path.join(where, one) for one in sorted(files) if one.endswith(ENDING))
-        if at >= MAX_FOLDERS or len(paths) >= MAX_FILES:
-            break
+        folders = [
+            one.path for one in entries if one.is_dir(follow_symlinks=False) and _PART.fullmatch(one.name)
+        ]
+        waiting += folders[::-1] if depth < MAX_DEPTH else ()
+        paths += (one.path for one in entries if one.name.endswith(ENDING) and not one.is_dir())
     for path in paths[:MAX_FILES]:
         parts = os.path.relpath(path, folder).removesuffix(ENDING).split(os.sep)
         if all(map(_PART.fullmatch, parts)) and (not root or is_beneath(os.path.realpath(path), root)):

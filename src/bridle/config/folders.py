@@ -113,12 +113,22 @@ def project_folder(cwd: str) -> str | None:
 
 
 AGENTS = "agents"
-"""The folder of agents, in the person's config folder and in that of a project."""
+TOOLS = "tools"
+"""The folders of agents and of tools, in the person's config folder and in that of a project."""
 
 
 def has_agent_folder(where: Folders, cwd: str) -> bool:
     """Whether there may be agents as files for a session in `cwd`, besides those in folders that settings list."""
+    return _has_folder(where, cwd, AGENTS)
+
+
+def has_tool_folder(where: Folders, cwd: str) -> bool:
+    """Whether there may be tools as files for a session in `cwd`."""
+    return _has_folder(where, cwd, TOOLS)
+
+
+def _has_folder(where: Folders, cwd: str, name: str) -> bool:
     project = project_folder(cwd)
-    return os.path.isdir(os.path.join(where.config, AGENTS)) or (
-        project is not None and os.path.isdir(os.path.join(project, AGENTS))
+    return os.path.isdir(os.path.join(where.config, name)) or (
+        project is not None and os.path.isdir(os.path.join(project, name))
     )

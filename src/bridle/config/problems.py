@@ -30,6 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     line: int | None = None
     key: str | None = None
+    reason: str = "BadConfig"
 
     @property
     def where(self) -> str:
@@ -42,7 +43,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def error(self) -> BridleError:
         """As the failure a client sees; its sentence is `{where}: {problem}.`"""
         return BridleError(
-            "BadConfig",
+            self.reason,
             where=self.where,
             path=self.path or self.source,
             line=self.line,

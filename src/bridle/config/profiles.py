@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.files import first_entries
 from bridle.base.spelling import nearest
 from bridle.config.folders import PROJECT_FOLDER
 from bridle.config.problems import Problem, shown, shown_names
@@ -22,6 +23,8 @@ from bridle.config.settings_file import ParsedFile, ProfileScope, SettingsFile, 
 
 DEFAULT = "default"
 FOLDER = "profiles"
+MAX_PROFILES = 200
+"""So many entries of a folder of profiles are looked at."""
 PROJECT_CHOICE = "profile.toml"
 """In the folder of a project: the profile it wants where the person chose none."""
 PROJECT_CHOICE_NAME = f"{PROJECT_FOLDER}/{PROJECT_CHOICE}"
@@ -180,10 +183,10 @@ def is_name(chosen: str) -> bool:
 
 def _names_in(folder: str) -> list[str]:
     try:
-        files = os.listdir(folder)
+        files = first_entries(folder, MAX_PROFILES)
     except OSError:
         return []
-    names = (name.removesuffix(".toml") for name in files if name.endswith(".toml"))
+    names = (file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
     return [name for name in names if is_name(name)]
 
 

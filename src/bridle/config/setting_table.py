@@ -340,6 +340,12 @@ SETTINGS: tuple[Setting, ...] = (
         default=False,
     ),
     Setting(
+        "sandbox.warm",
+        FLAG,
+        "Whether the sandbox of the next command is set up while the model is asked.",
+        default=True,
+    ),
+    Setting(
         "sandbox.max_file_mib",
         WHOLE,
         "The largest file a sandboxed command may make, in MiB.",
@@ -557,6 +563,12 @@ SETTINGS: tuple[Setting, ...] = (
         "tools.packs",
         TEXTS,
         "The groups of tools a session has: read, edit, fs (both), shell, web, and plugins by name; unset, all.",
+    ),
+    Setting(
+        "tools.project_modules",
+        FLAG,
+        "Whether tools that are files of a project (.bridle/tools) may run, each after your consent.",
+        default=False,
     ),
     Setting("plugins.enabled", TEXTS, "The installed plugins to load. Each runs as a part of Bridle."),
     Setting("plugins.*.*", PLAIN, "A setting of a plugin, which says itself what it takes."),

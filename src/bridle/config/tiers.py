@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -50,13 +50,15 @@ from bridle.config.settings_file import (
 from bridle.config.value_check import CheckedSettings, folded, validated
 
 if TYPE_CHECKING:
-    from bridle.config.workspace import WorkspaceFile
+    from bridle.config.workspace import SpokenFor, WorkspaceFile
 
 T = TypeVar("T")
 
 MCP_JSON = ".mcp.json"
 """Servers of a project, in the file that other tools share."""
 PRESET: SettingPath = ("context", "preset")
+_JudgeNamed: TypeAlias = "Callable[[SettingsFile, ParsedFile, SpokenFor], Problem | None]"
+"""Why a file that somebody named by a path does not count; None where it does."""
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
@@ -74,11 +76,14 @@ class Tiers:
         sources: Iterable[SettingsSource],
         problems: Iterable[Problem] = (),
         waiting: Iterable[WorkspaceFile] = (),
+        named: Iterable[WorkspaceFile] = (),
     ) -> None:
-        """`sources` stand low to high; `waiting` are workspace files of which a part waits for the person's word."""
+        """`sources` stand low to high; `waiting` are workspace files of which a part waits for the person's word,
+        `named` those that count because somebody named them by a path."""
         self.sources = tuple(sources)
         self.problems = tuple(problems)
         self.waiting = tuple(waiting)
+        self.named = tuple(named)
         self._merged = cast("Mapping[str, Any]", _frozen(merged(_joining(self.sources))))
 
     def checked(self) -> Tiers:
@@ -225,28 +230,41 @@ def load(
     profile: str | None = None,
     sets: Sequence[str] = (),
     options: Sequence[GivenOption] = (),
-    is_acked: Callable[[WorkspaceFile], bool] = lambda _file: False,
+    is_acked: Callable[[WorkspaceFile], bool] = lambda file: bool(file.spoken_for),
     allow_project_hooks: bool = False,
+    add_dirs: Sequence[str] = (),
+    profile_kept: bool = False,
 ) -> Tiers:
     """Every tier for a caller in `cwd` with this environment. Never raises for what files say: see `problems`.
 
-    `is_acked` says whether the person has agreed to a workspace file's very bytes; without it nobody has.
+    `is_acked` says whether the person has agreed to a workspace file's very bytes; without it nobody has, and what they
+    name by a path counts. `profile_kept`: a stored session has the profile, nobody named it now.
     """
     problems: list[Problem] = []
     waiting: list[WorkspaceFile] = []
+    used: list[WorkspaceFile] = []
+
+    def named(place: SettingsFile, parsed: ParsedFile, spoken_for: SpokenFor) -> Problem | None:
+        from bridle.config.named_files import NamedFiles  # hardly anybody names one
+
+        files = NamedFiles(where=where, cwd=cwd, add_dirs=add_dirs, is_acked=is_acked)
+        return files.judge(place, parsed, spoken_for, used=used, waiting=waiting)
+
     user = _own_source("user", where.config, problems)
-    explicit = _explicit_source(config_file or env.get("BRIDLE_CONFIG") or None, cwd, problems)
+    explicit = _explicit_source(config_file, env, cwd, named, problems)
     environment = environment_sources(env)
     flags = flag_sources(
         sets, [*options, *([GivenOption("--profile", "profile", profile)] if profile else [])]
     )
     choosing = [*user, *explicit, *environment.sources, *flags.sources]
     folder = project_folder(cwd)
-    preset, is_chosen = _chosen_profile(choosing, where.config, cwd, folder)
+    preset, chosen_in = _chosen_profile(choosing, where.config, cwd, folder)
+    is_chosen = chosen_in is not None
+    spoken_for = "earlier" if profile_kept or _is_left_open(chosen_in) else "now"
     own = [
         SettingsSource("defaults", "default", defaults()),
         *_bundles(where.data, problems),
-        *_own_profile(preset, problems),
+        *_own_profile(preset, named, spoken_for, problems),
         *user,
     ]
     may = _Consent(
@@ -259,7 +277,7 @@ def load(
     project = _workspace_sources(cwd, own, may, problems)
     problems += [*environment.problems, *flags.problems]
     sources = [*own, *project, *explicit, *environment.sources, *flags.sources]
-    return Tiers(_with_preset(sources), problems, waiting)
+    return Tiers(_with_preset(sources), problems, waiting, used)
 
 
 class _Consent(msgspec.Struct, frozen=True):
@@ -291,31 +309,53 @@ def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> lis
     return _source(tier, place, read(place), problems)
 
 
-def _explicit_source(path: str | None, cwd: str, problems: list[Problem]) -> list[SettingsSource]:
+def _explicit_source(
+    option: str | None, env: Mapping[str, str], cwd: str, named: _JudgeNamed, problems: list[Problem]
+) -> list[SettingsSource]:
+    path = option or env.get("BRIDLE_CONFIG") or None
     if path is None:
         return []
     place = SettingsFile(path=os.path.abspath(os.path.join(cwd, path)), source=path)
-    return _source("config", place, read(place), problems)
+    spoken_for = "now" if option or os.path.isabs(path) else "earlier"
+    return _named_source("config", place, read(place), named, spoken_for, problems)
+
+
+def _named_source(
+    tier: SettingsTier,
+    place: SettingsFile,
+    parsed: ParsedFile,
+    named: _JudgeNamed,
+    spoken_for: SpokenFor,
+    problems: list[Problem],
+) -> list[SettingsSource]:
+    """What a file says that somebody named by a path, where that counts."""
+    if (problem := named(place, parsed, spoken_for)) is not None:
+        problems.append(problem)
+        return []
+    return _source(tier, place, parsed, problems)
 
 
 def _chosen_profile(
     sources: Sequence[SettingsSource], config_folder: str, cwd: str, project: str | None
-) -> tuple[Preset, bool]:
-    """The profile that the highest of these tiers chooses, or else what the project wants; and whether somebody chose.
+) -> tuple[Preset, SettingsSource | None]:
+    """The profile that the highest of these tiers chooses, or else what the project wants; and who chose.
 
     A path in a file is relative to that file.
     """
-    chosen, relative_to = None, cwd
-    for source in sources:
-        if "profile" in source.values:
-            chosen = cast("str", source.values["profile"])
-            relative_to = os.path.dirname(source.path) if source.path else cwd
-    if chosen is None and (wanted := chosen_by_project(project)) is not None:
-        return read_preset(wanted), False
-    preset = read_profile(
-        chosen or DEFAULT, config_folder=config_folder, project=project, relative_to=relative_to
-    )
-    return preset, True
+    chosen_in = next((source for source in reversed(sources) if "profile" in source.values), None)
+    if chosen_in is None and (wanted := chosen_by_project(project)) is not None:
+        return read_preset(wanted), None
+    chosen = cast("str", chosen_in.values["profile"]) if chosen_in is not None else DEFAULT
+    relative_to = os.path.dirname(chosen_in.path) if chosen_in is not None and chosen_in.path else cwd
+    preset = read_profile(chosen, config_folder=config_folder, project=project, relative_to=relative_to)
+    return preset, chosen_in
+
+
+def _is_left_open(chosen_in: SettingsSource | None) -> bool:
+    """Whether a variable says it in a way that means another file in every folder."""
+    if chosen_in is None or chosen_in.tier != "environment":
+        return False
+    return not os.path.isabs(os.path.expanduser(chosen_in.values["profile"]))
 
 
 def _bundles(data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
@@ -327,20 +367,26 @@ def _bundles(data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
     return bundle_sources(data_folder, problems)
 
 
-def _own_profile(preset: Preset, problems: list[Problem]) -> list[SettingsSource]:
+def _own_profile(
+    preset: Preset, named: _JudgeNamed, spoken_for: SpokenFor, problems: list[Problem]
+) -> list[SettingsSource]:
     """What a profile of the person, or one that ships, says: first the file of permissions it names, then its own."""
     if preset.file is None:
         problems += preset.parsed.problems
         return []
     if preset.file.scope == "project":
         return []
-    sources: list[SettingsSource] = []
+    files: list[tuple[SettingsFile, ParsedFile]] = [(preset.file.place, preset.parsed)]
     if preset.permissions is not None:
         from bridle.config.profile_form import only_permissions
 
         place, parsed = preset.permissions
-        sources = _source("profile", place, only_permissions(place, parsed), problems)
-    return [*sources, *_source("profile", preset.file.place, preset.parsed, problems)]
+        files.insert(0, (place, only_permissions(place, parsed)))
+    if preset.file.scope != "path":
+        return [source for file in files for source in _source("profile", *file, problems)]
+    return [
+        source for file in files for source in _named_source("profile", *file, named, spoken_for, problems)
+    ]
 
 
 def _project_profile(

@@ -22,6 +22,8 @@ from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile
 
 ProjectMaySet: TypeAlias = Literal["always", "after ack", "never"]
+SpokenFor: TypeAlias = Literal["", "now", "earlier"]
+"""Whether somebody named a file by its path, as settings of their own: in this very run, or some time before."""
 
 
 ALWAYS = ("ui", "disallowed_tools")
@@ -96,7 +98,8 @@ HOOKS = "hooks"
 class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
     """A settings file of a workspace as it was read: these very bytes are what a person agrees to or not.
 
-    `path` is relative to `root`, the project; `wishes` say in words what waits for that.
+    `path` is relative to `root`, the project; `wishes` say in words what waits for that. One that is `spoken_for`
+    counts like a person's own settings.
     """
 
     root: str
@@ -104,6 +107,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, kw_only=True):
     shown: str
     data: bytes
     wishes: tuple[str, ...] = ()
+    spoken_for: SpokenFor = ""
 
     @property
     def sha256(self) -> str:

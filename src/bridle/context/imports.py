@@ -127,6 +127,8 @@ class Imports:
             return _unread(path, shown, "is not there", by, self._root) if missing else None
         if own and not _is_below(os.path.realpath(path), os.path.realpath(self._config)):
             return _unread(path, shown, "leads out of your config folder", by, "")
+        if self._count >= MAX_IMPORTS:
+            return _unread(path, shown, _TOO_MUCH, by, "" if own else self._root)
         found = read_instructions(path, shown, root="" if own else self._root)
         return found[0] if found else None
 

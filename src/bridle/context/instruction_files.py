@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bridle.base.files import read_limited, repository_root
+from bridle.base.files import first_entries, read_limited, repository_root
 from bridle.base.visible import visible
 
 MAX_BYTES: Final = 64 * 1024
@@ -193,7 +193,7 @@ def _named(folder: str, source: str) -> list[str]:
         return [os.path.join(folder, source)]
     inside = os.path.join(folder, place)
     try:
-        names = sorted(os.listdir(inside))
+        names = [one.name for one in first_entries(inside)]
     except OSError:
         return []
     from fnmatch import fnmatchcase  # few folders are there

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from bridle.base.files import first_entries
 
 ProjectType: TypeAlias = Literal["rust", "typescript", "python", "mixed", "unknown"]
 MAX_NAMES: Final = 100
@@ -29,8 +30,7 @@ class WorkingContext(msgspec.Struct, frozen=True, kw_only=True):
 def working_context(root: str, instruction_count: int) -> WorkingContext:
     """The working context of the project with this root."""
     try:
-        with os.scandir(root) as entries:
-            names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in entries)
+        names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in first_entries(root))
     except OSError:
         names = []
     return WorkingContext(

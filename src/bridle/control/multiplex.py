@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import UNSET, structs
 
 from bridle.base.clock import Clock
@@ -51,6 +52,7 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import CommandStamp, Envelope
+from bridle.protocol.slash_arguments import bare_name
 
 if TYPE_CHECKING:
     from bridle.control.command_ids import TakenCommands
@@ -131,6 +133,8 @@ class Multiplexer:
         _refuse_for(
             outside(claims, command)
         )  # before anything is looked up for it: that would tell what there is
+        if isinstance(command, RunSlash):  # before anybody judges it: a long name is the same command
+            command = msgspec.structs.replace(command, name=bare_name(command.name))
         if isinstance(command, SendInput | RunSlash | ShellRequest | Undo):
             live = self.live.open_one(command.session)
             if live is not None:

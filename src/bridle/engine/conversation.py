@@ -209,6 +209,8 @@ class Conversation:
         self.effort: Effort | None = None
         self._chosen_effort: Effort | None = None
         self.spent_usd = 0.0
+        self.own_usd = 0.0
+        """What this run of the invocation itself has used, and those it sent."""
         self.counted: Counted | None = None
         self.weighed = NOTHING_WEIGHED
         self.cwd = ""
@@ -337,7 +339,9 @@ class Conversation:
             child.cwd, child.spent_usd = self.cwd, self.spent_usd
             child.mode, child.mode_before_plan = self.mode, self.mode_before_plan
 
-    def _child_ended(self, event: ChildEnded, _envelope: Envelope) -> None:
+    def _child_ended(self, event: ChildEnded, envelope: Envelope) -> None:
+        if envelope.invocation == self._own:
+            self.own_usd += event.usd
         if child := self.children.get(event.invocation):
             child.has_ended = True
 
@@ -457,8 +461,10 @@ class Conversation:
         if tokens:
             self.counted = Counted(tokens, len(self.messages))
 
-    def _cost(self, event: CostIncremented, _envelope: Envelope) -> None:
+    def _cost(self, event: CostIncremented, envelope: Envelope) -> None:
         self.spent_usd += event.usd or 0.0
+        if envelope.invocation == self._own:
+            self.own_usd += event.usd or 0.0
 
     def _call_requested(self, event: ToolCallRequested, _envelope: Envelope) -> None:
         """A call outside any step is a person's; the model hears of it only as context."""

@@ -25,6 +25,7 @@ from bridle.protocol.events import Degraded, Envelope, Notice
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.engine.services import Service, ToolSource
+    from bridle.engine.session import StopChild
     from bridle.engine.slash_command import SessionPrompts, SlashCommand, SlashEvent
     from bridle.engine.tools import Tool
     from bridle.engine.turn_runner import ReadMention
@@ -35,6 +36,7 @@ REQUEST_SLOTS = (
     "budget",  # a request that could cost too much: a person is asked
     "fallback",  # an overloaded model gives way to another for the turn (ModelChanged)
     "wait_for_servers",  # a run that nobody watches waits a little for the tools of its servers
+    "wait_for_modules",  # tools that are files of their own say what they are before the first request
     "instructions",  # system text, tools and model in force (PrefixSet)
     "nested_instructions",  # instruction files of folders and files that were touched (ContextAdded)
     "skills",  # skills that are called for join the conversation (ContextAdded)
@@ -43,10 +45,12 @@ REQUEST_SLOTS = (
     "context",  # open: what others add to the conversation (ContextAdded)
     "delegate_ledger",  # earlier results of agents that were sent give way to a line each (Compacted)
     "compaction",  # what is too long gives way to a summary (Compacted)
+    "skills_in_use",  # skills whose words a summary took away come again (ContextAdded)
     "tell_hooks",  # hooks hear of the request and the answer
     "check_capabilities",  # images or tools the model does not take; a small local context is said
     "retry",  # tries again what may succeed later
     "stop_over_budget",  # stops what could cost more than is left; nothing was sent
+    "start_sandbox",  # while the answer is awaited, the sandbox of the next command is set up
 )
 """The request layers, outermost first."""
 GATE_SLOTS = (
@@ -140,7 +144,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
     `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
-    `read_mention` knows how to read what people point at that is no file.
+    `read_mention` knows how to read what people point at that is no file, `stop_child` how one of several agents stops.
     `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
 
@@ -159,6 +163,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[EventListener, ...] = ()
     notices: Callable[[], Iterable[Notice]] = tuple
     read_mention: ReadMention | None = None
+    stop_child: StopChild | None = None
     at_end: Callable[[], Awaitable[None]] | None = None
 
 

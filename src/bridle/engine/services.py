@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
-from bridle.base.supervision import ProcessState, Supervisor
 from bridle.base.visible import visible
 from bridle.engine.deadline import finish
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.engine.tools import Tool, ToolOrigin
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import Degraded, DurableEvent, Notice
+
+if TYPE_CHECKING:
+    from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe
+    from bridle.base.supervision import ProcessState
 
 LAST_WORDS_BYTES = 4 * 1024
 """So much is kept of what a server wrote on its standard error."""
@@ -157,6 +159,8 @@ class Server:
         self._lost = lost
         self._last_words = bytearray()
         self._was_down = False
+        from bridle.base.supervision import Supervisor  # a service need not be a program
+
         self._supervisor = Supervisor(
             self._open, connect, clock=door.clock, random=random, changed=self._state_changed
         )
@@ -168,6 +172,8 @@ class Server:
         return Health(state=now.state, problem=now.problem)
 
     async def _open(self) -> DuplexProcess:
+        from bridle.base.duplex import open_duplex
+
         self._last_words.clear()
         door = self._door
 

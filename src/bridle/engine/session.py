@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
+StopChild = Callable[[str, Client], bool]
+"""Has the child of an invocation stop, in the name of a client; False where no such child works."""
 
 
 class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ class Session:
         lifecycle: Lifecycle,
         revoke_grant: Callable[[str], bool],
         slash: Sequence[SlashCommand] = (),
+        stop_child: StopChild | None = None,
         aside: AnswerAside | None = None,
         services: Services | None = None,
     ) -> None:
@@ -92,6 +95,7 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
+        self._stop_child = stop_child
         self._answer_aside = aside
         self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
@@ -159,6 +163,11 @@ class Session:
         if not self.busy:
             self._runner = asyncio.create_task(self._run())
         return number
+
+    def wake(self) -> None:
+        """Runs what was put into the inbox by whoever works beside the turns, unless something runs already."""
+        if not self.busy and not self._ending:
+            self._runner = asyncio.create_task(self._run())
 
     def change_input(self, client: Client, command: ChangeInput, stamp: CommandStamp | None = None) -> int:
         """Changes input that waits, and returns the event that says so. What is let go while nothing runs, runs."""
@@ -244,6 +253,11 @@ class Session:
         self._cancelled_by = client.id
         if self._turn is not None:
             self._turn.cancel()
+
+    def stop_child(self, client: Client, invocation: str) -> None:
+        """Stops one agent that was sent, and whoever it sent; who sent it is told, and goes on."""
+        if self._stop_child is None or not self._stop_child(invocation, client):
+            raise CommandRefused("NoSuchChild", child=invocation)
 
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""

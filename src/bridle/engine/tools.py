@@ -109,7 +109,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     `of_server` is what people are shown of the server it belongs to. `handoff` is what a call would have another agent
     told, for whoever is asked about it. `side_by_side` says of a call's input that it may run beside others like it.
     `own_files` are the files of Bridle's own that a call changes, absolute: no path a call names leads there, and undo
-    has nothing else to go by.
+    has nothing else to go by. `for_person` says why a call needs a person's own yes, in a few words that begin with
+    "it"; empty where a mode or a flag may say it.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     handoff: Callable[[Any, ToolCall], Handoff] | None = None
     side_by_side: Callable[[dict[str, Any]], bool] | None = None
     own_files: Callable[[Any], tuple[str, ...]] | None = None
+    for_person: Callable[[Any], str] | None = None
 
     def schema(self) -> ToolSchema:
         return ToolSchema(

@@ -29,7 +29,8 @@ class LaunchPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `sha256` the digest of it. `unpinned` says what can be other code the next time.
 
     `command` is as it is written; where it has references, `filled` has the digest of what they make of it, in a pin of
-    everything that was agreed to. `is_address`: nothing is started, and `command` is where it listens.
+    everything that was agreed to. `is_address`: nothing is started, and `command` is where it listens. `folder_run` is
+    the folder whose code runs without anything saying which.
     """
 
     command: str
@@ -44,6 +45,7 @@ class LaunchPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
     parts: tuple[LaunchedPart, ...] = ()
     unpinned: str = ""
+    folder_run: str = ""
 
 
 def launch_pin(
@@ -85,7 +87,23 @@ def launch_pin(
         sha256=digests.sha256(code.target) if code.target else "",
         parts=code.parts,
         unpinned=code.unpinned,
+        folder_run=code.folder_run,
     )
+
+
+def unpinned_words(definition: ServerDefinition, *, cwd: str, env: Mapping[str, str]) -> str:
+    """What of a server's launch can be other code the next time, as far as what is written says; empty where nothing
+    can. No program is read for it."""
+    if definition.transport != "stdio":
+        return ""
+    variables = {**env, **definition.env}
+    return launched_code(
+        definition.argv,
+        cwd=os.path.join(cwd, definition.folder),
+        env=variables,
+        search_path=variables.get("PATH", os.defpath),
+        digest=lambda _path: "",
+    ).unpinned
 
 
 def launch_changes(pinned: LaunchPin, found: LaunchPin) -> tuple[str, ...]:
@@ -128,7 +146,7 @@ def with_filled(pinned: LaunchPin, found: LaunchPin) -> LaunchPin:
 
 def is_of_folder(pin: LaunchPin, folder: str) -> bool:
     """Whether anything that would run stands in the folder: whoever wrote the folder wrote that."""
-    paths = (pin.program, pin.target, *(part.place for part in pin.parts))
+    paths = (pin.program, pin.target, pin.folder_run, *(part.place for part in pin.parts))
     return any(path and is_beneath(path, folder) for path in paths)
 
 

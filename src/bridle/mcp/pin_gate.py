@@ -7,15 +7,12 @@ named by the person's own settings, waits for them the first time too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from bridle.base.files import repository_root
-from bridle.base.paths import is_beneath
 from bridle.base.phrases import counted
 from bridle.mcp.launch_pins import (
     LaunchPin,
@@ -23,16 +20,19 @@ from bridle.mcp.launch_pins import (
     launch_changes,
     launch_pin,
     launch_text,
+    unpinned_words,
     with_filled,
     with_known,
 )
+from bridle.mcp.pin_files import PinsUnreadable, agreed_offer, foreign_root, kept_part, pin_place
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.mcp.server_state import PinState
 from bridle.mcp.tool_lists import ListedTool, ToolList
-from bridle.mcp.tool_pins import ToolVerdict, judge_tools, tool_digests, tools_text
+from bridle.mcp.tool_pins import ToolVerdict, tool_digests, tools_text
 from bridle.protocol.errors import sentence
 
+NOBODY_AGREED: Final = "nobody has agreed to what it starts"
 _SHORT: Final = 12
 
 
@@ -69,11 +69,7 @@ class PinGate:
         self._cwd = cwd
         self._env = env
         self._store = store
-        root = os.path.realpath(repository_root(os.path.realpath(cwd)))
-        home = env.get("HOME", "")
-        is_home = bool(home) and is_beneath(os.path.realpath(home), root)
-        self._root = "" if is_home else root
-        """The project whose code is not the person's; their home is no project of somebody else."""
+        self._root = foreign_root(cwd, env)
         self._folder = ""
         self._unkept: ServerPins | None = None
         self.state: PinState = ""
@@ -88,6 +84,27 @@ class PinGate:
         """What keeps it from being started; None where it may. Reads files: programs may be large."""
         self.launch_review = self._checked_launch() if self._is_pinned else None
         return self.launch_review
+
+    def note_unpinned(self) -> None:
+        """Finds out what of it is not pinned, where nobody has looked at the launch yet. Reads files."""
+        if not self.unpinned:
+            self.unpinned = unpinned_words(self._definition, cwd=self._cwd, env=self._env)
+
+    def unseen_launch(self) -> PinReview | None:
+        """What of this launch waits for a person, where nothing is to be agreed to by being used; None where nothing
+        does. Reads files, and keeps nothing."""
+        if not self._is_pinned:
+            return None
+        found = self._look()
+        try:
+            pins = self._store.read(self._place)
+        except PinsUnreadable as problem:
+            return self._review(found, None, str(problem))
+        if self._mismatches(found, pins):
+            return self._review(found, pins)
+        if pins is None or pins.launch is None:
+            return None if self._definition.of_project else self._review(found, None, NOBODY_AGREED)
+        return self._changed(found, pins, pins.launch)
 
     def launch_shown(self) -> PinReview | None:
         """The launch as it is now, beside what was agreed to, to be pinned anew; None for what is not started here and
@@ -130,13 +147,18 @@ class PinGate:
             return self._review(found, pins)
         if pins is None or pinned is None:
             return self._first_launch(found)
-        changes = launch_changes(pinned, found)
-        if changes:
+        if (review := self._changed(found, pins, pinned)) is not None:
             self.state = "changed"
-            return self._review(found, pins, f"not as it was when it was pinned: {', '.join(changes)}")
+            return review
         self._store.learn_launch(self._place, with_known(pinned, found))
         self.state = "agreed" if pins.launch_agreed else "first use"
         return None
+
+    def _changed(self, found: LaunchPin, pins: ServerPins, pinned: LaunchPin) -> PinReview | None:
+        changes = launch_changes(pinned, found)
+        if not changes:
+            return None
+        return self._review(found, pins, f"not as it was when it was pinned: {', '.join(changes)}")
 
     def _first_launch(self, found: LaunchPin) -> PinReview | None:
         if self._folder and not self._definition.of_project:
@@ -144,6 +166,8 @@ class PinGate:
             return self._review(
                 found, None, "it would run code of this folder, and nobody has agreed to that"
             )
+        if not found.program and not found.is_address:  # there is nothing to agree to
+            return None
         with suppress(OSError):  # where nothing can be kept every use is a first one
             self._store.pin_launch(
                 self._place, found, name=self._definition.name, folder=self._folder, agreed=False
@@ -202,16 +226,13 @@ class PinGate:
 
     def agreed_part(self, offer: ToolList | None) -> ToolList | None:
         """What of a list that was kept may be used; None where nothing was agreed to. Reads one small file."""
-        if offer is None:
+        found = None
+        if offer is not None:
+            found = kept_part(offer, self._definition, self._store.folder, self._root)
+        if found is None:
             return None
-        for folder in dict.fromkeys((self._root, "")):
-            try:
-                pins = self._store.read(pin_place(self._definition, folder))
-            except PinsUnreadable:
-                return None
-            if pins is not None and pins.tools is not None:
-                return self._filtered(offer, pins)
-        return None
+        self.verdict = found.verdict
+        return found.offer
 
     def judge_offer(self, offer: ToolList) -> ToolList:
         """What of a list may be used; what may not is in `tools_review`. The first list is pinned."""
@@ -248,8 +269,9 @@ class PinGate:
         )
 
     def _filtered(self, offer: ToolList, pins: ServerPins) -> ToolList:
-        self.verdict = judge_tools(pins.tools or {}, offer.tools, self._definition.uses)
-        return msgspec.structs.replace(offer, tools=self.verdict.agreed, about=pins.about)
+        judged = agreed_offer(offer, self._definition, pins)
+        self.verdict = judged.verdict
+        return judged.offer
 
     def _tools_review(self, offer: ToolList, pins: ServerPins) -> PinReview:
         verdict = self.verdict

@@ -1,4 +1,4 @@
-"""`/mcp` and what stands behind it: how servers are, starting one anew, and their prompts."""
+"""What `/mcp` does: it says how servers are, starts one anew, has what they are agreed to, and says their prompts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Final
 import msgspec
 
 from bridle.base.phrases import counted
+from bridle.base.threads import in_thread
 from bridle.base.untrusted import neutralise
 from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
-from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashEvent
+from bridle.mcp.running_servers import RunningServers
+from bridle.mcp.server_slash import described_prompt, prompt_word, short
 from bridle.mcp.server_state import ServerState
-from bridle.mcp.session_servers import NAME, SessionServers
+from bridle.mcp.session_servers import NAME
 from bridle.mcp.shared_server import ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedPrompt
 from bridle.protocol.errors import BridleError, UsageError, sentence
 from bridle.protocol.events import InputAccepted, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
-from bridle.protocol.slash_arguments import SlashArgument, usage_words
+from bridle.protocol.slash_arguments import usage_words
 
-DOES: Final = (
-    "the MCP servers of this session; /mcp:restart or approve NAME, /mcp:NAME status, /mcp:NAME:PROMPT"
-)
 _SEND: Final = "send it"
 _PHASES: Final = {
     "untrusted": "not trusted",
@@ -40,71 +40,23 @@ _PHASES: Final = {
 }
 
 
-def mcp_command(servers: SessionServers, ask: AskPerson) -> SlashCommand:
-    """The slash command of the servers of a session."""
-
-    async def run(arguments: str) -> SlashEvent:
-        first, _, rest = arguments.partition(" ")
-        if not first:
-            return _told(servers.states())
-        if first in ("restart", "status"):
-            return await _carried_out(servers, rest.strip(), first)
-        if first == "approve":
-            return await _approve(servers, rest.strip())
-        name, _, prompt = first.partition(":")
-        if prompt:
-            return await _prompt(servers, name, prompt, rest, ask)
-        return await _carried_out(servers, name, rest.strip() or "status")
-
-    takes = (
-        SlashArgument(name="what", about="restart, status, or the name of a server; else all of them"),
-        SlashArgument(name="more", about="the name of the server; or what is to happen to it"),
-    )
-    return SlashCommand(name=NAME, does=DOES, arguments=takes, run=run, others=lambda: _others(servers))
+async def carry_out(servers: RunningServers, arguments: str, ask: AskPerson) -> SlashEvent:
+    """What was written behind `/mcp` or `/mcp:`. Raises `BridleError`."""
+    first, _, rest = arguments.partition(" ")
+    if not first:
+        await in_thread(servers.note_unpinned)
+        return _told(servers.states())
+    if first in ("restart", "status"):
+        return await _carried_out(servers, rest.strip(), first)
+    if first == "approve":
+        return await _approve(servers, rest.strip())
+    name, _, prompt = first.partition(":")
+    if prompt:
+        return await _prompt(servers, name, prompt, rest, ask)
+    return await _carried_out(servers, name, rest.strip() or "status")
 
 
-def _others(servers: SessionServers) -> tuple[DescribedSlash, ...]:
-    """What can be said behind `/mcp:` now."""
-    which = SlashArgument(name="NAME", about="the server", required=True, choices=tuple(servers.names))
-    verb = SlashArgument(name="verb", about="what about it; else status", choices=("status", "restart"))
-    found = [
-        DescribedSlash(
-            name=f"{NAME}:restart", does="start an MCP server anew: /mcp:restart NAME", arguments=(which,)
-        ),
-        DescribedSlash(
-            name=f"{NAME}:approve",
-            does="agree to what an MCP server is now: /mcp:approve NAME",
-            arguments=(which,),
-        ),
-    ]
-    for name in servers.names:
-        found.append(
-            DescribedSlash(
-                name=f"{NAME}:{name}", does="how this MCP server is: status, or restart", arguments=(verb,)
-            )
-        )
-        found += (_described(name, prompt) for prompt in _prompts(_server(servers, name)))
-    return tuple(found)
-
-
-def _described(server: str, prompt: ListedPrompt) -> DescribedSlash:
-    """A prompt of a server. Its arguments may be given by name: `name=value`."""
-    return DescribedSlash(
-        name=f"{NAME}:{server}:{prompt.name}",
-        does=_short(prompt.description) or "a prompt of this MCP server",
-        arguments=tuple(
-            SlashArgument(name=_short(one.name), about=_short(one.description), required=one.required)
-            for one in prompt.arguments
-        ),
-    )
-
-
-def _short(words: str) -> str:
-    """Words of a server, as people may read them in a line."""
-    return visible(words, newlines=False)[:80]
-
-
-async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
+async def _carried_out(servers: RunningServers, name: str, verb: str) -> Notice:
     server = _server(servers, name)
     if verb == "restart":
         try:
@@ -114,10 +66,11 @@ async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
             raise BridleError("MCPServerUnavailable", **data) from None
     elif verb != "status":
         raise BridleError("UnknownSlash", name=f"{NAME}:{name} {verb}")
+    await in_thread(server.pins.note_unpinned)
     return _told((server.state(),))
 
 
-async def _approve(servers: SessionServers, name: str) -> Notice:
+async def _approve(servers: RunningServers, name: str) -> Notice:
     """Pins anew what the server launches and says of its tools, each after a person saw it."""
     server = _server(servers, name)
     try:
@@ -139,23 +92,22 @@ def _said(text: str) -> Notice:
     return Notice(reason="MCPServers", message=sentence("MCPServers", data), data=data)
 
 
-async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
+async def _prompt(servers: RunningServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
     """The prompt as words of the person: they see them first, for they are the server's."""
     server = _server(servers, name)
-    known = {one.name: one for one in _prompts(server)}
     try:
         connection = await server.connected()
-        known = {one.name: one for one in _prompts(server)}
+        known = {prompt_word(one.name): one for one in reversed(_prompts(server))}
         if prompt not in known:
-            data = {"name": name, "prompt": prompt, "known": ", ".join(known) or "none"}
+            data = {"name": name, "prompt": prompt, "known": ", ".join(sorted(known)) or "none"}
             raise BridleError("MCPNoPrompt", **data)
         given = prompt_arguments(known[prompt], words)
         if missing := [
             one.name for one in known[prompt].arguments if one.required and not given.get(one.name)
         ]:
-            told = _described(name, known[prompt])
-            raise UsageError(f"Which {_short(missing[0])}? {usage_words(told.name, told.arguments)}")
-        result = await connection.prompt(prompt, given)
+            told = described_prompt(name, known[prompt])
+            raise UsageError(f"Which {short(missing[0])}? {usage_words(told.name, told.arguments)}")
+        result = await connection.prompt(known[prompt].name, given)
     except ServerUnavailable as problem:
         data = {"name": name, "problem": str(problem), "attempts": str(server.state().failures)}
         raise BridleError("MCPServerUnavailable", **data) from None
@@ -172,11 +124,13 @@ async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, a
 
 
 def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
-    """What was written behind a prompt, by the names of its arguments: `name=value`, up to the next name.
+    """What was written behind a prompt, by the names of its arguments: `name=value` as people read the name, up to the
+    next one.
 
     What stands before the first name belongs to the others in their order, a word each; the last takes the rest. Pure.
     """
-    names = [one.name for one in prompt.arguments]
+    own = {short(one.name): one.name for one in reversed(prompt.arguments)}
+    names = list(dict.fromkeys(short(one.name) for one in prompt.arguments))
     if not names:
         return {}
     named = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
@@ -187,7 +141,7 @@ def prompt_arguments(prompt: ListedPrompt, words: str) -> dict[str, str]:
     while rest and left:
         word, _, after = rest.partition(" ") if len(left) > 1 else (rest, "", "")
         given[left.pop(0)], rest = word, after.strip()
-    return {name: given[name] for name in names if name in given}
+    return {own[name]: given[name] for name in names if name in given}
 
 
 def state_data(states: tuple[ServerState, ...]) -> dict[str, Any]:
@@ -230,7 +184,7 @@ def _prompts(server: SharedServer) -> tuple[ListedPrompt, ...]:
     return server.offer.prompts if server.offer is not None else ()
 
 
-def _server(servers: SessionServers, name: str) -> SharedServer:
+def _server(servers: RunningServers, name: str) -> SharedServer:
     server = servers.named(name)
     if server is None:
         raise BridleError("MCPNoServer", name=name, known=", ".join(servers.names))

@@ -10,6 +10,7 @@ import msgspec
 
 from bridle.base.http_routes import is_loopback, parse_url
 from bridle.base.regex import compiled_later
+from bridle.base.visible import visible
 from bridle.engine.ports import SandboxMode
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
@@ -112,8 +113,8 @@ def decode_server(
 
     `part` is that of `unique_server_parts`. `of_project`: a file of the workspace has a say in it.
     """
-    if _NAME.fullmatch(name) is None:
-        raise BadServer("its name has blanks, one of :/\\@, or more than 64 characters")
+    if _NAME.fullmatch(name) is None or visible(name, newlines=False) != name:
+        raise BadServer("its name has blanks, one of :/\\@, characters that are not shown, or more than 64")
     if name in VERBS:
         raise BadServer(f'"{name}" is a command of /mcp, so no server can be called that')
     argv, url = _words(table), str(table.get("url") or "")

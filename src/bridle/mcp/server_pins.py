@@ -1,15 +1,10 @@
-"""The pins of servers: what each launches and what tools it has, as a person agreed to it. In their state folder.
-
-One small file for each server says what counts; the words of its tools stand beside it, so that a change can be shown.
-A file that cannot be read agrees to nothing, and is not the same as none: a person is asked.
-"""
+"""The pins of servers: what each launches and what tools it has, as a person agreed to it. In their state folder."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -18,22 +13,19 @@ from bridle.base.clock import Clock
 from bridle.base.file_digests import FileDigests
 from bridle.base.files import FileLock, private_folder, read_trusted, write_atomic
 from bridle.mcp.launch_pins import LaunchPin
-from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.pin_files import FORMAT, PinsUnreadable, ToolPins, pin_path, pins_folder, read_pins
 from bridle.mcp.tool_lists import ListedTool
 from bridle.mcp.tool_pins import tool_digests
 
-MOST_BYTES: Final = 1 << 20
 MOST_TOOL_BYTES: Final = 8 << 20
-_FORMAT: Final = 1
 _LOCK_S: Final = 5.0
 
 
-class ServerPins(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServerPins(ToolPins, frozen=True, kw_only=True, omit_defaults=True):
     """What was agreed to of one server. `folder` is the project it is pinned for; empty where it is the same in all.
 
     `launch` at `launch_ms`: by a person where `launch_agreed`, else by its first use. `instead_of` is the digest that
-    settings expect and that the person let this program stand for. `tools` are digests by name, None before the
-    first list; `about` is what the server said it is for.
+    settings expect and that the person let this program stand for.
     """
 
     name: str
@@ -42,35 +34,13 @@ class ServerPins(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     launch_ms: int = 0
     launch_agreed: bool = False
     instead_of: str = ""
-    tools: dict[str, str] | None = None
-    tools_ms: int = 0
-    tools_agreed: bool = False
-    about: str = ""
-
-
-class PinsUnreadable(Exception):
-    """Something stands there, and it is no pin: why, as the end of a sentence."""
-
-
-def pin_place(definition: ServerDefinition, folder: str = "") -> str:
-    """Where the pins of a server are kept: another one for another command, address or name. Values of variables and
-    headers are no part of it: they change, and what runs stays. `folder` is the project, for what runs code of it."""
-    launch = (
-        definition.name,
-        definition.transport,
-        definition.argv,
-        definition.folder,
-        definition.url,
-        folder,
-    )
-    return sha256(msgspec.json.encode(launch)).hexdigest()
 
 
 class PinStore:
     """The pins of a person. Several processes may write at once."""
 
     def __init__(self, state_folder: str, clock: Clock) -> None:
-        self._folder = os.path.join(state_folder, "mcp", "pins")
+        self.folder = pins_folder(state_folder)
         self._digests = digests_path(state_folder)
         self._clock = clock
 
@@ -80,25 +50,13 @@ class PinStore:
 
     def read(self, place: str) -> ServerPins | None:
         """What was agreed to; None where nothing was. Raises `PinsUnreadable`."""
-        try:
-            data = read_trusted(self._path(place), MOST_BYTES).data
-        except FileNotFoundError:
-            return None
-        except OSError as problem:
-            raise PinsUnreadable(f"its pins cannot be read ({problem.strerror})") from None
-        try:
-            version, pins = msgspec.json.decode(data, type=tuple[int, ServerPins])
-        except msgspec.DecodeError:
-            raise PinsUnreadable("its pins are damaged") from None
-        if version != _FORMAT:
-            raise PinsUnreadable("its pins are of another version of Bridle")
-        return pins
+        return read_pins(pin_path(self.folder, place), ServerPins)
 
     def everything(self) -> Iterator[tuple[str, ServerPins]]:
         """Every pin that can be read, with its place, by the name of its server."""
         found: list[tuple[str, ServerPins]] = []
         with suppress(OSError):
-            for name in os.listdir(self._folder):
+            for name in os.listdir(self.folder):
                 place, end = os.path.splitext(name)
                 with suppress(PinsUnreadable):
                     if end == ".json" and (pins := self.read(place)) is not None:
@@ -165,15 +123,15 @@ class PinStore:
 
     def forget(self, place: str) -> None:
         """Drops a pin: the next use of the server is a first one. Raises OSError."""
-        for path in (self._path(place), self._tools_path(place)):
+        for path in (pin_path(self.folder, place), self._tools_path(place)):
             with suppress(FileNotFoundError):
                 os.unlink(path)
 
     def _change(
         self, place: str, fresh: ServerPins, change: Callable[[ServerPins], ServerPins]
     ) -> ServerPins:
-        private_folder(self._folder)
-        with FileLock(os.path.join(self._folder, "lock")) as lock:
+        private_folder(self.folder)
+        with FileLock(os.path.join(self.folder, "lock")) as lock:
             if not lock.acquire(timeout_s=_LOCK_S):
                 raise TimeoutError(None, "another Bridle keeps the pins locked")
             try:
@@ -181,14 +139,11 @@ class PinStore:
             except PinsUnreadable:  # what else was agreed to is not known any more: that is no first use
                 pins = msgspec.structs.replace(fresh, tools={})
             changed = change(pins)
-            write_atomic(self._path(place), msgspec.json.encode((_FORMAT, changed)))
+            write_atomic(pin_path(self.folder, place), msgspec.json.encode((FORMAT, changed)))
             return changed
 
-    def _path(self, place: str) -> str:
-        return os.path.join(self._folder, f"{place}.json")
-
     def _tools_path(self, place: str) -> str:
-        return os.path.join(self._folder, f"{place}.tools")
+        return os.path.join(self.folder, f"{place}.tools")
 
 
 def digests_path(state_folder: str) -> str:

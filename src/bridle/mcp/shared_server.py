@@ -6,37 +6,30 @@ Sessions share it: the same launch in the same folder is one process. It runs wh
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable
 from hashlib import sha256
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bridle.base.clock import Clock
-from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.installation import install_command
 from bridle.base.processes import CannotStart
 from bridle.base.threads import in_thread
-from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.server_definitions import ServerDefinition, launch_hash
-from bridle.mcp.server_log import ServerLog, log_path
+from bridle.mcp.server_log import ServerLog
 from bridle.mcp.server_pins import PinStore
+from bridle.mcp.server_run import LaunchPlace, RunEnd, ServerRun, held_back, root_cause
 from bridle.mcp.server_state import ServerPhase, ServerState
 from bridle.mcp.server_tokens import (
     ServerTokens,
     SignInMarks,
     TokensUnavailable,
-    login_command,
     sign_in_name,
     takes_tokens,
 )
 from bridle.mcp.tool_lists import KeptLists, ToolList
-from bridle.mcp.value_references import BadReference, ReferenceValues, filled_launch
+from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
     from bridle.mcp.sampling_requests import SampleReply, SampleRequest
     from bridle.mcp.server_connection import ServerConnection
     from bridle.mcp.token_auth import TokenAuth
-    from bridle.mcp.transports import WireCounts
 
 WAITS_S: Final = (1.0, 2.0, 4.0)
 """How long is waited before it is started again, the first, second and every later time."""
@@ -55,13 +47,6 @@ MOST_FAILURES: Final = 5
 """After so many in a row it is given up."""
 COOLDOWN_S: Final = 3600.0
 """Until it is tried again after that."""
-GRACE_S: Final = 5.0
-"""How long a server may take to leave once its input is closed."""
-BESIDE_S: Final = 0.2
-"""So long after a request was made a server is started beside it: by then it has left, and what starting takes of this
-process does not hold it up."""
-CLOSING_GRACE_S: Final = 1.0
-"""The same, where the whole program is leaving."""
 _HOPELESS: Final = frozenset(
     {"not found", "not executable", "no such folder", "no sandbox", "no network filter"}
 )
@@ -69,20 +54,6 @@ _HOPELESS: Final = frozenset(
 
 class ServerUnavailable(Exception):
     """It is not there, and why, as the end of a sentence."""
-
-
-class LaunchPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server runs. `policy` and `env` are those of the session's commands; `roots` are the folders it is told
-    of. `tokens` are those of a sign-in, by its name; None where there are none. `values` are what references in its
-    definition stand for."""
-
-    spawn: Spawn
-    policy: SpawnPolicy
-    cwd: str
-    env: Mapping[str, str]
-    roots: tuple[str, ...] = ()
-    tokens: Callable[[str], ServerTokens] | None = None
-    values: ReferenceValues | None = None
 
 
 class ServerUser(Protocol):
@@ -105,19 +76,6 @@ class ActiveCall(Protocol):
     async def answer_sample(self, request: SampleRequest) -> SampleReply:
         """Asks them, and then the model of their session."""
         ...
-
-
-class _End(NamedTuple):
-    """How a run of a server ended. `hopeless`: it would end the same way again. `idle`: nobody needed it.
-
-    `changed`: it is not what was agreed to. `wants_sign_in`: it lets nobody in before a person has signed in."""
-
-    problem: str
-    up_s: float = 0.0
-    hopeless: bool = False
-    idle: bool = False
-    changed: bool = False
-    wants_sign_in: bool = False
 
 
 class SharedServer:
@@ -158,23 +116,21 @@ class SharedServer:
         self._given_up_s = 0.0
         self._is_kept = self.offer is not None
         self._connection: ServerConnection | None = None
-        self._counts: WireCounts | None = None
-        self._tokens: ServerTokens | None = None
-        self._auth: TokenAuth | None = None
+        self._run: ServerRun | None = None
+        """The one that is, or was last."""
         self._active: dict[ActiveCall, None] = {}
         self._used_s = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
-        self._soon: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
         self._again = False
-        self._grace_s = GRACE_S
+        self._may_ask = True
 
     # For those who use it
 
     def state(self) -> ServerState:
-        offer, counts = self.offer, self._counts
+        offer, counts = self.offer, self._run.counts if self._run is not None else None
         return ServerState(
             name=self.definition.name,
             phase=self._phase,
@@ -211,7 +167,12 @@ class SharedServer:
     @property
     def sign_in_problem(self) -> str:
         """Why the last request was not let in, as the end of a sentence; empty where it was."""
-        return self._auth.problem if self._auth is not None and self._auth.wants_sign_in else ""
+        auth = self._auth
+        return auth.problem if auth is not None and auth.wants_sign_in else ""
+
+    @property
+    def _auth(self) -> TokenAuth | None:
+        return self._run.auth if self._run is not None else None
 
     def begin(self) -> None:
         """Starts it, unless it runs or was given up not long ago. Nobody waits for it."""
@@ -231,26 +192,20 @@ class SharedServer:
             self._set("waiting")
         self._failures = 0
         self._leave.clear()
-        self._grace_s = GRACE_S
         self._task = asyncio.create_task(self._keep_running())
 
-    def begin_beside(self) -> None:
-        """Starts it beside the first request, unless what it said of itself still holds: then its first call does."""
-        if self._phase == "needs sign-in":
-            return
-        if self._soon is None and (self.offer is None or not self.offer.holds(self._clock.now_ms())):
-            self._soon = asyncio.create_task(self._begin_soon())
-
-    async def _begin_soon(self) -> None:
-        await self._clock.sleep(BESIDE_S)
-        self._soon = None
-        self.begin()
+    def begin_unless_known(self) -> None:
+        """Starts it, unless what it said of itself still holds: then its first call does."""
+        known = self.offer is not None and self.offer.holds(self._clock.now_ms())
+        if self._phase != "needs sign-in" and not known:
+            self.begin()
 
     async def begin_if_signed_in(self) -> None:
         """Starts one that let nobody in, once a person has signed in, wherever they did."""
-        if self._phase == "needs sign-in" and self._tokens is not None:
+        tokens = self._run.tokens if self._run is not None else None
+        if self._phase == "needs sign-in" and tokens is not None:
             try:
-                token = await self._tokens.current()
+                token = await tokens.current()
             except TokensUnavailable:
                 return
             refused = self._auth.refused if self._auth is not None else ""
@@ -294,6 +249,10 @@ class SharedServer:
         self._active.pop(call, None)
         self._used_s = self._clock.monotonic()
 
+    def refuse_input(self) -> None:
+        """It asked too much of people: nobody hears it any more until it is started anew."""
+        self._may_ask = False
+
     def look_again_at_sign_in(self) -> None:
         """A call was not let in: where the token is of no use at all, the connection is made anew and says so."""
         if self._auth is not None and self._auth.is_locked_out:
@@ -319,9 +278,6 @@ class SharedServer:
     async def stop(self) -> None:
         """Ends it and everything it started. Safe to call twice. Whoever uses it has it started again."""
         self._connection = None
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
         self._leave.set()
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -374,30 +330,36 @@ class SharedServer:
             wait.cancel()
             leave.cancel()
 
-    async def _run_once(self) -> _End:
-        """One connection, from its beginning to its end."""
-        process: DuplexProcess | None = None
+    async def _run_once(self) -> RunEnd:
+        """One run, from its beginning to its end."""
         self._is_checked = False
+        self._may_ask = True
         try:
             launched = await self._fill()
             if (review := await in_thread(self.pins.check_launch)) is not None:
-                return _End(_held(review), changed=True)
-            self._tokens = self._tokens_for(launched)
-            if launched.transport == "stdio":
-                process = await self._open_process(launched)
-            return await self._connect(launched, process)
+                return RunEnd(held_back(review), changed=True)
+            self._run = ServerRun(
+                launched,
+                self._place,
+                self,
+                launch=self.launch,
+                clock=self._clock,
+                log=self._log,
+                tokens=self._tokens_for(launched),
+                leave=self._leave,
+                hurry=self._hurry,
+            )
+            return await self._run.serve()
         except (BadReference, BridleError) as missing:
-            return _End(str(missing).rstrip("."), hopeless=True)
+            return RunEnd(str(missing).rstrip("."), hopeless=True)
         except CannotStart as refused:
-            return _End(str(refused), hopeless=refused.reason in _HOPELESS)
+            return RunEnd(str(refused), hopeless=refused.reason in _HOPELESS)
         except ImportError:
-            return _End(f"its package is not installed: {install_command('mcp')}", hopeless=True)
+            return RunEnd(f"its package is not installed: {install_command('mcp')}", hopeless=True)
         except Exception as fault:  # noqa: BLE001  the boundary: whatever it was, the server is not there
-            return _End(self._log.masked(_root_cause(fault)))
+            return RunEnd(self._log.masked(root_cause(fault)))
         finally:
             self._connection = None
-            if process is not None:
-                await self._end_process(process)
 
     async def _fill(self) -> ServerDefinition:
         """The definition as it is started, which its pins are about too. Raises `BadReference` and `BridleError`."""
@@ -406,73 +368,20 @@ class SharedServer:
         self.pins.launched = launched
         return launched
 
-    async def _connect(self, definition: ServerDefinition, process: DuplexProcess | None) -> _End:
-        await in_thread(_load)
-        from bridle.mcp.server_connection import ServerConnection
-        from bridle.mcp.transports import WireCounts, http_streams, stdio_streams
-
-        self._counts = counts = WireCounts(self._log.note)
-        self._auth = auth = self._new_auth()
-        connection = ServerConnection(
-            definition,
-            http_streams(definition, self._place.env, auth)
-            if process is None
-            else stdio_streams(process, counts),
-            launch=self.launch,
-            roots=self._place.roots,
-            clock=self._clock,
-            answer_input=self._answer_input,
-            answer_sample=self._answer_sample,
-            note=self._log.note,
-            changed=self._hear_offer,
-        )
-        serving = asyncio.create_task(connection.serve())
-        ready = asyncio.create_task(connection.ready.wait())
-        leave = asyncio.create_task(self._leave.wait())
-        late = asyncio.create_task(self._clock.sleep(definition.connect_s))
-        began_s = self._clock.monotonic()
-        up_s = 0.0
-        idle = False
-        try:
-            await asyncio.wait((serving, ready, leave, late), return_when=asyncio.FIRST_COMPLETED)
-            if ready.done() and not serving.done() and (review := await self._checked_again()) is not None:
-                connection.leave()
-                await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
-                return _End(_held(review), changed=True)
-            if ready.done() and not serving.done():
-                began_s = self._clock.monotonic()
-                self._connection = connection
-                self._used_s = began_s
-                self._marks.drop(self.launch)
-                self._set("up")
-                unused = asyncio.create_task(self._until_unused())
-                try:
-                    await asyncio.wait((serving, leave, unused), return_when=asyncio.FIRST_COMPLETED)
-                    idle = unused.done() and not serving.done()
-                finally:
-                    unused.cancel()
-                up_s = self._clock.monotonic() - began_s
-            elif late.done() and not serving.done():
-                serving.cancel()
-                self._grace_s = 0.0  # it did not listen before either
-                return _End(f"it was not ready within {definition.connect_s:g} s")
-            connection.leave()
-            await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
-            if auth is not None and auth.wants_sign_in and not leave.done():
-                return _End(auth.problem, wants_sign_in=True)
-            problem = "" if idle or leave.done() else await self._why(serving, process)
-            return _End(problem, up_s=up_s, idle=idle)
-        finally:
-            for task in (serving, ready, leave, late):
-                task.cancel()
-            await asyncio.gather(serving, ready, leave, late, return_exceptions=True)
-
     def _tokens_for(self, launched: ServerDefinition) -> ServerTokens | None:
         if self._place.tokens is None or not takes_tokens(launched):
             return None
         return self._place.tokens(sign_in_name(self.definition, launched))
 
-    async def _checked_again(self) -> PinReview | None:
+    # Of its run
+
+    def connected_to(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._used_s = self._clock.monotonic()
+        self._marks.drop(self.launch)
+        self._set("up")
+
+    async def checked(self) -> PinReview | None:
         """What keeps it from being used now that it runs: a launcher may have brought other code with it. Then
         what it offers is looked at."""
         review = await in_thread(self.pins.check_launch)
@@ -497,19 +406,12 @@ class SharedServer:
             if listed is self._listed:
                 self._take_offer(judged)
 
-    def _new_auth(self) -> TokenAuth | None:
-        if self._tokens is None:
-            return None
-        from bridle.mcp.token_auth import TokenAuth
-
-        return TokenAuth(self._tokens, login_command(self.definition.name), self._hear_refusal)
-
-    def _hear_refusal(self) -> None:
+    def hear_refusal(self) -> None:
         """A request was not let in. Over SSE nobody answers it any more; else its caller is told."""
         if self.definition.transport == "sse":
             self.lost()
 
-    async def _until_unused(self) -> None:
+    async def until_unused(self) -> None:
         """Returns when nobody has called for long. A server that listens by itself costs nothing: it may stay."""
         while True:
             left_s = self._used_s + self.definition.idle_s - self._clock.monotonic()
@@ -517,63 +419,9 @@ class SharedServer:
                 return
             await self._clock.sleep(max(left_s, 1.0))
 
-    async def _why(self, serving: asyncio.Task[None], process: DuplexProcess | None) -> str:
-        """Why a connection is over, as the end of a sentence."""
-        said = self._log.last_line()
-        behind = f": {said}" if said else ""
-        if process is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.5):  # one that closes its connection is mostly about to end
-                    code = await process.wait()
-                    how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-                    return f"{how}{behind}"
-        if serving.done() and not serving.cancelled() and (fault := serving.exception()) is not None:
-            return f"{self._log.masked(_root_cause(fault))}{behind}"
-        return f"the connection ended{behind}"
-
-    # Its process
-
-    async def _open_process(self, definition: ServerDefinition) -> DuplexProcess:
-        place = self._place
-        cwd = os.path.join(place.cwd, definition.folder)
-        policy = server_policy(definition, place.policy)
-        self._log.begin(f"started: {definition.argv[0]}")
-
-        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
-            return place.spawn(
-                definition.argv,
-                cwd=cwd,
-                env=place.env,
-                policy=policy,
-                call_id=f"mcp:{definition.name}",
-                on_output=outlet,
-                on_error=self._log.hear,
-                stdin=inlet,
-            )
-
-        return await open_duplex(start)
-
-    async def _end_process(self, process: DuplexProcess) -> None:
-        """Its input is closed, so it may leave by itself; then it is made to, with everything it left running."""
-        grace_s, self._grace_s = self._grace_s, GRACE_S
-        process.close_input()
-        left = asyncio.ensure_future(process.wait())
-        drained = asyncio.ensure_future(_drain(process))
-        late = asyncio.ensure_future(self._clock.sleep(grace_s))
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await asyncio.wait((left, late, hurry), return_when=asyncio.FIRST_COMPLETED)
-            if hurry.done():
-                await asyncio.wait((left,), timeout=CLOSING_GRACE_S)
-        finally:
-            for task in (left, late, hurry, drained):
-                task.cancel()
-            await process.stop()
-            await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
-
     # What it says
 
-    def _hear_offer(self, offer: ToolList) -> None:
+    def hear_offer(self, offer: ToolList) -> None:
         self._listed = offer
         self._kept.keep(offer)
         if self._is_checked:
@@ -587,14 +435,14 @@ class SharedServer:
         if not same:
             self._tell()
 
-    async def _answer_input(self, request: InputRequest) -> InputReply:
+    async def answer_input(self, request: InputRequest) -> InputReply:
         """A person is asked by whom the server works for. Where that could be several, nobody is."""
         from bridle.mcp.input_requests import NOBODY
 
-        call = self._call_of_request()
+        call = self._call_of_request() if self._may_ask else None
         return NOBODY if call is None else await call.answer_input(request)
 
-    async def _answer_sample(self, request: SampleRequest) -> SampleReply:
+    async def answer_sample(self, request: SampleRequest) -> SampleReply:
         from bridle.mcp.sampling_requests import SampleReply
 
         call = self._call_of_request()
@@ -614,101 +462,3 @@ class SharedServer:
     def _tell(self) -> None:
         for user in tuple(self.users):
             user.server_changed(self)
-
-
-def _held(review: PinReview) -> str:
-    """Why it does not run, as the end of a sentence."""
-    data = review.data
-    if review.reason == "MCPServerSHA256Mismatch":
-        return f"its program has sha256 {data['found']}, and settings expect {data['expected']}"
-    return data["problem"]
-
-
-def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPolicy:
-    """How a server may run: as its definition says, and never more freely than a session that is meant to be strict.
-
-    A server that a project has a say in has no more of the network than commands have.
-    """
-    mode = "read-only" if session.mode == "read-only" and definition.sandbox != "off" else definition.sandbox
-    network = definition.network or session.network
-    if definition.of_project:
-        order = ("deny", "filtered", "inherit")
-        network = min(network, session.network, key=order.index)
-    return msgspec.structs.replace(
-        session, mode=mode, network=network, scratch="", variables={**session.variables, **definition.env}
-    )
-
-
-class ServerPool:
-    """The servers of this process. Each runs while a session uses it: the last one to go takes it along."""
-
-    def __init__(self, state_folder: str, clock: Clock) -> None:
-        self._kept = KeptLists(state_folder)
-        self._pins = PinStore(state_folder, clock)
-        self._marks = SignInMarks(state_folder)
-        self._state_folder = state_folder
-        self._clock = clock
-        self._servers: dict[bytes, SharedServer] = {}
-        self._leaving: dict[asyncio.Task[None], SharedServer] = {}
-
-    def server(self, definition: ServerDefinition, place: LaunchPlace) -> SharedServer:
-        """The server, whoever uses it already. Nothing is started."""
-        policy = server_policy(definition, place.policy)
-        key = msgspec.json.encode((definition, place.cwd, policy, place.roots, sorted(place.env.items())))
-        if key in self._servers:
-            return self._servers[key]
-        log = ServerLog(log_path(self._state_folder, definition.name))
-        return SharedServer(
-            definition,
-            place,
-            key=key,
-            clock=self._clock,
-            kept=self._kept,
-            pins=self._pins,
-            marks=self._marks,
-            log=log,
-        )
-
-    def use(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
-        """`user` needs these from here on."""
-        for server in servers:
-            server.users[user] = None
-            self._servers.setdefault(server.key, server)
-
-    def leave(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
-        """`user` needs none of these any more. One that nobody needs ends by itself, while nobody waits for it."""
-        for server in servers:
-            server.users.pop(user, None)
-            if not server.users:
-                if self._servers.get(server.key) is server:
-                    del self._servers[server.key]
-                task = asyncio.create_task(server.stop())
-                self._leaving[task] = server
-                task.add_done_callback(self._leaving.pop)
-
-    def states(self) -> tuple[ServerState, ...]:
-        """How those that sessions use are now."""
-        return tuple(server.state() for server in self._servers.values())
-
-    async def close(self) -> None:
-        """Ends them all."""
-        everyone = {*self._servers.values(), *self._leaving.values()}
-        await asyncio.gather(*(server.close() for server in everyone))
-
-
-def _load() -> None:
-    """Most of a second that nobody else is to wait for."""
-    import_module("bridle.mcp.server_connection")
-
-
-async def _drain(process: DuplexProcess) -> None:
-    """Nobody reads it any more: a server that still writes must not wait for that."""
-    while await process.read():
-        pass
-
-
-def _root_cause(fault: BaseException) -> str:
-    """The innermost reason of a failure, in its own words."""
-    while isinstance(fault, BaseExceptionGroup):
-        fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
-    return str(fault) or type(fault).__name__

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from bridle.base.phrases import counted
+from bridle.base.regex import compiled_later
 from bridle.base.untrusted import wrap
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 
@@ -17,12 +17,28 @@ NAME: Final = "tool_search"
 MOST_FOUND: Final = 8
 _ABOUT_CHARACTERS: Final = 60
 _DOES: Final = "Finds tools of MCP servers by words. What it finds can be called from then on."
-_WORD: Final = re.compile(r"[a-z0-9]+")
+_WORD: Final = compiled_later(r"[a-z0-9]+")
 
 
 class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(max_length=400, description="What the tool should do, or its name.")]
     server: Annotated[str, Meta(description="Only tools of this server.")] = ""
+
+
+SEARCH_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "query": {
+            "description": "What the tool should do, or its name.",
+            "maxLength": 400,
+            "type": "string",
+        },
+        "server": {"description": "Only tools of this server.", "default": "", "type": "string"},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+"""That of `SearchArgs`, written down: the first request may need it, and working it out costs more than the rest."""
 
 
 class SearchedServer(NamedTuple):
@@ -48,6 +64,7 @@ def search_tool(
         name=NAME,
         description=f"{_DOES}\n{wrap('mcp-servers', chr(10).join(map(_line, servers)))}",
         input=SearchArgs,
+        input_schema=SEARCH_SCHEMA,
         risk="read",
         run=run,
         mutating=never_mutating,

@@ -1,6 +1,6 @@
 """The ways to a server as the `mcp` package wants them: streams of messages, each held in bounds before it reads them.
 
-Over standard input and output the process is ours: started, watched and ended by `shared_server`. Imports the `mcp`
+Over standard input and output the process is ours: started, watched and ended by `server_run`. Imports the `mcp`
 package: loaded with the first connection.
 """
 

@@ -35,8 +35,8 @@ RESERVED = {
     "agents", "alias", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials",
     "enabled", "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models",
     "operations", "permissions", "plugins", "profile", "profiles", "programmatic", "project", "prompt_files",
-    "queue", "raw_dumps", "repo_map", "run", "sandbox", "sessions", "settings", "skills", "tools", "transcript",
-    "trust", "undo", "user", "web",
+    "queue", "raw_dumps", "repo_map", "run", "sandbox", "sessions", "settings", "skills", "tool_modules", "tools",
+    "transcript", "trust", "undo", "user", "web",
 }  # fmt: skip
 """Namespaces of our own."""
 

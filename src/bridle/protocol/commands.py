@@ -101,7 +101,10 @@ class RunSlash(Command, frozen=True):
 
 
 class CancelTurn(Command, frozen=True):
+    """Stops the running turn and everything below it; with `invocation` that child alone, and its turn goes on."""
+
     session: str
+    invocation: str | None = None
 
 
 class AnswerPermission(Command, frozen=True):

@@ -296,6 +296,15 @@ SENTENCES: Mapping[str, Sentence] = {
     "AgentNotForCaller": Sentence("Agent {agent} is not one that {caller} may send."),
     "DelegationCycle": Sentence("Cycle detected: {chain}."),
     "DelegationTooDeep": Sentence("Max delegation depth ({most}) exceeded."),
+    "NoRoleWords": Sentence("/{name} works on words behind it: /{name} words. The mode is {mode}."),
+    "ChildInBackground": Sentence(
+        "{agent} works on it in the background. You will be told when it is done; go on, and do not ask for it."
+    ),
+    "ChildDone": Sentence(
+        "The agent {agent}, sent to work in the background on this: {task}\nis done:\n{result}"
+    ),
+    "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
+    "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),
@@ -311,6 +320,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "PatchDoesNotApply": Sentence("The patch does not fit: {problem}. Nothing was written."),
     "CannotStart": Sentence("The command could not be started: {problem}."),
     "ChangedSinceApproval": Sentence("{path} changed after the change was approved, so it was not written."),
+    "ToolModuleLeftOut": Sentence("The tool of {path} was left out: {problem}."),
     "ToolNameTaken": Sentence(
         'The {source} tool "{tool}" was left out: a tool of that name is there already.'
     ),
@@ -345,6 +355,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "MCP server '{name}' was not started: {problem}. To look at it and agree: /mcp:approve {name} or "
         "bridle mcp approve {name}."
     ),
+    "MCPServerUnseen": Sentence(
+        "Refusing to begin: MCP server '{name}' waits for a person ({problem}). To look at it and agree: "
+        "bridle mcp approve {name}",
+        3,
+    ),
     "MCPApprovalNeedsPerson": Sentence(
         "Only a person at a terminal agrees to the MCP server '{name}'. There: bridle mcp approve {name}", 3
     ),
@@ -358,6 +373,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "MCPToolsLeftOut": Sentence("MCP server '{name}': {count} left out ({problem})."),
     "MCPToolFailed": Sentence("The tool {tool} of MCP server '{name}' failed."),
+    "MCPAsksTooMuch": Sentence(
+        "The tool {tool} of MCP server '{name}' was ended: it asked a person for something more than {count} times. "
+        "What it did until then is not known. The server asks nobody any more until it is started anew."
+    ),
     "MCPCallLost": Sentence(
         "The connection to MCP server '{name}' broke during {tool} ({problem}). Whether it did anything is not known: "
         "look before you call it again."
@@ -667,6 +686,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} is in use by another Bridle. Nothing was changed; end it and try again.", 1
     ),
     "BadConfig": Sentence("{where}: {problem}.", 2),
+    "SettingsNotAgreed": Sentence("{where}: {problem}.", 3),
     "NotUsedYet": Sentence("Not used yet, so without effect: {settings}."),
     "RawDump": Sentence(
         "Every request to a provider and its answer is kept as it was (debug.raw). Look: bridle debug raw {session}"

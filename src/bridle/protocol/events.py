@@ -33,6 +33,8 @@ Risk: TypeAlias = Literal["read", "write", "shell", "network", "dangerous"]
 Outcome: TypeAlias = Literal["ok", "error", "denied", "blocked", "cancelled", "timeout", "unknown"]
 GrantLife: TypeAlias = Literal["once", "session", "saved"]
 GrantMatch: TypeAlias = Literal["literal", "key"]
+DELEGATE = "delegate_agent"
+"""The tool that sends another agent."""
 KEY_COVERS = "with harmless arguments inside this folder"
 """What a grant by key covers, for people: options known to do no more, and no path that leads out."""
 EndCause: TypeAlias = Literal["idle", "user", "error", "binary-shutdown"]
@@ -583,8 +585,8 @@ class ChildStarted(Event, frozen=True):
 
 
 class ChildEnded(Event, frozen=True):
-    """What a child came to. `stop` is how its turn ended; of `tools_used`, of the `files` it knew and of those it
-    `changed` the first ones are named."""
+    """What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
+    `tools_used`, of the `files` it knew and of those it `changed` the first ones are named."""
 
     invocation: str
     agent: str
@@ -596,6 +598,7 @@ class ChildEnded(Event, frozen=True):
     tools_used: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    stopped_by: str = ""
 
 
 class ChildResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,7 +13,7 @@ import msgspec
 from bridle.base.line_diff import DiffLine
 
 TrustKind: TypeAlias = Literal[
-    "instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin", "command"
+    "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"
 ]
 UndoDeed: TypeAlias = Literal["created", "changed", "deleted"]
 GitDeed: TypeAlias = Literal["branch", "commit", "publish", "worktree", "stash"]

@@ -24,6 +24,14 @@ class SlashArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     examples: tuple[str, ...] = ()
 
 
+SHIPPED: Final = "bridle"
+"""The namespace in which every command has a name that ships with Bridle."""
+LONG_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "git": ("diff", "branch", "commit", "commit-push-pr", "worktree", "stash"),
+    "run": ("stop", "cancel", "queue", "todos", "jobs", "undo", "redo"),
+}
+"""Namespaces of some of them. Their bare names are short forms that nobody else can take."""
+
 ANY_WORDS: Final = SlashArgument(name="words", about="what is written behind it")
 """The argument of a command that does not say what it takes."""
 
@@ -101,6 +109,13 @@ def check_words(name: str, arguments: Sequence[SlashArgument], words: str) -> No
 
 ALIAS: Final = "alias:"
 """What may stand before the name of an alias: `/alias:t` is `/t`."""
+
+
+def bare_name(name: str) -> str:
+    """The short name of a command that ships with Bridle, where this is a long one (`bridle:NAME`, `git:commit`)."""
+    namespace, _, rest = name.partition(":")
+    is_long = (namespace == SHIPPED and ":" not in rest) or rest in LONG_NAMES.get(namespace, ())
+    return rest if rest and is_long else name
 
 
 def in_full(name: str, arguments: str, lines: Mapping[str, str]) -> tuple[str, str]:

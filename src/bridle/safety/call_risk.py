@@ -70,7 +70,8 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     runs obey and it would change; `brings`: git would, from a commit, so that the same command may bring others the
     next time. `must_ask` says why a person is asked whatever else would allow it. `hides` says why a rule about
     programs cannot tell what it runs; it is looked for only where there are such rules. `sends` are agents it would
-    have work, each with the provider that reads along. `concern` says in few words why somebody might be asked.
+    have work, each with the provider that reads along. `lasts` says why its tool wants a person's word, where it does.
+    `concern` says in few words why somebody might be asked.
     `lifted` are the flags by which a person answered a question of this call before it came.
     """
 
@@ -96,13 +97,14 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     discloses: bool = False
     must_ask: str = ""
     hides: str = ""
+    lasts: str = ""
     concern: str = ""
     lifted: tuple[str, ...] = ()
 
     @property
     def for_person(self) -> bool:
         """Whether only a person's own word counts: no `-y`, no hook, no broad rule, and of modes at most `yolo`."""
-        return self.asks_person or self.private
+        return self.asks_person or self.private or bool(self.lasts)
 
     @property
     def asks_person(self) -> bool:
@@ -118,6 +120,8 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
             return "only a person lets a command print a secret"
         if self.policy_file:
             return "only a person changes what later runs obey"
+        if self.lasts:
+            return f"only a person agrees that {self.lasts}"
         return "only a person lets secrets from elsewhere be read" if self.private else ""
 
     @property
@@ -130,7 +134,9 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exceptional(self) -> bool:
         """Whether only a yes to exactly this call may be remembered, if any."""
-        return self.policy_file or self.secret or self.asks_anew or self.risk == "dangerous"
+        return (
+            self.policy_file or self.secret or bool(self.lasts) or self.asks_anew or self.risk == "dangerous"
+        )
 
     @property
     def asks_anew(self) -> bool:
@@ -211,6 +217,8 @@ def _file_facts(call: ToolCall, place: SessionPlaces) -> CallFacts:
     outside = any(file.outside for file in seen)
     declared = call.definition.risk
     risk: Risk = "read" if declared == "write" and not call.mutating else declared
+    why_person = call.definition.for_person
+    lasts = why_person(call.args) if why_person is not None and call.mutating else ""
     sends = tuple(subject.value for subject in call.subjects if subject.kind == "agent")
     reads_inside = risk == "read" and not (outside or secret or sends)
     return CallFacts(
@@ -223,9 +231,11 @@ def _file_facts(call: ToolCall, place: SessionPlaces) -> CallFacts:
         policy_file=policy_file,
         secret=secret,
         private=private,
+        lasts=lasts,
         concern=SENDS
         if sends
-        else _file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
+        else lasts
+        or _file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
         lifted=place.lifted.used(changes_policy=changes_policy) if changes_policy else (),
     )
 

@@ -11,13 +11,13 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. An agent never
 gets more than its session has: what it denies itself is asked about, and only a person, or a yes they gave before, lets
-it pass. A call a hook
-wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
-person says yes to each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule
-asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no mode, no
-broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
-its own (`Lifted`). A rule with `keys` asks for the yes of so many different people, in step 2: no other rule, no grant,
-no mode, no hook and no `yes` comes before it.
+it pass. A call a hook wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over
+grants and allow rules: a person says yes to each one. So does, where a rule denies commands, one that hides what it
+runs from that rule: the rule asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey
+is `for_person`, and except in `yolo` so is what a tool keeps for every session: no mode, no broad rule and no `yes`
+says it for them. A person who means it says so at the start, by a flag of its own (`Lifted`). A rule with `keys` asks
+for the yes of so many different people, in step 2: no other rule, no grant, no mode, no hook and no `yes` comes before
+it.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -182,8 +182,8 @@ def _of_agent(query: CallFacts, decision: Decision, agent: AgentPolicy, *, silen
 
 
 def _is_for_person(query: CallFacts, mode: Mode) -> bool:
-    """`yolo` means secrets in files too; it does not mean what runs later without anybody looking."""
-    return query.asks_person or (query.private and mode != "yolo")
+    """`yolo` means secrets in files and lasting notes too; it does not mean what runs later without anybody looking."""
+    return query.asks_person or (query.for_person and mode != "yolo")
 
 
 def _decide(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:

@@ -287,7 +287,8 @@ def _hint(query: CallFacts, permissions: Permissions) -> str:
     """What to add to the command line so that this very call would be allowed."""
     yes = "" if permissions.yes or permissions.mode == "yolo" else " -y"
     flags = f"{' '.join(query.lifting)}{yes}" if query.lifting else ""
-    naming = "" if query.asks_anew else _naming_it(query)  # no rule answers what is asked each time
+    # No rule answers what is asked each time, nor names what a tool keeps.
+    naming = "" if query.asks_anew or query.lasts else _naming_it(query)
     only = f"{query.only_person[0].upper()}{query.only_person[1:]}. " if query.only_person else ""
     ways = ", or ".join(filter(None, (naming, flags)))
     return f"{only}To allow it: {ways}" if ways else only.rstrip()

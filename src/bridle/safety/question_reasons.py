@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bridle.base.phrases import agent_words
 from bridle.base.redact import redact
-from bridle.protocol.events import KEY_COVERS, GrantMatch, Mode, Offer, Verdict
+from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantMatch, Mode, Offer, Verdict
 from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, CallFacts
 from bridle.safety.grants import GRANT_DAYS
 from bridle.safety.patterns import ALIASES
@@ -88,6 +89,8 @@ def granted_words(tool: str, pattern: str, match: GrantMatch) -> str:
     """What a grant lets pass. An empty pattern stands for the whole tool."""
     if not pattern:
         return "all edits" if tool == EDITS else f"every {tool} call"
+    if tool == DELEGATE:
+        return f"agent {agent_words(pattern)}"
     return f"{pattern} {KEY_COVERS}" if match == "key" else pattern
 
 

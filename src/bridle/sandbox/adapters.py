@@ -84,6 +84,30 @@ class StartsAhead(Protocol):
         ...
 
 
+class WaitingMounts(Protocol):
+    """The mounts of a sandbox that waits for its command; see `bubblewrap.WaitingMounts`."""
+
+    @property
+    def confinement(self) -> Confinement: ...
+    def put_away(self, make_folder: Callable[[], str]) -> None: ...
+    def put_back(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class Waits(Adapter, Protocol):
+    """An adapter whose sandbox can wait, set up, until its command is known."""
+
+    def waiting(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> tuple[Launch, WaitingMounts]:
+        """As `StartsAhead.ahead` does for what will wait, with its mounts."""
+        ...
+
+
+def can_wait(adapter: Adapter) -> TypeGuard[Waits]:
+    return hasattr(adapter, "waiting")
+
+
 def starts_ahead(adapter: Adapter) -> TypeGuard[StartsAhead]:
     return hasattr(adapter, "ahead")
 

@@ -21,7 +21,13 @@ from bridle.sandbox.confinement import Confinement, Network
 from bridle.sandbox.gate import Gate, PreparedMounts
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import expected_mounts, mounted_now
+from bridle.sandbox.mount_check import (
+    MountTable,
+    expected_mounts,
+    first_difference,
+    mounted_now,
+    read_table,
+)
 from bridle.sandbox.mount_list import Mount, make_room, mounts_of
 from bridle.sandbox.thread_limits import HeldThread
 
@@ -68,11 +74,35 @@ class Bubblewrap:
     def ahead(
         self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
     ) -> Launch:
-        masks = Masks()
+        return self._launch(argv, cwd, network, look, Masks())[0]
+
+    def waiting(
+        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+    ) -> tuple[Launch, WaitingMounts]:
+        """As `ahead` does, for what will wait; and its mounts, to be looked at again before it goes on."""
+        masks, outside = Masks(), MountTable()
+        try:
+            launch, gate, made = self._launch(argv, cwd, network, look, masks, outside)
+        except BaseException:
+            outside.close()
+            raise
+        return launch, WaitingMounts(masks, gate, made, outside)
+
+    def _launch(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        network: Network,
+        look: Callable[[], Confinement],
+        masks: Masks,
+        outside: MountTable | None = None,
+    ) -> tuple[Launch, Gate, list[tuple[Sequence[Mount], Confinement]]]:
+        made = list[tuple[Sequence[Mount], Confinement]]()
 
         def prepare() -> PreparedMounts:
             confinement = look()
             mounts = mounts_of(confinement)
+            made.append((mounts, confinement))
             if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
                 private_folder(confinement.scratch)
             _hold(masks, files=confinement.filled)
@@ -84,10 +114,10 @@ class Bubblewrap:
             return PreparedMounts(
                 [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
                 make,
-                lambda: expected_mounts(mounts, confinement, mounted_now()),
+                lambda: expected_mounts(mounts, confinement, outside.mounts if outside else mounted_now()),
             )
 
-        gate = Gate(prepare)
+        gate = Gate(prepare, waits=outside is not None)
         fds = gate.theirs
         try:
             filtered: list[str] = []
@@ -108,7 +138,7 @@ class Bubblewrap:
                 thread.end()
 
         options = (self._program, *gate.arguments, *filtered, "--")
-        return Launch(
+        launch = Launch(
             argv=(*options, *argv),
             pass_fds=tuple(fds),
             own_network_at=None if network == "inherit" else len(options),
@@ -118,6 +148,7 @@ class Bubblewrap:
             ended=ended,
             terminate=terminate_inside,
         )
+        return launch, gate, made
 
     def _options(self, mounts: Sequence[Mount], confinement: Confinement, wait: Sequence[str]) -> list[str]:
         """What to do. At `wait`, everything is there that is to be mounted, and not yet everything to mount it on."""
@@ -144,6 +175,45 @@ class Bubblewrap:
         options += wait
         options += _all_mounted(tuple(others), confinement.scratch)
         return options
+
+
+class WaitingMounts:
+    """The mounts of a sandbox that waits. Its masks stand in the workspace only when it is needed."""
+
+    def __init__(
+        self,
+        masks: Masks,
+        gate: Gate,
+        made: Sequence[tuple[Sequence[Mount], Confinement]],
+        outside: MountTable,
+    ) -> None:
+        self._masks = masks
+        self._gate = gate
+        self._made = made
+        self._outside = outside
+
+    @property
+    def confinement(self) -> Confinement:
+        return self._made[0][1]
+
+    def put_away(self, make_folder: Callable[[], str]) -> None:
+        """Moves the masks out of the workspace, into a folder on the same file system. Raises `OSError` where that
+        cannot be: then this sandbox must not wait."""
+        if self._masks:
+            self._masks.put_away(make_folder())
+
+    def put_back(self) -> bool:
+        """Puts the masks where they were. Whether all mounts are what they were meant to be, as those of every sandbox
+        are looked at before its command runs, and those outside what they were. Raises `OSError` where something else
+        stands in the place of a mask, or nothing is left of the sandbox."""
+        self._masks.put_back()
+        table = read_table(f"/proc/{self._gate.child}/mountinfo")
+        expected = expected_mounts(*self._made[0], self._outside.mounts)
+        return not self._outside.has_changed() and not first_difference(os.fsdecode(table), expected)
+
+    def close(self) -> None:
+        """Nobody will put them back any more. Harmless when called again."""
+        self._outside.close()
 
 
 @cache

@@ -131,7 +131,7 @@ def known_of(policy: SpawnPolicy, place: HostContext) -> Confinement:
     writes = policy.mode == "workspace-write"
     return Confinement(
         caches=_made(place.caches) if writes and place.caches else "",
-        scratch=_real(policy.scratch) if policy.scratch else "",
+        scratch=real_path(policy.scratch) if policy.scratch else "",
         network=policy.network,
     )
 
@@ -140,7 +140,7 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     """Makes the caches' folder if it is missing; nothing else is changed. `cwd` is where the command will start."""
     if policy.mode == "off":
         raise ValueError("a policy that confines nothing has no confinement")
-    real = functools.cache(_real)  # the same few folders are asked for again and again
+    real = functools.cache(real_path)  # the same few folders are asked for again and again
     workspace = real(policy.workspace)
     writes = policy.mode == "workspace-write"
     asked, left_out = _asked(policy.writable, workspace)
@@ -170,7 +170,7 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
         protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
         if git.common in git_dirs and place.records and not _on_one_file_system(git.common, place.records):
             protection.add_all(packs_of(git))
-    shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
+    shown = _existing([workspace, *absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
     others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
@@ -181,7 +181,7 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
         absent=tuple(protection.absent),
         filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
-        hidden=tuple(path for path in (*_hidden(place, real), *others) if path not in named),
+        hidden=tuple(path for path in (*_existing(hidden_names(place), real), *others) if path not in named),
         emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
         shown=tuple(path for path in _unique(shown) if path not in writable),
         temporary=tuple(path for path in _existing(place.temporary, real) if path not in named),
@@ -314,10 +314,10 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
     if home == folder:
         for name in HOME_START_UP_FILES:
             yield os.path.join(folder, name)
-    yield from _policy_files_in(folder)
+    yield from policy_files_in(folder)
 
 
-def _policy_files_in(folder: str) -> Iterator[str]:
+def policy_files_in(folder: str) -> Iterator[str]:
     for name in _names(folder):
         if name in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
@@ -332,7 +332,7 @@ def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
         for between in (cwd, *_parents(cwd)):
             if between == folder:
                 return
-            yield from _policy_files_in(between)
+            yield from policy_files_in(between)
 
 
 def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
@@ -346,8 +346,19 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                     yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
-def _hidden(place: HostContext, real: Callable[[str], str]) -> list[str]:
-    return _existing([*place.own, *secret_places(place.home, place.env)], real)
+def hidden_names(place: HostContext) -> tuple[str, ...]:
+    """What no command sees where it is there, but for the files of other projects."""
+    return (*place.own, *secret_places(place.home, place.env))
+
+
+def socket_names(place: HostContext, home: str) -> list[str]:
+    """Where sockets of other programs may be."""
+    named = [place.env.get("XDG_RUNTIME_DIR", "")]
+    if socket := place.env.get("SSH_AUTH_SOCK", ""):
+        named.append(os.path.dirname(socket))
+    if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
+        named.append(os.path.dirname(docker.removeprefix("unix://")))
+    return [*SOCKET_FOLDERS, *filter(os.path.isabs, named), *_sockets_in(home)]
 
 
 def _of_others(
@@ -378,12 +389,7 @@ def _may_be_hidden(path: str) -> bool:
 
 
 def _socket_folders(place: HostContext, home: str, real: Callable[[str], str]) -> list[str]:
-    named = [place.env.get("XDG_RUNTIME_DIR", "")]
-    if socket := place.env.get("SSH_AUTH_SOCK", ""):
-        named.append(os.path.dirname(socket))
-    if (docker := place.env.get("DOCKER_HOST", "")).startswith("unix://"):
-        named.append(os.path.dirname(docker.removeprefix("unix://")))
-    found = _existing([*SOCKET_FOLDERS, *filter(os.path.isabs, named), *_sockets_in(home)], real)
+    found = _existing(socket_names(place, home), real)
     # A socket right in the home or in a folder of the system cannot be had without the rest.
     too_wide = {"/", home, "/usr", "/etc", "/var", "/home"}
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
@@ -426,7 +432,7 @@ def _is_led_by_a_command(path: str, changeable: Iterable[str]) -> bool:
     return True
 
 
-def _real(path: str) -> str:
+def real_path(path: str) -> str:
     """Where a path leads. The kernel knows for what is there; walking it by hand takes a call per name."""
     try:
         return find(path, "/").path if path.startswith("/") else os.path.realpath(path)
@@ -434,7 +440,7 @@ def _real(path: str) -> str:
         return os.path.realpath(path)
 
 
-def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
+def absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
 
 
@@ -448,7 +454,7 @@ def _on_one_file_system(one: str, other: str) -> bool:
 def _made(folder: str) -> str:
     from bridle.base.files import private_folder
 
-    return _real(private_folder(folder))
+    return real_path(private_folder(folder))
 
 
 def _content(path: str) -> bytes:

@@ -60,11 +60,15 @@ class MountedCommand(NamedTuple):
 class Gate:
     """For one command. `theirs` are to be open in bubblewrap, and belong to whoever starts it, with these `arguments`.
 
-    `prepare` is called once it has been started. `wait` stands among the options it gives.
+    `prepare` is called once it has been started. `wait` stands among the options it gives. What `waits` behind the gate
+    is looked at later, before it becomes a command.
     """
 
-    def __init__(self, prepare: Callable[[], PreparedMounts]) -> None:
+    def __init__(self, prepare: Callable[[], PreparedMounts], *, waits: bool = False) -> None:
         self._prepare = prepare
+        self._waits = waits
+        self.child = 0
+        """The process that becomes the command, once its mounts are made."""
         self._ours: list[int] = []
         self._made, made = socket.socketpair()
         self.theirs = [made.detach()]
@@ -92,8 +96,12 @@ class Gate:
         what `prepare` and the functions it gives raise."""
         try:
             mounted = await self.mounted()
-            difference = first_difference(os.fsdecode(mounted.table), mounted.expected, beneath=_NEW_ROOT)
-            if difference:
+            self.child = mounted.child
+            if not self._waits and (
+                difference := first_difference(
+                    os.fsdecode(mounted.table), mounted.expected, beneath=_NEW_ROOT
+                )
+            ):
                 raise NeverRan(
                     f"sandbox: {difference} was changed by another command in this moment; nothing was run"
                 )
@@ -157,7 +165,7 @@ class Gate:
             raise NeverRan
         child = int(told[1])
         try:
-            return child, read_table(f"/proc/{child}/mountinfo")
+            return child, b"" if self._waits else read_table(f"/proc/{child}/mountinfo")
         except PermissionError as error:
             raise NeverRan(
                 f"sandbox: its mounts are out of sight ({error.strerror}); nothing was run"

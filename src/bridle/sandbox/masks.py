@@ -19,13 +19,16 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 
+from bridle.base.files import private_folder
 from bridle.base.processes import is_scarce
-from bridle.base.stand_ins import says_nothing
+from bridle.base.stand_ins import says_nothing, take_away
 
 _MODE = 0o1755
 _FILE_MODE = 0o1444
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _TRIES = 5
+_HERE_FD, _NO_REPLACE = -100, 1
+"""Of `renameat2`: a path that is no other's, and nothing may stand there."""
 
 
 class Masks:
@@ -33,6 +36,7 @@ class Masks:
 
     def __init__(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
         self._held: dict[str, int] = {}
+        self._away: dict[str, str] = {}
         self.add(paths, files)
 
     def add(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
@@ -46,6 +50,33 @@ class Masks:
             self.release()
             raise
 
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def put_away(self, folder: str) -> None:
+        """Moves them into a folder of ours until `put_back`: what is mounted on one elsewhere moves with it, so that
+        nothing stands in the workspace while nobody needs it. Raises `OSError` where somebody else needs one too, or it
+        cannot be moved; some may be away then."""
+        name = os.urandom(8).hex()
+        for number, (path, fd) in enumerate(self._held.items()):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            away = os.path.join(folder, f"{name}-{number}")
+            rename_to_free(path, away)
+            if not _is_still_there(away, fd):  # what came there in this moment is not ours
+                rename_to_free(away, path)
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._away[path] = away
+            fcntl.flock(fd, fcntl.LOCK_SH)
+
+    def put_back(self) -> None:
+        """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
+        Raises `OSError` where something else stands there by now."""
+        while self._away:
+            path, away = next(iter(self._away.items()))
+            os.utime(self._held[path])
+            rename_to_free(away, path)
+            del self._away[path]
+
     def release(self, finish: Callable[[Callable[[], None]], None] | None = None) -> None:
         """Takes away those that nobody else holds. Harmless when called again.
 
@@ -53,7 +84,8 @@ class Masks:
         is done here.
         """
         held, self._held = self._held, {}
-        gone = [folder for path, folder in held.items() if _is_taken_away(path, folder)]
+        away, self._away = self._away, {}
+        gone = [folder for path, folder in held.items() if _is_taken_away(away.get(path, path), folder)]
         for folder in held.values():
             if folder not in gone:  # at once: somebody may wait for it
                 os.close(folder)
@@ -126,6 +158,32 @@ def _make_file(path: str, content: bytes) -> int:
         if begun:
             os.unlink(begun)
     return file
+
+
+def clear_away(folder: str) -> str:
+    """Makes a folder to put masks away in. What processes left there that are gone is removed."""
+    for name in os.listdir(private_folder(folder)):
+        take_away(os.path.join(folder, name))
+    return folder
+
+
+def rename_to_free(path: str, free: str) -> None:
+    """Renames to a name that is free. Raises `OSError`, `FileExistsError` where it is not; nothing is ever replaced."""
+    rename = _renameat2()
+    if rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), free)
+    if rename(_HERE_FD, os.fsencode(path), _HERE_FD, os.fsencode(free), _NO_REPLACE):
+        import ctypes
+
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), free)
+
+
+@functools.cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    import ctypes
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
 def _is_taken_away(path: str, folder: int) -> bool:

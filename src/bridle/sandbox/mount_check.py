@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -98,14 +99,37 @@ def mounted_now() -> tuple[MountNow, ...]:
 
 def read_table(path: str) -> bytes:
     """What the kernel lists there, a page of it at a time."""
-    table = bytearray()
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        while page := os.read(fd, _PAGE):
-            table += page
+        return _pages(fd)
     finally:
         os.close(fd)
+
+
+def _pages(fd: int) -> bytes:
+    table = bytearray()
+    while page := os.read(fd, _PAGE):
+        table += page
     return bytes(table)
+
+
+class MountTable:
+    """The mounts of this process as they are now, and whether that has changed since. Whoever has it closes it."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self.mounts = _mounted(_pages(self._fd))
+
+    def has_changed(self) -> bool:
+        watched = select.poll()
+        watched.register(self._fd, select.POLLPRI)
+        return bool(watched.poll(0))
+
+    def close(self) -> None:
+        """Harmless when called again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def expected_mounts(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.processes import CannotStart, Output, Processes, is_scarce
+from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
@@ -31,12 +31,14 @@ from bridle.sandbox.plain_spawn import (
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
     from bridle.engine.ports import Hosts
-    from bridle.sandbox.adapters import Adapter, Launch
+    from bridle.sandbox.adapters import Adapter, Launch, WaitingMounts
     from bridle.sandbox.confinement import Confinement, HostContext
+    from bridle.sandbox.confinement_cache import ConfinementCache
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.limits import CommandLimits
     from bridle.sandbox.lookout import Lookout, MadeFile
     from bridle.sandbox.proxy import OutsideNetwork
+    from bridle.sandbox.warm_sandbox import CommandPlace, WarmSandbox, WarmSandboxes
     from bridle.sandbox.way_out import WayOut
 
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
@@ -77,7 +79,8 @@ class SandboxSpawn:
     knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
     found out again. `outside` is the network that a command whose own is filtered is let into, by rules; None: this
     machine's.
-    `notes` is where it is noted, should we be killed, that the masks of a command were taken away.
+    `notes` is where it is noted, should we be killed, that the masks of a command were taken away. `away` is a folder
+    of ours for the masks of sandboxes that wait; without it none does.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -92,9 +95,11 @@ class SandboxSpawn:
         also: Collection[str] = (),
         outside: OutsideNetwork | None = None,
         notes: str = "",
+        away: str = "",
     ) -> None:
         self._processes = processes
         self._notes = notes
+        self._away = away
         self._place = functools.cache(place)
         self._choose = choose
         self._known = known
@@ -102,6 +107,8 @@ class SandboxSpawn:
         self._also = frozenset(also)
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
+        self._places: dict[str, HostContext] = {}
+        self._unmovable: set[str] = set()
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
@@ -148,10 +155,18 @@ class SandboxSpawn:
         on_error: Output | None = None,
         stdin: bytes | InputPipe | None = None,
         agree: Callable[[str], None] = _agree,
+        warm: WarmSandboxes | None = None,
     ) -> ConfinedProcess:
-        """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`."""
+        """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`.
+        `warm` may have a sandbox that waits for it."""
         adapter = None if policy.mode == "off" else await self._choose()
         tried: list[tuple[str, str]] = []
+        if adapter is not None and warm is not None and stdin is None and on_error is None:
+            agree(adapter.name)
+            if (
+                started := await self._run_warm(warm, adapter, argv, cwd, env, policy, on_output)
+            ) is not None:
+                return started
         while adapter is not None:
             agree(adapter.name)
             try:
@@ -189,6 +204,28 @@ class SandboxSpawn:
             stdin=stdin,
         )
 
+    async def _run_warm(
+        self,
+        warm: WarmSandboxes,
+        adapter: Adapter,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        policy: SpawnPolicy,
+        on_output: Output,
+    ) -> ConfinedProcess | None:
+        """Runs it in a sandbox that waits; None where none does that still holds, and it certainly did not run."""
+        from bridle.sandbox.warm_sandbox import CommandPlace
+
+        sandbox = await warm.take(CommandPlace(cwd, env, policy))
+        if sandbox is None:
+            return None
+        if sandbox.adapter is not adapter:
+            sandbox.discard()
+            return None
+        confinement = self._confinements.of(policy, self._place_of(policy.workspace), cwd)
+        return sandbox.run(argv, on_output, confinement)
+
     async def _confined(
         self,
         adapter: Adapter,
@@ -206,50 +243,29 @@ class SandboxSpawn:
         If it never works, there is a process that failed, and it said why. Raises `_NotHeld` where it was bubblewrap
         that said so.
         """
-        from bridle.sandbox.adapter_start import HeldBack, start
+        from bridle.sandbox.adapter_start import HeldBack
         from bridle.sandbox.adapters import CannotConfine
-        from bridle.sandbox.confinement import confinement_of, known_of
-        from bridle.sandbox.limits import CommandLimits
 
         place = self._place_of(policy.workspace)
-        group = self._group(policy)
-        if (
-            group.holds and adapter.name not in OWN_NETWORK
-        ):  # nor is there a process namespace that ends with us
-            self._processes.keep(group.counting, group.take)
-        limits = CommandLimits(policy.max_file_mib, group.take)
         for pause_s in (*_PAUSES_S, None):
-            border = _Border(
-                adapter,
-                lambda: self._looked(confinement_of(policy, place, cwd)),
-                cwd,
-                limits,
-                lookout=self._lookout,
-                policy=policy,
-                outside=self._outside,
-                group=group,
+            border = self._border(
+                adapter, policy, cwd, lambda: self._looked(self._confinements.of(policy, place, cwd))
             )
             launch = None
             try:
                 launch = border.launch(argv, policy)
-                started = await start(
-                    self._processes,
+                started = await self._start(
                     launch,
+                    border,
                     cwd=cwd,
-                    env={
-                        **allowed_environment(env, self._also),
-                        **adapter.variables(known_of(policy, place)),
-                        **border.variables,
-                        **policy.variables,
-                    },
+                    env=env,
                     on_output=on_output,
                     on_error=on_error,
                     stdin=stdin,
-                    ended=border.over,
-                    limits=limits,
                 )
             except HeldBack as held_back:
                 if pause_s is not None:
+                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 started = held_back.process
@@ -261,13 +277,121 @@ class SandboxSpawn:
                 if launch is not None and launch.gate is None:
                     raise  # who knows whether it ran
                 if pause_s is not None:
+                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside, border.hosts)
+            return border.around(started)
         raise AssertionError("unreachable")
+
+    async def wait_for_command(self, at: CommandPlace) -> WarmSandbox | None:
+        """Starts a sandbox for a command that is not known yet. None where none can wait: nobody can hold one here, or
+        another command runs in the same folders."""
+        from bridle.base.duplex import InputPipe
+        from bridle.sandbox.adapter_start import HeldBack
+        from bridle.sandbox.adapters import CannotConfine, can_wait
+        from bridle.sandbox.warm_sandbox import WAITING, LateOutput, WarmSandbox, is_passed_on
+
+        policy = at.policy
+        if not self._away or policy.workspace in self._unmovable:
+            return None
+        if not all(map(is_passed_on, (*allowed_environment(at.env, self._also), *policy.variables))):
+            return None
+        inlet, output = InputPipe(), LateOutput()
+        try:
+            adapter = await self._choose()
+            if adapter is None or not can_wait(adapter):
+                return None
+            confinement = self._confinements.of(policy, self._place_of(policy.workspace), at.cwd)
+            if any(map(os.path.lexists, _masked(confinement))):
+                return None
+            border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
+            launch = border.launch(WAITING, policy)
+            process = await self._start(
+                launch, border, cwd=at.cwd, env=at.env, on_output=output, on_error=None, stdin=inlet
+            )
+        except (HeldBack, CannotConfine, CannotStart, OSError):
+            self._confinements.forget()
+            return None
+        assert border.mounts is not None
+        sandbox = WarmSandbox(
+            adapter, process, border.mounts, inlet, output, begin=border.begin, confined=border.around
+        )
+        waits = False
+        try:
+            if await output.until_ready(process):
+                border.mounts.put_away(lambda: self._cleared_away)
+                waits = True
+        except (BlockingIOError, FileExistsError):  # somebody else needs a mask, or came in this moment
+            pass
+        except OSError:  # another file system, or one that cannot do this
+            self._unmovable.add(policy.workspace)
+        finally:
+            if not waits:
+                sandbox.discard()
+        return sandbox if waits else None
+
+    def _border(
+        self,
+        adapter: Adapter,
+        policy: SpawnPolicy,
+        cwd: str,
+        look: Callable[[], Confinement],
+        *,
+        waits: bool = False,
+    ) -> _Border:
+        from bridle.sandbox.limits import CommandLimits
+
+        group = self._group(policy)
+        if (
+            group.holds and adapter.name not in OWN_NETWORK
+        ):  # nor is there a process namespace that ends with us
+            self._processes.keep(group.counting, group.take)
+        return _Border(
+            adapter,
+            look,
+            cwd,
+            CommandLimits(policy.max_file_mib, group.take),
+            lookout=self._lookout,
+            policy=policy,
+            outside=self._outside,
+            group=group,
+            waits=waits,
+        )
+
+    async def _start(
+        self,
+        launch: Launch,
+        border: _Border,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        on_output: Output,
+        on_error: Output | None,
+        stdin: bytes | InputPipe | None,
+    ) -> ProcessGroup:
+        from bridle.sandbox.adapter_start import start
+        from bridle.sandbox.confinement import known_of
+
+        adapter, policy = border.adapter, border.policy
+        return await start(
+            self._processes,
+            launch,
+            cwd=cwd,
+            env={
+                **allowed_environment(env, self._also),
+                **adapter.variables(known_of(policy, self._place_of(policy.workspace))),
+                **border.variables,
+                **policy.variables,
+            },
+            on_output=on_output,
+            on_error=on_error,
+            stdin=stdin,
+            ended=border.over,
+            limits=border.limits,
+        )
 
     def learn(self, paths: Sequence[str]) -> None:
         """Files that later runs obey were changed by somebody who may."""
@@ -293,8 +417,7 @@ class SandboxSpawn:
     def _looked(self, confinement: Confinement) -> Confinement:
         """What is about to be masked does not stay so if we are killed."""
         if self._notes and (confinement.absent or confinement.filled):
-            masked = (*confinement.absent, *(path for path, _ in confinement.filled))
-            self._processes.leave_to_guardian(masked, notes=self._notes)
+            self._processes.leave_to_guardian(_masked(confinement), notes=self._notes)
         return confinement
 
     def _lookout(self, folders: tuple[str, ...]) -> Lookout:
@@ -306,13 +429,32 @@ class SandboxSpawn:
             found = self._lookouts[folders] = Lookout(folders)
         return found
 
+    @functools.cached_property
+    def _cleared_away(self) -> str:
+        from bridle.sandbox.masks import clear_away
+
+        return clear_away(self._away)
+
+    @functools.cached_property
+    def _confinements(self) -> ConfinementCache:
+        from bridle.sandbox.confinement_cache import ConfinementCache
+
+        return ConfinementCache()
+
     def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""
-        place = self._place()
-        if not place.caches:
-            return place
-        name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
-        return msgspec.structs.replace(place, caches=os.path.join(place.caches, name))
+        found = self._places.get(workspace)
+        if found is None:
+            found = self._place()
+            if found.caches:
+                name = f"{os.path.basename(workspace)[:32]}-{sha256(os.fsencode(workspace)).hexdigest()[:12]}"
+                found = msgspec.structs.replace(found, caches=os.path.join(found.caches, name))
+            self._places[workspace] = found
+        return found
+
+
+def _masked(confinement: Confinement) -> tuple[str, ...]:
+    return *confinement.absent, *(path for path, _ in confinement.filled)
 
 
 def _way_of(adapter: Adapter) -> tuple[str, str]:
@@ -324,10 +466,20 @@ class ClaimedSpawn:
 
     What holds a command is compared with that before it runs. Where it is less, `weaker` is told first, with what was
     told before; where nothing is left of a sandbox they were told of, the command does not run.
+    `warm` has the sandboxes that wait for their commands, from the first one on, if `make_warm` makes them.
     """
 
-    def __init__(self, spawn: SandboxSpawn, told: str, *, weaker: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        spawn: SandboxSpawn,
+        told: str,
+        *,
+        weaker: Callable[[str, str], None],
+        make_warm: Callable[[SandboxSpawn], WarmSandboxes] | None = None,
+    ) -> None:
         self._spawn = spawn
+        self._make_warm = make_warm
+        self.warm: WarmSandboxes | None = None
         self._told = told
         self._weaker = weaker
 
@@ -347,6 +499,8 @@ class ClaimedSpawn:
         on_error: Output | None = None,
         stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
+        if self.warm is None and self._make_warm is not None:
+            self.warm = self._make_warm(self._spawn)
         return await self._spawn(
             argv,
             cwd=cwd,
@@ -357,6 +511,7 @@ class ClaimedSpawn:
             on_error=on_error,
             stdin=stdin,
             agree=functools.partial(self._agree, argv[0]),
+            warm=self.warm,
         )
 
     def _agree(self, program: str, holds: str) -> None:
@@ -390,16 +545,19 @@ class _Border:
         policy: SpawnPolicy,
         outside: OutsideNetwork | None,
         group: ControlGroup,
+        waits: bool = False,
     ) -> None:
         self._group = group
-        self._adapter = adapter
-        self._limits = limits
+        self._waits = waits
+        self.mounts: WaitingMounts | None = None
+        self.adapter = adapter
+        self.limits = limits
         self._look = look
         self._cwd = cwd
         self._confinement: Confinement | None = None
         self._ended: Callable[[], None] = _nothing
         self._lookout_for = lookout
-        self._policy = policy
+        self.policy = policy
         self._watching: tuple[Lookout, int] | None = None
         self._held: frozenset[str] = frozenset()
         self._notes: list[str] = []
@@ -412,7 +570,7 @@ class _Border:
         """How to start `argv`. Another command may change what is looked at meanwhile."""
         if policy.network != "filtered":
             return self._launch(argv, policy)
-        if self._adapter.name not in OWN_NETWORK:
+        if self.adapter.name not in OWN_NETWORK:
             raise CannotStart(argv[0], "no network filter")
         from bridle.base.clock import SystemClock
         from bridle.sandbox.proxy import OutsideNetwork
@@ -428,13 +586,17 @@ class _Border:
         return launch
 
     def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        from bridle.sandbox.adapters import starts_ahead
+        from bridle.sandbox.adapters import can_wait, starts_ahead
 
         try:
-            if starts_ahead(self._adapter):
-                made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
+            if self._waits and can_wait(self.adapter):
+                made, self.mounts = self.adapter.waiting(
+                    argv, cwd=self._cwd, network=policy.network, look=self._looked
+                )
+            elif starts_ahead(self.adapter):
+                made = self.adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
             else:
-                made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+                made = self.adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
         except BaseException:
             if self._watching is not None:
                 lookout, began = self._watching
@@ -448,7 +610,15 @@ class _Border:
 
     def _looked(self) -> Confinement:
         self._confinement = confinement = self._look()
-        if confinement.folders:
+        if not self._waits:
+            self.begin()
+        return confinement
+
+    def begin(self) -> None:
+        """A command is about to run in it."""
+        self._waits = False
+        confinement = self._confinement
+        if confinement is not None and confinement.folders:
             lookout = self._lookout_for(confinement.folders)
             self._held = frozenset(
                 (
@@ -458,14 +628,18 @@ class _Border:
                 )
             )
             self._watching = lookout, lookout.begin(self._held)
-        return confinement
+
+    def around(self, started: ProcessGroup) -> ConfinedProcess:
+        return ConfinedProcess(started, self.adapter.name, self.explain, self.put_aside, self.hosts)
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
+        if self.mounts is not None:
+            self.mounts.close()
         if self._way_out is not None:
             self._way_out.close()
-        sealed = self._confinement
+        sealed = self._confinement if not self._waits else None
         if sealed and (
             sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
         ):
@@ -478,12 +652,12 @@ class _Border:
                 self._tell_stuck(path, "leads git or an agent elsewhere, or names programs", problem)
         if sealed and self._watching is not None:
             (lookout, began), self._watching = self._watching, None
-            came = lookout.end(began, held=self._held, agreed=self._policy.agreed)
-            if came and self._policy.git_tree:
+            came = lookout.end(began, held=self._held, agreed=self.policy.agreed)
+            if came and self.policy.git_tree:
                 came = self._without_committed(came)
             if came:
                 self._put_aside(came)
-            if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
+            if sealed.working_trees and not self.policy.git_tree and _git_moved(sealed, began):
                 self._tell_stayed(sealed, began)
 
     def _without_committed(self, came: Sequence[MadeFile]) -> list[MadeFile]:
@@ -536,15 +710,15 @@ class _Border:
 
     def _holds(self) -> bool:
         """Whether what is to stay as it is cannot be changed by a command."""
-        return "read_only" in getattr(self._adapter, "covers", ("read_only",))
+        return "read_only" in getattr(self.adapter, "covers", ("read_only",))
 
     def _shown(self, path: str) -> str:
         return visible(os.path.relpath(path, self._cwd), newlines=False)
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [*self._notes]
-        if exit_code and self._limits.was_met(exit_code, output):
-            most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
+        if exit_code and self.limits.was_met(exit_code, output):
+            most = f"{self.limits.file_mib:,} MiB here (sandbox.max_file_mib)"
             notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
         if exit_code and (met := self._group.met()):
             notes.append(f"[sandbox: {met}]\n")
@@ -554,7 +728,7 @@ class _Border:
             from bridle.sandbox.blocked import explain_blocked
 
             told = explain_blocked(
-                adapter=self._adapter.name,
+                adapter=self.adapter.name,
                 exit_code=exit_code,
                 output=output,
                 confinement=self._confinement,

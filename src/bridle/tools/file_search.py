@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridle.base.path_patterns import PathPattern, anywhere
-from bridle.engine.ports import Process
+from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
 from bridle.tools.search_patterns import SearchPattern
 
@@ -46,6 +46,27 @@ _PLAIN_GLOB = re.compile(r"[\w.*-]*(?:\{[\w.*,-]+\})?[\w.*-]*", re.ASCII)
 
 Start = Callable[[list[str], str, bytes | None, Callable[[bytes], None]], Awaitable[Process]]
 """Starts a program with arguments, folder, stdin and a callback for its output."""
+
+
+def program_start(spawn: Spawn, *, env: Mapping[str, str], policy: SpawnPolicy, call_id: str) -> Start:
+    """Starts programs of ours as commands are. What they complain about, such as files they may not read, is no
+    answer."""
+
+    async def start(
+        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
+    ) -> Process:
+        return await spawn(
+            argv,
+            cwd=cwd,
+            env=env,
+            policy=policy,
+            call_id=call_id,
+            on_output=on_output,
+            on_error=lambda _data: None,
+            stdin=stdin,
+        )
+
+    return start
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):

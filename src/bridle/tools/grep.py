@@ -9,7 +9,7 @@ import asyncio
 import functools
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -17,14 +17,13 @@ from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.processes import CannotStart
-from bridle.engine.ports import Process
 from bridle.engine.tools import EVERYTHING, Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
 from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
 
 if TYPE_CHECKING:
-    from bridle.tools.file_search import Match, Search, SearchAnswer, Start
+    from bridle.tools.file_search import Match, Search, SearchAnswer
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -56,11 +55,12 @@ class Unsearchable(Exception):
 
 
 async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.file_search import find_ripgrep, search
+    from bridle.tools.file_search import find_ripgrep, program_start, search
 
     try:
         wanted = await asyncio.to_thread(_wanted, args, context)
-        answer = await search(wanted, _starting(context), find_ripgrep(context.env, context.cwd))
+        start = program_start(context.spawn, env=context.env, policy=context.policy, call_id=context.call.id)
+        answer = await search(wanted, start, find_ripgrep(context.env, context.cwd))
         _look_again(wanted.folder)
         if args.output_mode == "content":
             answer = answer._replace(
@@ -142,28 +142,6 @@ def _check(resolved: str, max_bytes: int) -> bool:
 def _look_again(folder: str) -> None:
     """A program is given a folder by name. If a link stands there by now, it has searched somewhere else (OSError)."""
     os.close(open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY))
-
-
-def _starting(context: ToolContext) -> Start:
-    async def start(
-        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
-    ) -> Process:
-        return await context.spawn(
-            argv,
-            cwd=cwd,
-            env=context.env,
-            policy=context.policy,
-            call_id=context.call.id,
-            on_output=on_output,
-            on_error=_not_shown,
-            stdin=stdin,
-        )
-
-    return start
-
-
-def _not_shown(_data: bytes) -> None:
-    """What a search complains about, such as files it may not read, is no answer."""
 
 
 def _shown(answer: SearchAnswer, args: GrepArgs, wanted: Search, context: ToolContext) -> ToolOutput:

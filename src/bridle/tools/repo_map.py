@@ -14,8 +14,6 @@ from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mu
 from bridle.protocol.errors import sentence
 
 if TYPE_CHECKING:
-    from bridle.base.clock import Clock
-    from bridle.engine.ports import Process
     from bridle.tools.file_search import Start
     from bridle.tools.tag_index import RepoTags
 
@@ -39,6 +37,7 @@ def repo_map_tool(cache_folder: str) -> Tool:
 
     async def run(args: RepoMapArgs, context: ToolContext) -> ToolOutput:
         from bridle.protocol.display_values import ShownSearch
+        from bridle.tools.file_search import program_start
 
         try:
             made = await map_of(
@@ -47,8 +46,9 @@ def repo_map_tool(cache_folder: str) -> Tool:
                 min(args.tokens, MAX_TOKENS),
                 cache_folder=cache_folder,
                 shows=context.sight.shows_content,
-                clock=context.clock,
-                start=_starting(context),
+                start=program_start(
+                    context.spawn, env=context.env, policy=context.policy, call_id=context.call.id
+                ),
             )
         except OSError as problem:
             data = {"path": ".", "problem": problem.strerror or str(problem)}
@@ -91,14 +91,13 @@ async def map_of(
     *,
     cache_folder: str,
     shows: Callable[[str], bool],
-    clock: Clock,
     start: Start,
 ) -> MadeMap:
     """The map of a folder, with a line about what it leaves out. Raises OSError and `CannotStart`."""
     from bridle.tools.map_ranking import repo_map
     from bridle.tools.tag_index import TagIndex
 
-    found = await TagIndex(folder, cache_folder, shows, clock).tags(start)
+    found = await TagIndex(folder, cache_folder, shows).tags(start)
     made = await asyncio.to_thread(
         repo_map,
         found.tags,
@@ -117,25 +116,3 @@ def _note(found: RepoTags, shown: int) -> str:
     if found.too_many:
         parts.append("there are more files than are looked at")
     return f"[{'; '.join(parts)}]\n"
-
-
-def _starting(context: ToolContext) -> Start:
-    async def start(
-        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
-    ) -> Process:
-        return await context.spawn(
-            argv,
-            cwd=cwd,
-            env=context.env,
-            policy=context.policy,
-            call_id=context.call.id,
-            on_output=on_output,
-            on_error=not_shown,
-            stdin=stdin,
-        )
-
-    return start
-
-
-def not_shown(_data: bytes) -> None:
-    """What the program complains about is no map."""

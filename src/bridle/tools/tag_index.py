@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from bridle.base.clock import Clock
 from bridle.base.files import open_beneath, private_folder, read_limited, write_atomic
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, IgnoreRules, walk
 from bridle.tools.map_ranking import FileTags
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 5_000
 MAX_FILE_BYTES: Final = 256 * 1024
 MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
-BUILD_S: Final = 30.0
-"""One call works so long on files it does not know yet; the next one goes on."""
 MAX_PASSED_OVER: Final = 10
 """So many files may hold the program up before a call makes do with what it has."""
 VERSION: Final = 1
@@ -39,10 +36,10 @@ VERSION: Final = 1
 _PROGRAM: Final = os.path.join(os.path.dirname(__file__), "tag_program.py")
 _KILLED: Final = frozenset(
     code
-    for number in (signal.SIGALRM, signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV)
+    for number in (signal.SIGPROF, signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV)
     for code in (-number, 128 + number)
 )
-"""How it ends where a file takes too long or too much."""
+"""How it ends where a file takes too long or too much. Where all of them together do, the next call goes on."""
 _NOTHING: Final = FileTags()
 # fmt: off
 LANGUAGES: Final = {
@@ -88,17 +85,16 @@ class _Source(msgspec.Struct, frozen=True):
 class TagIndex:
     """The tags of one folder. `shows` says whether the content of an absolute path may be seen."""
 
-    def __init__(self, folder: str, cache_folder: str, shows: Callable[[str], bool], clock: Clock) -> None:
+    def __init__(self, folder: str, cache_folder: str, shows: Callable[[str], bool]) -> None:
         self._folder = folder
         self._shows = shows
-        self._clock = clock
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
         self._cache_folder = cache_folder
         self._cache = os.path.join(cache_folder, f"{name}.msgpack")
 
     async def tags(self, start: Start) -> RepoTags:
-        """What is known, and what can be found out in `BUILD_S`. `start` starts the program; raises what it raises,
-        and OSError where the folder cannot be read."""
+        """What is known, and what the program finds out before its time is up. `start` starts it; raises what that
+        raises, and OSError where the folder cannot be read."""
         stop = threading.Event()
         try:
             kept = await asyncio.to_thread(self._read)
@@ -170,35 +166,27 @@ class TagIndex:
     # Finding out
 
     async def _work_out(self, kept: _Kept, missing: list[_Source], start: Start) -> None:
-        until_s = self._clock.monotonic() + BUILD_S
         for _ in range(MAX_PASSED_OVER):
-            done, code = await self._run(kept, missing, start, until_s)
-            if done < len(missing) and code is not None:
+            done, code = await self._run(kept, missing, start)
+            if done < len(missing):
                 if code not in _KILLED:
-                    return  # it cannot work here at all
+                    return  # its time is up, or it cannot work here at all
                 stuck = kept.files[missing[done].path]
                 kept.tags[stuck.sha256] = _NOTHING  # whatever it is, it takes too long
                 done += 1
             missing = missing[done:]
-            if not missing or code is None:
+            if not missing:
                 return
 
-    async def _run(
-        self, kept: _Kept, missing: list[_Source], start: Start, until_s: float
-    ) -> tuple[int, int | None]:
-        """How many of the files the program has answered for, and how it ended: None where time was up."""
+    async def _run(self, kept: _Kept, missing: list[_Source], start: Start) -> tuple[int, int]:
+        """How many of the files the program has answered for, and how it ended."""
         words = [(LANGUAGES[os.path.splitext(one.path)[1].lower()], one.path) for one in missing]
         stdin = b"".join(part.encode() + b"\0" for pair in words for part in pair)
         answers = _Answers()
         process = await start([sys.executable, "-I", _PROGRAM], self._folder, stdin, answers.feed)
-        ended = asyncio.ensure_future(process.wait())
-        late = asyncio.ensure_future(self._clock.sleep(max(0.0, until_s - self._clock.monotonic())))
         try:
-            await asyncio.wait((ended, late), return_when=asyncio.FIRST_COMPLETED)
-            code = ended.result() if ended.done() else None
+            code = await process.wait()
         finally:
-            for waiting in (ended, late):
-                waiting.cancel()
             await process.stop()
         for source, answer in zip(missing, answers.found, strict=False):
             known = kept.files[source.path]

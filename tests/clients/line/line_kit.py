@@ -260,21 +260,32 @@ class Scene:
         self._events: asyncio.Queue[e.Envelope | BridleError | None] = asyncio.Queue()
         self._next = 1
         self.ts_ms = self._turn_ms = 0
-        for event in past:
-            self.tell(event)
+        self.tell(*past)
+        self.begin_here()
+
+    def begin_here(self) -> None:
+        """What was told until now is the past of whoever comes."""
         self._past = self._next - 1
 
     @property
     def hello(self) -> Handshake:
         return handshake()
 
-    def tell(self, *events: e.AnyEvent, after_ms: int = 1000, originator: str = "cli_me") -> None:
+    def tell(
+        self,
+        *events: e.AnyEvent,
+        after_ms: int = 1000,
+        originator: str = "cli_me",
+        path: tuple[str, ...] = (),
+        child: str | None = None,
+    ) -> None:
+        """`child` is the invocation that brings them, `path` the names of the agents down to it."""
         for event in events:
             live = isinstance(event, e.ToolCallProgress | e.Presence)
             self.ts_ms += after_ms
-            if isinstance(event, e.TurnStarted):
+            if isinstance(event, e.TurnStarted) and child is None:
                 self._turn_ms = self.ts_ms
-            elif isinstance(event, e.TurnEnded):
+            elif isinstance(event, e.TurnEnded) and child is None:
                 took_ms = float(self.ts_ms - self._turn_ms)
                 self.tell(e.TurnTiming(durations_ms={"turn.total": took_ms}), after_ms=0)
             envelope = e.Envelope(
@@ -284,6 +295,8 @@ class Scene:
                 originator=originator,
                 ts_ms=self.ts_ms,
                 event=event,
+                agent_path=path,
+                invocation=child,
             )
             self._next += 0 if live else 1
             self._events.put_nowait(envelope)

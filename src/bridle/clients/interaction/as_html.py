@@ -15,7 +15,7 @@ from bridle.base.markdown_table import table_of
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.as_markdown import gap_words
-from bridle.clients.interaction.passages import Call, Gap, Note, Passage, Words, passages
+from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -42,6 +42,7 @@ pre { margin: .4rem 0; padding: .6rem .8rem; overflow-x: auto; white-space: pre-
 pre code { padding: 0; background: none; font-size: 1em; }
 details { border-left: 3px solid var(--line); padding-left: .7rem; margin: .5rem 0; }
 details.bad { border-color: var(--bad); }
+details.agent { margin-left: 1.2rem; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left; }
 .plus { color: var(--plus); } .minus { color: var(--minus); }
@@ -91,6 +92,15 @@ def _shown(passage: Passage) -> str:
             return f'<p class="note">{_text(passage.text)}</p>'
         case Gap():
             return f'<p class="note">{_text(gap_words(passage))}</p>'
+        case ChildWork():
+            return _work(passage)
+
+
+def _work(work: ChildWork) -> str:
+    """The work of an agent, folded below what it came to."""
+    task = f'<p class="note">{_text(" ".join(work.task.split()))}</p>'
+    inner = "\n".join(map(_shown, work.inner))
+    return f'<details class="agent"><summary>{_text(work.came_to)}</summary>{task}{inner}</details>'
 
 
 def _call(call: Call) -> str:

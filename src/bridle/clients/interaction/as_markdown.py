@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
-from bridle.clients.interaction.passages import Call, Gap, Note, Passage, Words, passages
+from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
 _ACTIVE = compiled_later(r"\\[^\n]|<(?=[A-Za-z/!?])|\](?=[(\[:])|`{3,}|~{3,}")
@@ -66,6 +66,19 @@ def _shown(passage: Passage) -> str:
             return f"*{_line(passage.text).replace('*', chr(92) + '*')}*"
         case Gap():
             return f"*{gap_words(passage)}*"
+        case ChildWork():
+            return _work(passage)
+
+
+def _work(work: ChildWork) -> str:
+    """The work of an agent below a heading of its own. Its words are quotes, so that none of them is a heading."""
+    task = "\n".join(f"> {line}" for line in _quoted(work.task))
+    inner = (
+        "\n".join(f"> {line}" for line in _quoted(one.text)) if isinstance(one, Words) else _shown(one)
+        for one in work.inner
+    )
+    ended = f"*{_line(work.came_to).replace('*', chr(92) + '*')}*"
+    return "\n\n".join((f"### Agent {_line(work.agent)}", task, *inner, ended))
 
 
 def gap_words(gap: Gap) -> str:

@@ -147,7 +147,8 @@ def _head_rows(question: Question, columns: int, position: str) -> list[Row]:
     gap = min(columns, _TITLE_COLUMNS) - width_of(title) - width_of(why) if columns > 0 else 3
     if gap >= 3:
         return [Row(title + " " * gap + why, "title")]
-    return [*(Row(text, "title") for text in wrapped(title, columns)), Row(f"  {why}")]
+    below = wrapped(f"  {why}", columns, indent=" " * 7)
+    return [*(Row(text, "title") for text in wrapped(title, columns)), *map(Row, below)]
 
 
 def _body_rows(question: Question, columns: int) -> Iterable[Row]:

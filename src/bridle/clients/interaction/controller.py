@@ -71,6 +71,10 @@ COUNTED_MS: Final = 1000
 """A shorter wait is over before anybody has read how long it is."""
 PAST_EVENTS: Final = 4000
 """So many of the last events of a past are kept until they are shown: more than a screen holds."""
+MOST_NOTICES: Final = 5
+"""So many notices are shown where a session begins."""
+SAID_BEFORE: Final = "ConfigWarning"
+"""What settings say and mean nothing by is said by whoever starts a client, before the session."""
 THOUGHT_MS: Final = 1000
 """A shorter thought is not worth a line."""
 MARK: Final = "\u203a "
@@ -143,7 +147,9 @@ class Controller:
         self._past.append(envelope)
         match envelope.event if e.concerns(envelope) else None:
             case e.PermissionRequested() | e.QuestionAsked() as asked:
-                self._questions.note(self._question(asked))
+                self._questions.note(self._question(asked, envelope))
+            case e.ChildEnded(invocation=child):
+                self._questions.forget_of(child)
             case e.PermissionDecided(call_id=question_id) | e.QuestionAnswered(question_id=question_id):
                 self._questions.drop(question_id)
             case e.TurnEnded() | e.SessionCreated():
@@ -155,8 +161,8 @@ class Controller:
         turns, title = self.view.turns, self.view.title
         back = f'Back in "{title}", {counted(turns, "turn")} so far.' if turns else ""
         past, self._past = tuple(self._past), deque(maxlen=0)
-        refused = (ShowEvent(one) for one in past if not turns and _is_about_aliases(one.event))
-        return (SessionReady(back, past if turns else ()), *refused, *self._questions.ask_first())
+        notices = () if turns else _opening_notices(past)
+        return (SessionReady(back, past if turns else ()), *notices, *self._questions.ask_first())
 
     def _shown(self, envelope: e.Envelope) -> Sequence[Effect]:
         match envelope.event:
@@ -166,7 +172,9 @@ class Controller:
                 self._waiting = envelope
                 return (Waiting(envelope, wait_ms / 1000),)
             case e.PermissionRequested() | e.QuestionAsked() as asked:
-                return (*self._questions.arrived(self._question(asked)), ShowEvent(envelope))
+                return (*self._questions.arrived(self._question(asked, envelope)), ShowEvent(envelope))
+            case e.ChildEnded(invocation=child):
+                return (*self._questions.forget_of(child), ShowEvent(envelope))
             case e.PermissionDecided(
                 call_id=question_id, answered_by=by, answered_name=name, verdict=verdict
             ):
@@ -196,12 +204,14 @@ class Controller:
         waits = (SayWords(f"{counted(held, 'message')} held back. /queue shows what waits."),) if held else ()
         return (*waits, TurnOver(self.view.turn_ms / 1000, self.view.title))
 
-    def _question(self, asked: e.PermissionRequested | e.QuestionAsked) -> Question:
+    def _question(self, asked: e.PermissionRequested | e.QuestionAsked, envelope: e.Envelope) -> Question:
         if isinstance(asked, e.QuestionAsked):
             from bridle.clients.interaction.question_forms import asked_question
 
-            return asked_question(asked)
-        return permission_question(asked, setting_of(self.view.created, self.folder))
+            question = asked_question(asked)
+        else:
+            question = permission_question(asked, setting_of(self.view.created, self.folder))
+        return question.put_by(envelope.agent_path, envelope.invocation)
 
     def _who(self, by: str | None, said: str) -> str:
         """What somebody is told whose question is gone without their answer; `said` names who gave one."""
@@ -373,6 +383,14 @@ def _is_answer_key(text: str) -> bool:
     return len(text.rstrip()) == 1 and (text[0].isalnum() or text[0] == "?")
 
 
-def _is_about_aliases(event: e.AnyEvent) -> bool:
-    """What is typed at a terminal and means nothing there is said where a session begins."""
-    return isinstance(event, e.Notice) and event.reason == "BadAlias"
+def _opening_notices(past: Sequence[e.Envelope]) -> tuple[ShowEvent | SayWords, ...]:
+    """What a person should know where a session begins: the first few of it, and how many more there are."""
+    found = [one for one in past if isinstance(one.event, e.Notice) and one.event.reason != SAID_BEFORE]
+    more = len(found) - MOST_NOTICES
+    rest = (
+        SayWords(
+            f"and {more} more {'notice' if more == 1 else 'notices'}: bridle doctor, bridle config validate",
+            "  ",
+        ),
+    )
+    return (*map(ShowEvent, found[:MOST_NOTICES]), *(rest if more > 0 else ()))

@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.clients.interaction.child_lines import child_title, ended_line
 from bridle.clients.interaction.story import Story, describe_call, diff_text
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.codec import is_expired
 from bridle.protocol.messages import ImageBlock
 
@@ -52,7 +54,17 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     ts_ms: int
 
 
-Passage: TypeAlias = Words | Call | Note | Gap
+class ChildWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of an agent that was sent: what it was to do, what it said and did, and what came of it."""
+
+    agent: str
+    task: str
+    inner: tuple[Passage, ...]
+    came_to: str
+    ts_ms: int
+
+
+Passage: TypeAlias = Words | Call | Note | Gap | ChildWork
 
 
 def passages(envelopes: Iterable[e.Envelope]) -> Iterator[Passage]:
@@ -64,10 +76,12 @@ def passages(envelopes: Iterable[e.Envelope]) -> Iterator[Passage]:
 
 
 class _Passages:
+    """The whole session: the passages of the main agent, and those of each that was sent, together where it ends."""
+
     def __init__(self) -> None:
-        self._story = Story()
-        self._said: list[str] = []
-        self._inputs: dict[str, dict[str, Any]] = {}
+        self._main = _AgentPassages()
+        self._children: dict[str, _AgentPassages] = {}
+        self._tree = ChildTree()
         self._gap: Gap | None = None
 
     def of(self, envelope: e.Envelope) -> Iterator[Passage]:
@@ -76,11 +90,63 @@ class _Passages:
             first = number if self._gap is None else self._gap.first
             self._gap = Gap(first=first, last=number, ts_ms=ts_ms)
             return
-        if not e.concerns(envelope):
-            yield from self._notes(envelope)
+        if envelope.invocation is not None or isinstance(event, e.ChildStarted | e.ChildEnded):
+            yield from self._of_child(envelope)
             return
-        if self._gap is not None and isinstance(event, e.InputAccepted):
-            yield from self.rest()
+        if isinstance(event, e.InputAccepted):
+            yield from self._gone()
+        yield from self._main.of(event, ts_ms)
+
+    def rest(self) -> Iterator[Passage]:
+        yield from filter(None, map(self._work, list(self._children)))
+        yield from self._gone()
+
+    def _gone(self) -> Iterator[Gap]:
+        if self._gap is not None:
+            yield self._gap
+            self._gap = None
+
+    def _of_child(self, envelope: e.Envelope) -> Iterator[Passage]:
+        """What one that was sent does is in the work of whoever sent it."""
+        event = envelope.event
+        self._tree.take(envelope)
+        agent = self._main if envelope.invocation is None else self._children.get(envelope.invocation)
+        if isinstance(event, e.ChildStarted):
+            self._children[event.invocation] = _AgentPassages()
+        if isinstance(event, e.ChildEnded):
+            work = self._work(event.invocation)
+            if work is None or agent is None:
+                return
+            if agent is self._main:
+                yield work
+            else:
+                agent.found.append(work)
+        elif agent is not None and not isinstance(event, e.InputAccepted):  # its task says what it is about
+            agent.found.extend(agent.of(event, envelope.ts_ms))
+
+    def _work(self, invocation: str) -> ChildWork | None:
+        child, agent = self._tree.entries.get(invocation), self._children.pop(invocation, None)
+        if child is None or agent is None:
+            return None
+        return ChildWork(
+            agent=child.label,
+            task=child.task,
+            inner=tuple(agent.found),
+            came_to=ended_line(child) if child.is_over else f"{child_title(child)}: still at work",
+            ts_ms=child.started_ms,
+        )
+
+
+class _AgentPassages:
+    """What one agent says and does. `found` are the passages of one that was sent, until its end."""
+
+    def __init__(self) -> None:
+        self.found: list[Passage] = []
+        self._story = Story()
+        self._said: list[str] = []
+        self._inputs: dict[str, dict[str, Any]] = {}
+
+    def of(self, event: e.AnyEvent, ts_ms: int) -> Iterator[Passage]:
         match event:
             case e.InputAccepted(content=content):
                 images = tuple(block.url for block in content if isinstance(block, ImageBlock))
@@ -89,7 +155,7 @@ class _Passages:
                 self._said.append(text)
             case e.StepStarted() | e.StepFailed():
                 self._said.clear()
-                yield from self._notes(envelope)
+                yield from self._notes(event, ts_ms)
             case e.StepEnded():
                 yield from self._words(ts_ms)
             case e.TurnEnded(stop=stop, message=message):
@@ -104,12 +170,7 @@ class _Passages:
             case e.Branched(at=at):
                 yield Note(text=f"branched here (event {at})", ts_ms=ts_ms)
             case _:
-                yield from self._notes(envelope)
-
-    def rest(self) -> Iterator[Passage]:
-        if self._gap is not None:
-            yield self._gap
-            self._gap = None
+                yield from self._notes(event, ts_ms)
 
     def _words(self, ts_ms: int) -> Iterator[Words]:
         text = "".join(self._said)
@@ -117,9 +178,9 @@ class _Passages:
         if text.strip():
             yield Words(who="bridle", text=text, ts_ms=ts_ms)
 
-    def _notes(self, envelope: e.Envelope) -> Iterator[Note]:
-        for line in self._story.told(envelope):
-            yield Note(text=line, ts_ms=envelope.ts_ms)
+    def _notes(self, event: e.AnyEvent, ts_ms: int) -> Iterator[Note]:
+        for line in self._story.lines(event):
+            yield Note(text=line, ts_ms=ts_ms)
 
     def _call(self, result: e.ToolResult, ts_ms: int) -> Call:
         given = self._inputs.pop(result.call_id, {})

@@ -16,6 +16,7 @@ from bridle.protocol.events import (
     KEY_COVERS,
     CommandPart,
     FileChange,
+    Handoff,
     Offer,
     PermissionRequested,
     SessionCreated,
@@ -27,6 +28,11 @@ RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint", "ow
 
 _EDITS: Final = ("write_file", "edit_file", "apply_patch")
 _SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all", "patch")
+_HANDED_OVER: Final = (
+    *("agent", "task", "context", "context_refs", "relevant_files", "constraints", "expected_output"),
+    "return_mode",
+)
+"""What of a call that sends an agent stands in what that agent is told."""
 _STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed"}
 _PART_CHARACTERS: Final = 40
 _PLAIN_EDIT: Final = "it changes files"
@@ -58,7 +64,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     suggestions, picked by number. With a `glimpse` only so many lines of the body are shown at first, and `v` shows the
     rest. `answer_rows` are the choices as they are drawn, where a list of them would not do; `whole_key` is what takes
     the place of `v`. `words`: what is none of the keys says no, and why; otherwise the question is asked again,
-    and only behind the `noted_key` more may be written.
+    and only behind the `noted_key` more may be written. `invocation` is whose question it is, None the main agent's.
     """
 
     id: str
@@ -79,6 +85,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     whole_key: Literal["v", "d"] = "v"
     words: bool = True
     noted_key: str = ""
+    invocation: str | None = None
+
+    def put_by(self, path: Sequence[str], invocation: str | None) -> Question:
+        """The same, of an agent that was sent: its path stands in front."""
+        if not path:
+            return self
+        title = " → ".join((*map(_line, path), self.title))
+        return msgspec.structs.replace(self, title=title, invocation=invocation)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +124,8 @@ def permission_question(request: PermissionRequested, setting: Setting) -> Quest
     command = request.input.get("command")
     if request.tool == "bash" and isinstance(command, str):
         question = _command(request, command, setting)
+    elif request.handoff is not None:
+        question = _sent(request, request.handoff)
     elif request.changes or request.tool in _EDITS:
         question = _edit(request)
     else:
@@ -247,6 +263,38 @@ def _call(request: PermissionRequested) -> Question:
                 for offer in request.offers
                 if offer.answer == "tool"
             ),
+            Choice("n", "deny", _NO),
+        ),
+    )
+
+
+def _sent(request: PermissionRequested, handoff: Handoff) -> Question:
+    """Another agent that would be sent: who, with which model, which tools, and all that it would be told."""
+    with_whom = f"{_line(handoff.agent)} with {_line(handoff.provider)}"
+    remembered = {offer.answer: offer for offer in request.offers}
+    lasting = {
+        "pattern": f"{with_whom}, until the session ends",
+        "tool": "every agent, until the session ends",
+        "always": f"{with_whom}, here, for {remembered['always'].days} days"
+        if "always" in remembered
+        else "",
+    }
+    return Question(
+        id=request.call_id,
+        digest=request.digest,
+        title=f"Send the agent {_line(handoff.agent)}?",
+        why=_line(request.because),
+        body=(
+            Row(f"provider  {_line(handoff.provider)}"),
+            Row(f"model     {_line(handoff.model)}"),
+            Row(f"tools     {', '.join(map(_line, handoff.tools)) or 'none'}"),
+            Row("It is told this, and nothing else:"),
+            *(Row(f"  {line}") for line in _lines(handoff.text, prose=True)),
+        ),
+        context=(_others(request.input, *_HANDED_OVER),),
+        choices=(
+            Choice("y", "once", "yes, once"),
+            *(Choice(key, answer, lasting[answer]) for answer, key in _KEYS.items() if answer in remembered),
             Choice("n", "deny", _NO),
         ),
     )

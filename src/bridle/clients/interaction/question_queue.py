@@ -68,6 +68,11 @@ class QuestionQueue:
             closed.append(CloseQuestion(question_id, why))
         return [*closed, *self.ask_first()]
 
+    def forget_of(self, invocation: str) -> list[Effect]:
+        """The agent that put them is done, and its questions with it."""
+        gone = [question.id for question in self._open if question.invocation == invocation]
+        return [effect for question_id in gone for effect in self.settled(question_id)]
+
     def forget_all(self) -> list[Effect]:
         """The turn is over, and its questions with it."""
         self._open.clear()

@@ -22,17 +22,18 @@ from bridle.clients.interaction.profile_change import (
     why_not,
 )
 from bridle.clients.interaction.slash_table import Deed, grant_words
-from bridle.clients.interaction.story import edited_files
+from bridle.clients.interaction.story import Story, edited_files
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.protocol.events import Envelope, GrantAdded, ToolResult
+from bridle.protocol.events import ChildEnded, ChildStarted, Envelope, GrantAdded, ToolResult
 from bridle.protocol.queries import (
     CustomQuery,
     DescribeProfile,
     DescribeSession,
     GrantEntry,
+    ListAgents,
     ListChanges,
     ListGrants,
     ListModels,
@@ -74,6 +75,10 @@ class SlashActions:
                 await self._pin(session, pinned=words != "off")
             case "branch":
                 await self._branch(session, words)
+            case "agents":
+                await self._agents(session, view)
+            case "child":
+                await self._child(session, view, words)
             case "profile":
                 profile = await self._connection.ask(DescribeProfile(session=session))
                 for line in page_rows(profile):
@@ -276,6 +281,32 @@ class SlashActions:
         notes = [f"{one}: secret-looking, not shown" for one in changes.hidden]
         notes += [f"… {counted(changes.more_files, 'more file')}"] if changes.more_files else []
         self._perform(OpenDiff(f"{turn}{named} changed {count}", changes.files, tuple(notes)))
+
+    async def _agents(self, session: str, view: SessionView) -> None:
+        """Who there is, and the tree of those that were sent."""
+        from bridle.clients.interaction.agent_rows import agent_rows
+        from bridle.clients.interaction.child_lines import tree_lines
+
+        for line in agent_rows(await self._connection.ask(ListAgents(session=session))):
+            self._perform(SayWords(line, " " * 4))
+        if lines := tree_lines(view.children):
+            self._perform(SayWords("Sent in this session:"))
+            for line in lines:
+                self._perform(SayWords(f"  {line}", " " * 6))
+            self._say("Its work: /agents NAME   Its end: /agents stop NAME")
+        else:
+            self._say("Nobody was sent in this session.")
+
+    async def _child(self, session: str, view: SessionView, invocation: str) -> None:
+        """Everything one agent did that was sent, and all it said."""
+        story, lines = Story(diffs=True, outputs=True, child_words="all"), list[str]()
+        async for envelope in self._past(session, view):
+            told = story.nested(envelope)
+            event = envelope.event
+            about = event.invocation if isinstance(event, ChildStarted | ChildEnded) else None
+            if invocation in (envelope.invocation, about):
+                lines += told
+        self._perform(OpenText("\n".join(lines)))
 
     async def _list_sessions(self, current: str) -> None:
         sessions = await self._listed(current)

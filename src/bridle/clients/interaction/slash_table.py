@@ -7,14 +7,21 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.phrases import agent_words, counted
 from bridle.base.visible import visible
+from bridle.clients.interaction.child_lines import child_title, path_words
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.profile_change import USAGE, parse_change
 from bridle.clients.interaction.queue_commands import WriteDraft, queue_command
 from bridle.clients.interaction.start_info import MODE_WORDS
-from bridle.clients.interaction.tally import money_words, token_words
+from bridle.clients.interaction.tally import (
+    input_tokens,
+    money_words,
+    paid_words,
+    short_number,
+    token_words,
+)
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.interaction.word_completion import closest
 from bridle.protocol.commands import (
@@ -29,9 +36,16 @@ from bridle.protocol.commands import (
     SetModel,
 )
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import KEY_COVERS, GrantAdded, Mode
+from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Effort, Usage
-from bridle.protocol.slash_arguments import SlashArgument, in_full, schema_arguments, usage_words
+from bridle.protocol.slash_arguments import (
+    LONG_NAMES,
+    SlashArgument,
+    bare_name,
+    in_full,
+    schema_arguments,
+    usage_words,
+)
 
 Local: TypeAlias = Literal[
     "help",
@@ -58,6 +72,7 @@ Local: TypeAlias = Literal[
     "diff",
     "thinking",
     "jobs",
+    "agents",
     "context",
     "cost",
     "status",
@@ -85,6 +100,8 @@ Deed: TypeAlias = Literal[
     "verb",
     "diff",
     "context",
+    "agents",
+    "child",
 ]
 
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -103,7 +120,7 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("model", ("model",), "pick a model from a list, or name it: /model provider:model"),
     ("effort", ("effort",), f"how much the model thinks: {' '.join(EFFORTS)}"),
     ("mode", ("mode",), f"what each mode does, or another one: {' '.join(MODES)}"),
-    ("plan", ("plan",), "reading only, until another mode is chosen"),
+    ("plan", ("plan",), "reading only, until another mode is chosen; with words, a plan by an agent"),
     (
         "permissions",
         ("permissions",),
@@ -129,6 +146,11 @@ _COMMANDS: Final[tuple[tuple[Local, tuple[str, ...], str], ...]] = (
     ("diff", ("diff",), "what the last turn changed; /diff TURN, CALL or session; /diff git [path] for git"),
     ("thinking", ("thinking",), "what the model thought last, as far as it told"),
     ("jobs", ("jobs",), "commands that run in the background"),
+    (
+        "agents",
+        ("agents",),
+        "who can be sent, who was and what it cost; /agents NAME shows its work, /agents stop NAME ends it",
+    ),
     ("context", ("context",), "what the model is sent, and how large it is"),
     ("cost", ("cost",), "what this session has used"),
     ("status", ("status",), "model, mode, what runs, what it cost"),
@@ -151,7 +173,7 @@ _ARGUMENTS: Final[Mapping[Local, tuple[SlashArgument, ...]]] = {
     "model": (SlashArgument(name="provider:model", about="the model; else a list to pick from"),),
     "effort": (SlashArgument(name="NAME", about="how much the model thinks", choices=EFFORTS),),
     "mode": (SlashArgument(name="NAME", about="the mode", choices=MODES),),
-    "plan": (),
+    "plan": (SlashArgument(name="words", about="what to plan; without any, plan mode"),),
     "permissions": (
         SlashArgument(name="verb", choices=("revoke", "promote")),
         SlashArgument(name="NUMBER", about="the one in the list"),
@@ -182,6 +204,10 @@ _ARGUMENTS: Final[Mapping[Local, tuple[SlashArgument, ...]]] = {
     ),
     "thinking": (),
     "jobs": (),
+    "agents": (
+        SlashArgument(name="what", about="stop, or an agent that was sent", examples=("stop",)),
+        SlashArgument(name="NAME", about="behind stop: the name of the agent, or the beginning of its id"),
+    ),
     "context": (),
     "cost": (),
     "status": (),
@@ -191,6 +217,8 @@ _ARGUMENTS: Final[Mapping[Local, tuple[SlashArgument, ...]]] = {
     "quit": (),
 }
 """What is written behind each of them. Who stops or leaves may add what they like."""
+MAIN_AGENT: Final = "main"
+"""What whoever a person talks to is called, where nobody chose one by name."""
 _NAME_COLUMNS: Final = 14
 _PROVIDER_CHARACTERS: Final = 30
 _KEYS: Final = (
@@ -255,7 +283,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         return Lines((sentence("NoWords", {"name": name, "hint": ""}),))
     match command:
         case "help":
-            return Lines(_help_of(arguments, now.info) if arguments else _help(now.info), " " * _NAME_COLUMNS)
+            return Lines(
+                _help_of(bare_name(arguments), now.info) if arguments else _help(now.info),
+                " " * _NAME_COLUMNS,
+            )
         case "keys":
             return Lines(_KEYS, " " * 11)
         case "stop":
@@ -276,8 +307,10 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
             return _model(arguments, now)
         case "mode":
             return _mode(arguments, view, session)
-        case "plan":
+        case "plan" if not arguments:
             return SetMode(session=session, mode="plan")
+        case "plan":
+            return RunSlash(session=session, name="plan", arguments=arguments)
         case "permissions":
             return _permissions(arguments, view, session)
         case "effort":
@@ -309,6 +342,8 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
         case "jobs":
             running = tuple(visible(job, newlines=False) for job in view.jobs.values())
             return Lines(running or ("No command runs in the background.",))
+        case "agents":
+            return _agents(arguments, view, session)
         case "context":
             return Do("context")
         case "cost":
@@ -346,6 +381,12 @@ def names(info: EngineInfo) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *profiles, *(prompt.name for prompt in info.prompts))))
 
 
+def completed_names(info: EngineInfo) -> tuple[str, ...]:
+    """The names that Tab knows: every one, and the long ones of some."""
+    long = (f"{namespace}:{name}" for namespace, listed in LONG_NAMES.items() for name in listed)
+    return (*names(info), *long)
+
+
 def arguments_of(name: str, info: EngineInfo) -> tuple[SlashArgument, ...]:
     """What is written behind this name; nothing where nobody has said it."""
     name, verb = _spelled(name, "")
@@ -376,7 +417,9 @@ def busy_words(what: str, view: SessionView) -> str:
 
 
 def _spelled(name: str, arguments: str) -> tuple[str, str]:
-    """`/permissions:revoke 2` is `/permissions revoke 2`."""
+    """`/permissions:revoke 2` is `/permissions revoke 2`, and `/run:stop` is `/stop`; what is git's is the engine's."""
+    if not name.startswith("git:"):
+        name = bare_name(name)
     lead, colon, verb = name.partition(":")
     spaced = colon and lead in ("permissions", "sessions", "queue", "trust", "profiles")
     return (lead, f"{verb} {arguments}".strip()) if spaced else (name, arguments)
@@ -483,6 +526,8 @@ def grant_words(grant: GrantAdded) -> str:
     tool = visible(grant.tool, newlines=False)
     pattern = visible(grant.pattern, newlines=False)
     what = f"{tool}({pattern})" if pattern else f"every {tool} call"
+    if grant.tool == DELEGATE:
+        what = f"agent {agent_words(pattern)}" if pattern else "every agent"
     arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
     until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
     return f"{what}{arguments}, {until}"
@@ -494,12 +539,40 @@ def _todos(view: SessionView) -> tuple[str, ...]:
     return (plan_title(view.todos), *(f"  {row.text}" for row in plan_rows(view.todos, whole=True)))
 
 
+def _agents(arguments: str, view: SessionView, session: str) -> SlashOutcome:
+    """Who there is, the work of one, or the end of it."""
+    verb, _, name = arguments.strip().partition(" ")
+    if not verb:
+        return Do("agents")
+    word = name.strip() if verb == "stop" else arguments.strip()
+    child = view.children.named(word)
+    if child is None:
+        shown = f" {visible(word, newlines=False)}" if word else ""
+        return Lines((f"No agent{shown} was sent here. /agents lists them.",))
+    if verb != "stop":
+        return Do("child", child.invocation)
+    if child.is_over:
+        return Lines((f"{child_title(child)} is not at work any more: {child.state}.",))
+    return CancelTurn(session=session, invocation=child.invocation)
+
+
 def _cost(now: SlashContext) -> tuple[str, ...]:
-    used = now.view.used
+    used, by_agent = now.view.used, now.view.used_by_agent
     if used.usage == Usage():
         return ("Nothing used yet.",)
-    money = money_words(used, used, local=used.is_local(now.info.is_local))[0]
-    return (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
+    is_local = used.is_local(now.info.is_local)
+    money = money_words(used, used, local=is_local)[0]
+    lines = (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
+    if not any(by_agent):
+        return lines
+    main = now.view.created.agent if now.view.created is not None else None
+    shares = (
+        f"{path_words(path) or path_words((main or MAIN_AGENT,))} "
+        f"{short_number(input_tokens(tally.usage) + tally.usage.output_tokens)} tokens"
+        f"{'' if is_local else f', {paid_words(tally.usd)}'}"
+        for path, tally in by_agent.items()
+    )
+    return (*lines, f"agents   {' · '.join(shares)}")
 
 
 def _status(now: SlashContext) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.engine_link import LOST
+from bridle.clients.interaction.activity import Activity
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.plan_lines import current_item
 from bridle.clients.interaction.tally import short_number
@@ -54,9 +55,9 @@ class StatusLine:
         if not view.under_way:
             self._about = None
             return ""
-        activity = view.activity
-        phase, what, facts = activity.phase if view.running else "asking beside the work", "", list[str]()
-        about: tuple[object, ...] = (phase, activity.asked)
+        who, activity, facts = _at_work(view)
+        phase, what = activity.phase if view.running else "asking beside the work", ""
+        about: tuple[object, ...] = (who, phase, activity.asked)
         if phase == "running":
             name, call = next(iter(activity.calls.items()))
             about, what = (phase, name), call.what
@@ -73,7 +74,22 @@ class StatusLine:
         time = span_words(self._clock.monotonic() - self._since_s)
         queued = [f"{len(view.queued)} queued"] if view.in_turn and view.queued else []
         queued += [f"{view.held} held"] if view.held else []
+        phase = f"{who}: {phase}" if who else phase
         return _fitted(phase, what, time, facts, (*queued, *self._tail), columns)
+
+
+def _at_work(view: SessionView) -> tuple[str, Activity, list[str]]:
+    """Who works: the name of one that was sent, what they are at, and how many others are besides."""
+    children = view.children.working if view.in_turn else []
+    for child in sorted(children, key=lambda one: one.state == "waiting"):
+        if (activity := view.child_activity.get(child.invocation)) is not None:
+            others = len(children) - 1
+            return (
+                visible(child.label, newlines=False),
+                activity,
+                [counted(others, "more agent")] if others else [],
+            )
+    return "", view.activity, []
 
 
 def span_words(seconds: float) -> str:

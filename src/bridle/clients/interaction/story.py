@@ -6,7 +6,8 @@ duration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -15,10 +16,14 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
+    from bridle.clients.interaction.child_lines import ChildStories, ToldRow
     from bridle.protocol.display_values import AnyShown, EditedFile
 
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120
+
+ChildWords: TypeAlias = Literal["none", "some", "all"]
+"""How much is told of what agents say that were sent."""
 
 _Silent: TypeAlias = (
     e.SessionCreated
@@ -40,7 +45,6 @@ _Silent: TypeAlias = (
     | e.EffortChanged
     | e.GrantAdded
     | e.GrantRevoked
-    | e.ChildStarted
     | e.ChildEnded
     | e.ChildMemoryUpdated
     | e.CustomEvent
@@ -57,8 +61,8 @@ class Story:
 
     What a command printed is told whole if a person typed it, unless `typed` leaves that to whoever asks for `whole`;
     of the model's own, `outputs` tells a little. `hint` says where to see what a compaction dropped; `undo` and `redo`
-    are what one types here for either. `reader` is the name of whoever reads it, as their token gives it; without one
-    it is the engine's own person.
+    are what one types here for either. `child_words` are told of what agents say that were sent. `reader` is the name
+    of whoever reads it, as their token gives it; without one it is the engine's own person.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Story:
         hint: str = "",
         undo: str = "/undo",
         redo: str = "/redo",
+        child_words: ChildWords = "none",
         reader: str = "",
     ) -> None:
         self._reader = reader
@@ -91,21 +96,40 @@ class Story:
         self._background: dict[str, str] = {}
         self._provider = "the provider"
         self._todos: tuple[e.Todo, ...] = ()
-        self._children: dict[str, Story] = {}
+        self._child_words: ChildWords = child_words
+        self._children: ChildStories | None = None
+        self._sent: set[str] = set()
 
     def told(self, envelope: e.Envelope) -> list[str]:
         """The lines this event adds to the story of its session: what a child does stands behind its path."""
-        if isinstance(envelope.event, e.ChildEnded):
-            self._children.pop(envelope.event.invocation, None)
-        if envelope.invocation is None:
+        if not _is_of_child(envelope):
             return self.lines(envelope.event)
-        child = self._children.get(envelope.invocation)
-        if child is None:
-            child = self._children[envelope.invocation] = Story(
-                diffs=self._diffs, outputs=self._outputs, hint=self._hint, reader=self._reader
-            )
-        path = visible(" > ".join(envelope.agent_path), newlines=False)
-        return [f"{path}: {line}" for line in child.lines(envelope.event)]
+        return [f"{row.path}: {row.text}" if row.path else row.text for row in self.child_rows(envelope)]
+
+    def nested(self, envelope: e.Envelope) -> list[str]:
+        """The same with what a child does below whoever sent it."""
+        if not _is_of_child(envelope):
+            return self.lines(envelope.event)
+        return [f"{row.lead}{row.text}" for row in self.child_rows(envelope)]
+
+    def child_rows(self, envelope: e.Envelope) -> list[ToldRow]:
+        """The lines of an event that a child brings, or that says of one that it begins or ends; of others none."""
+        if not _is_of_child(envelope):
+            return []
+        if self._children is None:
+            from bridle.clients.interaction.child_lines import ChildStories  # most sessions have no children
+
+            self._children = ChildStories(self.lines, self._of_child)
+        return self._children.rows(envelope)
+
+    def _of_child(self) -> Callable[[e.AnyEvent], list[str]]:
+        return ChildStory(
+            diffs=self._diffs,
+            words=self._words,
+            outputs=self._outputs,
+            child_words=self._child_words,
+            reader=self._reader,
+        ).lines
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
@@ -137,7 +161,10 @@ class Story:
             case e.StepEnded():
                 said = "".join(self._text)
                 self._text.clear()
-                return visible(said).splitlines() if self._words and event.calls and said else []
+                return self._said(event, said) if said else []
+            case e.ChildStarted(call_id=call_id):
+                self._sent.add(call_id)
+                return []
             case e.StepFailed():
                 self._text.clear()
                 return [visible(self.failure(event))]
@@ -222,6 +249,10 @@ class Story:
             case _:
                 return f"{failed.message} Trying again in {wait} ({tried})."
 
+    def _said(self, step: e.StepEnded, text: str) -> list[str]:
+        """What is told of words of the model: the answer stands elsewhere."""
+        return visible(text).splitlines() if self._words and step.calls else []
+
     def _take_decision(self, decided: e.PermissionDecided) -> None:
         if decided.verdict == "deny":
             self._denied[decided.call_id] = decided
@@ -242,6 +273,8 @@ class Story:
     def _result(self, result: e.ToolResult) -> list[str]:
         given = self._inputs.pop(result.call_id, {})
         what = describe_call(result.tool, given)
+        if result.call_id in self._sent:
+            return []  # of the agent that was sent everything was told
         if result.reason is not None and (said := _judgement(result)):
             return [f"judged   {what:<30} you said: {said}"]
         if result.outcome == "unknown":
@@ -346,6 +379,17 @@ class Story:
                 return visible(result.content.partition("\n")[0])
 
 
+class ChildStory(Story):
+    """What one agent does that was sent. Its answer is told here, if anything it says is."""
+
+    def _said(self, step: e.StepEnded, text: str) -> list[str]:
+        if self._child_words == "none":
+            return super()._said(step, text)
+        from bridle.clients.interaction.child_lines import SAID_LINES, said_lines
+
+        return said_lines(text, SAID_LINES if self._child_words == "some" else None)
+
+
 _TERMINAL = "the terminal"
 """Who has no name is the person at the engine's own terminal."""
 _SAID = {"happened": "it happened", "did not happen": "it did not", "undone": "undone"}
@@ -365,6 +409,10 @@ _CHANGED_NOTHING = frozenset({
 })  # fmt: skip
 
 
+def _is_of_child(envelope: e.Envelope) -> bool:
+    return envelope.invocation is not None or isinstance(envelope.event, e.ChildStarted | e.ChildEnded)
+
+
 def did_not_run(result: e.ToolResult, *, began: bool) -> bool:
     """Whether nothing of the call happened: refused, impossible, or it could not even be started."""
     if result.outcome == "error" and (not began or result.reason in _CHANGED_NOTHING):
@@ -379,6 +427,8 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
         return (
             f"{'stop' if given.get('stop') else 'look at'} {_short(job)}" if job else _short(command) or tool
         )
+    if tool == e.DELEGATE:
+        return _short(f"agent {given.get('agent', '')}: {given.get('task', '')}")
     verb = _VERBS.get(tool, visible(tool, newlines=False))
     about = next(
         (given[name] for name in ("pattern", "path", "question", "url") if isinstance(given.get(name), str)),

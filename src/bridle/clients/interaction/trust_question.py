@@ -65,7 +65,8 @@ def _title(question: TrustQuestion) -> str:
     title = f"{_line(question.path)} changed since you trusted it ({_day(question.trusted_ms, question.asked_ms)})."
     if not question.compared:
         return f"{title}  {_facts(question)}"
-    wishes = f"  {_wish(question)}" if question.wishes or question.runs else ""
+    says = question.wishes or question.runs or question.kind == "settings"
+    wishes = f"  {_wish(question)}" if says else ""
     return f"{title}  +{question.added} \u2212{question.removed}{wishes}"
 
 
@@ -84,6 +85,8 @@ def _wish(question: TrustQuestion) -> str:
         return f"The agent of {_line(question.path)} wants to be talked with and sent."
     if question.kind == "mcp_server":
         return f"{_line(question.path)} waits for your word."
+    if question.kind == "settings":
+        return f"{_line(question.path)} may set whatever your own settings may."
     if question.kind == "config":
         return f"{_line(question.path)} wants to set how Bridle works here."
     return f"{_line(question.path)} wants to tell the model how to work here."

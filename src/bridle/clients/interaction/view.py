@@ -11,6 +11,7 @@ from bridle.clients.interaction.story import changed_paths
 from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
 from bridle.protocol import inbox
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnyCommand, SendInput
 from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
@@ -26,7 +27,8 @@ class SessionView:
     `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
     model thought, right after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in
     their order; `asides` are questions beside the conversation that have no answer yet. `effort` is how much the model
-    thinks, "" where nobody said.
+    thinks, "" where nobody said. `children` are agents that were sent, `child_activity` what those are at that work;
+    `used_by_agent` is what each came to by its path, the main one by an empty one.
     """
 
     def __init__(self, client: str) -> None:
@@ -60,6 +62,9 @@ class SessionView:
         self.thought_ms = 0.0
         self.effort = ""
         self.asides: set[int] = set()
+        self.children = ChildTree()
+        self.child_activity: dict[str, Activity] = {}
+        self.used_by_agent: dict[tuple[str, ...], Tally] = {}
 
     @property
     def answer(self) -> str:
@@ -133,7 +138,9 @@ class SessionView:
         """One more event. What a child said is none of this."""
         self.last_id = envelope.id or self.last_id
         self.thought_ms = 0.0
+        self.children.take(envelope)
         if not e.concerns(envelope):
+            self._take_of_child(envelope)
             return
         self.contents.take(envelope.event)
         self.thought_ms = self.activity.take(envelope)
@@ -158,6 +165,9 @@ class SessionView:
             case e.CostIncremented() as cost:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
+                self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
+            case e.ChildEnded(invocation=child):
+                self.child_activity.pop(child, None)
             case e.TurnTiming() as timing:
                 self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
@@ -206,12 +216,19 @@ class SessionView:
             case _:
                 pass
 
+    def _take_of_child(self, envelope: e.Envelope) -> None:
+        """What a child is at, and the files it changed: those are the turn's."""
+        self.child_activity.setdefault(envelope.invocation or "", Activity()).take(envelope)
+        if isinstance(envelope.event, e.ToolResult) and self._in_turn:
+            self.changed.update(changed_paths(envelope.event))
+
     def _begin_run(self) -> None:
         """The session is opened again: what lived only as long as the program that had it before is gone."""
         self._typed_calls.clear()
         self.asides.clear()
         self._asleep = True  # what a crash left in the inbox runs with the next input
         self.activity.stop()
+        self.child_activity.clear()
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 

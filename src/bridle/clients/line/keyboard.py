@@ -260,7 +260,7 @@ class Keyboard:
         info = self._driver.info
         found = completed(
             self._router.composer,
-            names=slash_table.names(info),
+            names=slash_table.completed_names(info),
             choices=lambda name, at: slash_table.choices_for(name, at, info),
             paths=self._services.paths,
         )

@@ -41,6 +41,8 @@ _ROWS_BELOW: Final = 8
 _LEAST_ROWS: Final = 8
 _MOST_ROWS: Final = 4
 """So many rows one line of a change takes."""
+_LEVELS: Final = 1
+"""So many levels of agents below the one a person talks to are shown at work."""
 _NAME_COLUMNS: Final = 9
 _VALUE_COLUMNS: Final = 24
 _SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
@@ -114,7 +116,7 @@ class Screen:
     def enter(self, view: SessionView) -> None:
         """What follows is about another session; what is said once is not said again."""
         self._view = view
-        self._story = Story(hint=WHERE_IT_WENT, typed=False, reader=self._reader)
+        self._story = Story(hint=WHERE_IT_WENT, typed=False, child_words="some", reader=self._reader)
         self._answer = AnswerSpans(opens=self._look.links, colours=self._look.colour, folder=self._folder)
         self._sentence = ""
         self._partial = False
@@ -170,9 +172,12 @@ class Screen:
         """What this event adds to the page."""
         event = envelope.event
         if not e.concerns(envelope):
-            self._tell(envelope)
+            self._nest(envelope)
             return
         match event:
+            case e.ChildStarted() | e.ChildEnded():
+                self._nest(envelope)
+                return
             case e.TextDelta(text=text):
                 self.stream(text)
                 return
@@ -258,14 +263,30 @@ class Screen:
                 self.choice(row)
 
     def _tell(self, envelope: e.Envelope) -> None:
-        for line in map(self._without_columns, self._story.told(envelope)):
+        if envelope.invocation is not None:
+            self._nest(envelope)
+            return
+        for line in self._story.lines(envelope.event):
             self.end_text()
-            self.say(line, indent=_INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  ")
+            self._story_line(line)
 
-    def _without_columns(self, line: str) -> str:
+    def _nest(self, envelope: e.Envelope) -> None:
+        """What an agent does that was sent, in the block of whoever sent it. Of those that it sent itself only that
+        they work and what came of it."""
+        for row in self._story.child_rows(envelope):
+            if row.depth <= _LEVELS:
+                self.end_text()
+                self._story_line(row.text, lead=row.lead, indent="  " * row.depth)
+
+    def _story_line(self, line: str, *, lead: str = "", indent: str = "") -> None:
+        line = self._without_columns(line, self._columns - len(lead))
+        below = _INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  "
+        self.say(f"{lead}{line}", indent=indent + below)
+
+    def _without_columns(self, line: str, columns: int) -> str:
         """Where a line does not fit, what became of a call stands right behind it instead of in a column."""
         call = line[:_CALL_COLUMNS].rstrip(" ")
-        if not 0 < self._columns < width_of(line) or len(call) > _CALL_COLUMNS - 4:
+        if self._columns <= 0 or width_of(line) <= columns or len(call) > _CALL_COLUMNS - 4:
             return line
         return f"{call}   {line[_CALL_COLUMNS:]}".rstrip()
 
@@ -292,9 +313,14 @@ class Screen:
 
     def _past(self, envelopes: Sequence[e.Envelope]) -> None:
         said: dict[int | None, str] = {}
-        last = max((at for at, one in enumerate(envelopes) if isinstance(one.event, e.TurnEnded)), default=-1)
+        ends = (
+            at for at, one in enumerate(envelopes) if isinstance(one.event, e.TurnEnded) and e.concerns(one)
+        )
+        last = max(ends, default=-1)
         for at, envelope in enumerate(envelopes):
             match envelope.event:
+                case _ if not e.concerns(envelope):
+                    self._nest(envelope)
                 case event if is_expired(event):
                     pass
                 case e.InputAccepted(content=content):

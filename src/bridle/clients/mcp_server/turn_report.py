@@ -9,6 +9,7 @@ import msgspec
 from bridle.clients.interaction.story import Story, describe_call
 from bridle.clients.interaction.tally import Tally
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildState, ChildTree
 
 
 class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,19 +21,32 @@ class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for a person's word."""
+    """A call that waits for a person's word; `agents` are the names down to the one that makes it, where it was sent."""
 
     call_id: str
     tool: str
     call: str
+    agents: tuple[str, ...] = ()
+
+
+class SentAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that was sent in the turn, and what it came to. `path` are the names down to it."""
+
+    path: tuple[str, ...]
+    task: str
+    state: ChildState
+    steps: int
+    cost: float | None
 
 
 class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`cost` is dollars, null where a price is not known. `turns` are requests to the model, as agents count them."""
+    """`cost` is dollars, null where a price is not known. `turns` are requests to the model, as agents count them.
+    `agents` were sent; what they used and did is in the rest too."""
 
     cost: float | None
     turns: int
     tools_used: tuple[str, ...]
+    agents: tuple[SentAgent, ...] = ()
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +90,7 @@ class TurnFold:
         self._calls: dict[str, str] = {}
         self._denied: list[DeniedCall] = []
         self._waiting: dict[str, WaitingCall] = {}
+        self._children = ChildTree()
         self.ended: e.TurnEnded | None = None
 
     @property
@@ -95,8 +110,9 @@ class TurnFold:
                     pass
         if not self._heard:
             return []
+        self._children.take(envelope)
         self._collect(envelope)
-        return [*self._story.told(envelope), *self._question(envelope.event)]
+        return [*self._story.told(envelope), *self._question(envelope)]
 
     def _collect(self, envelope: e.Envelope) -> None:
         match envelope.event:
@@ -125,13 +141,15 @@ class TurnFold:
         else:
             self._tools[result.tool] = None
 
-    def _question(self, event: e.AnyEvent) -> list[str]:
+    def _question(self, envelope: e.Envelope) -> list[str]:
         """A question that only a person can answer holds the turn up: that is said, with where they answer it."""
-        match event:
+        path = envelope.agent_path
+        match envelope.event:
             case e.PermissionRequested(call_id=call_id, tool=tool):
                 call = self._calls.get(call_id, tool)
-                self._waiting[call_id] = WaitingCall(call_id=call_id, tool=tool, call=call)
-                return [f"waits for a person: {call}   {attach_words(self.session)}"]
+                self._waiting[call_id] = WaitingCall(call_id=call_id, tool=tool, call=call, agents=path)
+                named = " → ".join((*path, call))
+                return [f"waits for a person: {named}   {attach_words(self.session)}"]
             case e.PermissionDecided(call_id=call_id):
                 self._waiting.pop(call_id, None)
             case e.QuestionAsked():
@@ -150,7 +168,15 @@ class TurnFold:
             reason=None if ended is None else ended.reason,
             message=None if ended is None else ended.message,
             answer="".join(self._said),
-            summary=TurnSummary(cost=self._used.usd, turns=self._steps, tools_used=tuple(self._tools)),
+            summary=TurnSummary(
+                cost=self._used.usd,
+                turns=self._steps,
+                tools_used=tuple(self._tools),
+                agents=tuple(
+                    SentAgent(path=one.path, task=one.task, state=one.state, steps=one.steps, cost=one.usd)
+                    for one in self._children.entries.values()
+                ),
+            ),
             files_changed=files_changed,
             denied=tuple(self._denied),
             waiting=tuple(self._waiting.values()),
@@ -170,6 +196,7 @@ def report_text(report: TurnReport) -> str:
     facts.append("cost unknown" if cost is None else f"cost ${cost:.4f}")
     if report.files_changed:
         facts.append(f"changed {', '.join(report.files_changed)}")
+    facts += [f"agent {'/'.join(one.path)}: {one.state}" for one in report.summary.agents]
     facts += [f"not run: {one.call} ({one.reason})" for one in report.denied]
     facts += [f"waits for a person: {one.call} ({report.attach})" for one in report.waiting]
     return "\n\n".join(filter(None, (report.answer, f"[{' · '.join(facts)}]")))

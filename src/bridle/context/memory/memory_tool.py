@@ -124,6 +124,7 @@ class MemoryTool:
             mutating=lambda args: args.action in ("create", "update", "delete"),
             own_files=self._own_files,
             changes=self._changes,
+            for_person=self._for_person,
             safety_notes=("it is read again in later sessions",),
         )
 
@@ -155,6 +156,19 @@ class MemoryTool:
             return (os.path.realpath(self._files().of(args.scope).file(args.name)),)
         except ValueError:
             return ()  # the call fails
+
+    def _for_person(self, args: MemoryArgs) -> str:
+        """A note that comes into every session, or into every project, tells later runs what nobody asked for there."""
+        from bridle.context.memory.memory_choice import ALWAYS
+
+        if args.scope == "user":
+            return "it is for every project"
+        try:
+            before, _ = _present(self._files().of(args.scope), args.name)
+        except (ValueError, OSError, BridleError):
+            before = None  # the call fails
+        tags = (*args.tags, *(before.tags if before is not None else ()))
+        return "it is for every session here" if ALWAYS in tags else ""
 
     def _planned(self, args: MemoryArgs) -> PlannedChange:
         """Raises `BadMemory`, `OSError` and `BridleError` where it cannot be done."""

@@ -45,10 +45,10 @@ def offered_of(
     `agreed` tells the digests of those that a person agreed to.
     """
     off = frozenset(disabled)
-    wanted = [skill for skill in found.skills if skill.name not in off]
+    wanted = [skill for skill in found.skills if skill.name not in off] if off else found.skills
     asked = [skill for skill in wanted if skill.root]
     said = agreed(asked) if asked else frozenset[str]()
-    usable = {skill.name: skill for skill in wanted if not skill.root or skill.digest in said}
+    usable = {skill.head.name: skill for skill in wanted if not skill.root or skill.digest in said}
     return Offered(
         skills=dict(sorted(usable.items())),
         waiting=tuple(skill for skill in asked if skill.digest not in said),

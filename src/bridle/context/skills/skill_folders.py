@@ -7,17 +7,21 @@ start where nothing changed reads no skill and computes no digest. Finding a ski
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
-from bridle.base.files import read_limited, repository_root
-from bridle.base.phrases import counted
-from bridle.context.skills.skill_index import IndexedFolder, IndexedFolders, signature_of
+from bridle.base.files import first_entries, repository_root
+from bridle.base.paths import is_beneath
+from bridle.context.skills.skill_index import (
+    MAX_BYTES_OF_PLACE,
+    MAX_FILES_OF_PLACE,
+    IndexedFolders,
+    PlaceFull,
+    Room,
+)
 from bridle.context.skills.skill_records import (
-    MAX_BODY_BYTES,
     SKILL_FILE,
     FoundSkills,
     Skill,
@@ -26,12 +30,6 @@ from bridle.context.skills.skill_records import (
 )
 
 MAX_SKILLS: Final = 2_000
-MAX_FILES: Final = 2_000
-MAX_FILE_BYTES: Final = 16 * 1024 * 1024
-MAX_BYTES: Final = 64 * 1024 * 1024
-_LEFT_OUT: Final = frozenset({".git"})
-"""Not part of a skill, and never read as one."""
-_CHUNK: Final = 1024 * 1024
 
 
 class SkillPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,9 +91,15 @@ def find_skills(places: Sequence[SkillPlace], index: Callable[[str], IndexedFold
     skills: list[Skill] = []
     problems: list[SkillProblem] = []
     for place in places:
-        kept, within = index(place.folder), _within(place)
+        kept, within, room = index(place.folder), _Within(place), Room()
         for name, is_link in _names(place, problems):
-            found = _found(place, within, name, is_link, kept)
+            try:
+                found = _found(place, within, name, is_link, kept, room)
+            except PlaceFull:
+                most = f"{MAX_FILES_OF_PLACE:,} files and {MAX_BYTES_OF_PLACE >> 20} MiB"
+                problem = f"from {name} on nothing is looked at: its skills together have more than {most}"
+                problems.append(SkillProblem(shown=place.shown, line=0, problem=problem))
+                break
             if isinstance(found, SkillProblem):
                 problems.append(found)
             elif found is not None:
@@ -104,55 +108,58 @@ def find_skills(places: Sequence[SkillPlace], index: Callable[[str], IndexedFold
     return FoundSkills(skills=tuple(skills), problems=tuple(problems))
 
 
-class _Within(NamedTuple):
-    """What is the same for all folders of a place: where it and its root really are, and its path below that root."""
+class _Within:
+    """What is the same for all folders of a place: where it and its root really are, whether it leads out of that, and
+    its path below it."""
 
-    folder: str
-    root: str
-    path: str
-
-
-def _within(place: SkillPlace) -> _Within:
-    path = os.path.relpath(place.folder, place.root) if place.root else ""
-    return _Within(os.path.realpath(place.folder), os.path.realpath(place.root) if place.root else "", path)
+    def __init__(self, place: SkillPlace) -> None:
+        self.folder = os.path.realpath(place.folder)
+        self.root = os.path.realpath(place.root) if place.root else ""
+        self.leads_out = not is_beneath(self.folder, self.root)
+        self.path = os.path.relpath(place.folder, place.root) if place.root else ""
 
 
 def _names(place: SkillPlace, problems: list[SkillProblem]) -> list[tuple[str, bool]]:
     """The names in a place, in order, each with whether it is a link."""
     try:
-        with os.scandir(place.folder) as entries:
-            names = sorted((one.name, one.is_symlink()) for one in entries if not one.name.startswith("."))
+        entries = first_entries(place.folder)
+        names = [(one.name, one.is_symlink()) for one in entries if one.name[0] != "."]
     except OSError as problem:
         problems.append(SkillProblem(shown=place.shown, line=0, problem=problem.strerror or str(problem)))
         return []
     if len(names) > MAX_SKILLS:
-        problem = f"only the first {MAX_SKILLS:,} of its {len(names):,} entries are looked at: move some away"
+        problem = f"only the first {MAX_SKILLS:,} of its entries are looked at: move some away"
         problems.append(SkillProblem(shown=place.shown, line=0, problem=problem))
     return names[:MAX_SKILLS]
 
 
 def _found(
-    place: SkillPlace, within: _Within, name: str, is_link: bool, kept: IndexedFolders
+    place: SkillPlace, within: _Within, name: str, is_link: bool, kept: IndexedFolders, room: Room
 ) -> Skill | SkillProblem | None:
-    """The skill in a folder of this name; None where there is no SKILL.md, so that it is something else."""
-    real, shown = f"{within.folder}/{name}", f"{place.shown}/{name}"
+    """The skill in a folder of this name; None where there is no SKILL.md, so that it is something else. Raises
+    `PlaceFull`."""
+    real, shown, leads_out = f"{within.folder}/{name}", f"{place.shown}/{name}", within.leads_out
     if is_link:
         real = os.path.realpath(real)
+        leads_out = not is_beneath(real, within.root)
     indexed = kept.get(name, real)
     if indexed is None and not os.path.lexists(f"{real}/{SKILL_FILE}"):
         return None
-    if place.inside and not _is_beneath(real, within.root):
+    if place.inside and leads_out:
         return SkillProblem(shown=shown, line=0, problem="a link that leads out of the project is not read")
-    try:
-        if indexed is None:
-            indexed = _read(real, name, whole=bool(place.root))
-            kept.put(name, indexed)
-    except _Unusable as problem:
-        return SkillProblem(shown=os.path.join(shown, problem.file), line=0, problem=str(problem))
-    except OSError as problem:
-        return SkillProblem(
-            shown=os.path.join(shown, SKILL_FILE), line=0, problem=problem.strerror or str(problem)
-        )
+    if indexed is None:
+        from bridle.context.skills.skill_content import UnusableSkill, read_folder
+
+        try:
+            indexed = read_folder(real, name, room if place.root else None)
+        except UnusableSkill as problem:
+            return SkillProblem(shown=os.path.join(shown, problem.file), line=0, problem=str(problem))
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            return SkillProblem(shown=os.path.join(shown, SKILL_FILE), line=0, problem=why)
+        kept.put(name, indexed)
+    elif indexed.digest:
+        room.take(indexed.count, indexed.size)
     if indexed.head is None:
         return SkillProblem(shown=os.path.join(shown, SKILL_FILE), line=indexed.line, problem=indexed.problem)
     head = indexed.head
@@ -166,153 +173,6 @@ def _found(
         root=place.root,
         path=f"{within.path}/{name}" if place.root else "",
         digest=indexed.digest,
-        files=indexed.files,
+        packed_files=indexed.files,
         signature=indexed.signature,
     )
-
-
-def _is_beneath(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-class _Unusable(ValueError):
-    """Why a folder cannot be a skill, and which of its files is to blame."""
-
-    def __init__(self, file: str, problem: str) -> None:
-        super().__init__(problem)
-        self.file = file
-
-
-def _entries(folder: str) -> tuple[list[str], dict[str, os.stat_result]]:
-    """Every folder and every file below a folder, by its path in it. Links are not followed. Raises `_Unusable`."""
-    folders, files, waiting = list[str](), dict[str, os.stat_result](), [""]
-    while waiting:
-        below = waiting.pop()
-        folders.append(below)
-        with os.scandir(f"{folder}/{below}") as entries:
-            listed = {entry.name: entry for entry in entries}
-        for plain in sorted(listed):
-            if plain in _LEFT_OUT:
-                continue
-            entry, name = listed[plain], f"{below}/{plain}" if below else plain
-            if not name.isprintable():
-                raise _Unusable("", "a name in it has characters that do not show: rename that file")
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(name)
-            else:
-                files[name] = entry.stat(follow_symlinks=False)
-            if len(files) + len(waiting) > MAX_FILES:
-                raise _Unusable("", f"it has more than {MAX_FILES:,} files: keep only what the skill needs")
-    return folders, files
-
-
-def _read(folder: str, name: str, *, whole: bool) -> IndexedFolder:
-    """The skill in a folder, read now. With `whole` every file of it is read for its digest.
-
-    What it is known by is looked at before it is read: what changes meanwhile is read again the next time.
-    """
-    from bridle.context.skills.skill_file import BadSkill, read_skill
-
-    folders, there = _entries(folder) if whole else ([], {SKILL_FILE: os.lstat(f"{folder}/{SKILL_FILE}")})
-    paths = (*folders, *there)
-    signature = signature_of(folder, paths)
-    files = _digests(folder, there) if whole else {}
-    contents = read_limited(os.path.join(folder, SKILL_FILE), MAX_BODY_BYTES)
-    if whole and not contents.truncated and _sha256(contents.data) not in files.values():
-        raise _Unusable(SKILL_FILE, "it changed while it was read: look again")
-    digest = _sha256(reviewed_text(folder, files)) if whole else ""
-    found = IndexedFolder(signature=signature, paths=paths, digest=digest, files=files)
-    if contents.truncated:
-        problem = f"it has more than {MAX_BODY_BYTES:,} bytes: move parts of it into references/"
-        return msgspec.structs.replace(found, problem=problem)
-    if b"\0" in contents.data:  # a person would be shown nothing of it
-        return msgspec.structs.replace(found, problem="it is no text: take the NUL bytes out of it")
-    try:
-        text = contents.data.decode()
-    except UnicodeDecodeError as problem:
-        line = contents.data.count(b"\n", 0, problem.start) + 1
-        return msgspec.structs.replace(found, line=line, problem="it is not UTF-8 text: save it as that")
-    try:
-        return msgspec.structs.replace(found, head=read_skill(text, folder=name).head)
-    except BadSkill as bad:
-        return msgspec.structs.replace(found, line=bad.line, problem=str(bad))
-
-
-def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]:
-    """What stands for each file. Raises `_Unusable` for what is no file, too much, or leads out of the folder."""
-    found: dict[str, str] = {}
-    left = MAX_BYTES
-    for name, status in there.items():
-        if stat.S_ISLNK(status.st_mode):
-            if not _is_beneath(os.path.realpath(os.path.join(folder, name)), folder):
-                raise _Unusable(name, "this link leads out of the skill: put the file itself there")
-            found[name] = _sha256(b"link " + os.fsencode(os.readlink(os.path.join(folder, name))))
-            continue
-        if not stat.S_ISREG(status.st_mode):
-            raise _Unusable(name, "this is no file: take it away")
-        left -= status.st_size
-        if left < 0 or status.st_size > MAX_FILE_BYTES:
-            most = f"{MAX_BYTES >> 20} MiB in all and {MAX_FILE_BYTES >> 20} MiB in a file"
-            raise _Unusable(name, f"a skill has at most {most}: keep only what it needs")
-        found[name] = file_digest(os.path.join(folder, name))
-    return found
-
-
-def _sha256(data: bytes) -> str:
-    import hashlib  # a start that reads no skill needs none of it
-
-    return hashlib.sha256(data).hexdigest()
-
-
-def file_digest(path: str) -> str:
-    """What stands for the content of a file."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(fd, "rb") as file:
-        while data := file.read(_CHUNK):
-            digest.update(data)
-    return digest.hexdigest()
-
-
-MAX_SHOWN_BYTES: Final = 256 * 1024
-_MOST_OF_A_FILE: Final = 64 * 1024
-
-
-def reviewed_text(folder: str, files: dict[str, str]) -> bytes:
-    """All of a skill as one text: a list of its files with their digests, then those that are text, SKILL.md first.
-
-    The same files give the same bytes, and others give others: every name and digest stands in the list, whose length
-    its first line tells. What is no text, or too long, is told by its digest alone.
-    """
-    names = sorted(files, key=lambda name: (name != SKILL_FILE, name))
-    parts = [f"{counted(len(names), 'file')}, by sha256:".encode()]
-    parts += [f"{files[name]}  ".encode() + _plain(name) for name in names]
-    left = MAX_SHOWN_BYTES
-    for name in names:
-        try:
-            contents = read_limited(os.path.join(folder, name), _MOST_OF_A_FILE)
-        except OSError:
-            continue
-        data = contents.data
-        if contents.truncated or b"\0" in data or len(data) > left:
-            parts += [b"", b"== " + _plain(name), b"(not shown: no text, or too long)"]
-            continue
-        left -= len(data)
-        parts += [b"", b"== " + _plain(name), data]
-    return b"\n".join(parts)
-
-
-def _plain(name: str) -> bytes:
-    return name.encode("unicode_escape")
-
-
-def is_as_read(skill: Skill) -> bool:
-    """Whether the files of a skill that a person agreed to are still those."""
-    if not skill.digest:
-        return True
-    try:
-        return _digests(skill.folder, _entries(skill.folder)[1]) == skill.files
-    except (OSError, ValueError):
-        return False

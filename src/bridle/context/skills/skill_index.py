@@ -13,35 +13,63 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.base.files import private_folder, read_limited, write_atomic
-from bridle.context.skills.skill_records import SkillHead
+from bridle.context.skills.skill_records import NO_FILES, SkillHead
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_KEPT: Final = 100
+MAX_FILES_OF_PLACE: Final = 4_000
+MAX_BYTES_OF_PLACE: Final = 64 * 1024 * 1024
+"""What is read of all skills of a folder together, where somebody else may have filled it."""
 _UNSETTLED_NS: Final = 2_000_000_000
 """A file that changed so lately could change again without a new time: what was read of it is not kept."""
 
 
 # Annotations are values here, not text: decoding would have to compile each of them, at every start.
 class IndexedFolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was found in a folder when these folders and files of it had this signature: a skill, or why it is none."""
+    """What was found in a folder when these folders and files of it had this signature: a skill, or why it is none.
 
-    signature: str
+    `files` are their digests, packed: `count` of them, which together have `size` bytes.
+    """
+
+    signature: tuple[int, ...]
     paths: tuple[str, ...]
     head: SkillHead | None = None
     digest: str = ""
-    files: dict[str, str] = {}
+    files: msgspec.Raw = NO_FILES
+    count: int = 0
+    size: int = 0
     line: int = 0
     problem: str = ""
 
 
-def signature_of(folder: str, paths: Iterable[str]) -> str:
-    """What changes with every change of these: inode, time of the last change of it, which no program can set back,
-    and size. A folder changes when a name in it does; a link is what it leads to. Raises OSError where one is gone."""
-    stamps: list[str] = []
+def signature_of(folder: str, paths: Iterable[str]) -> tuple[int, ...]:
+    """What changes with every change of these: inode, and time of the last change of it, which no program can set back
+    and which comes with every other size. A folder changes when a name in it does; a link is what it leads to. Raises
+    OSError where one is gone."""
+    stamps: list[int] = []
+    below = folder + "/"
     for path in paths:
-        found = os.stat(f"{folder}/{path}")
-        stamps.append(f"{found.st_ino} {found.st_ctime_ns} {found.st_size}")
-    return "\n".join(stamps)
+        found = os.stat(below + path)
+        stamps += (found.st_ino, found.st_ctime_ns)
+    return tuple(stamps)
+
+
+class PlaceFull(Exception):
+    """A folder holds more than is read of one."""
+
+
+class Room:
+    """How much more of a place is read."""
+
+    def __init__(self) -> None:
+        self._files, self._bytes = MAX_FILES_OF_PLACE, MAX_BYTES_OF_PLACE
+
+    def take(self, files: int, size: int) -> None:
+        """Raises `PlaceFull` where there is no room for so much."""
+        self._files -= files
+        self._bytes -= size
+        if self._files < 0 or self._bytes < 0:
+            raise PlaceFull
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -80,8 +108,8 @@ class IndexedFolders:
         if not self._is_unsettled(found.signature):
             self._used[name] = found
 
-    def _is_unsettled(self, signature: str) -> bool:
-        newest = max((int(line.split(" ")[1]) for line in signature.split("\n")), default=0)
+    def _is_unsettled(self, signature: tuple[int, ...]) -> bool:
+        newest = max(signature[1::2], default=0)
         return newest > self._now_ns - _UNSETTLED_NS
 
     def save(self) -> None:

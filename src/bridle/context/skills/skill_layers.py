@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.context.skills.session_skills import SessionSkills
-from bridle.context.skills.skill_folders import is_as_read
-from bridle.context.skills.skill_list import skills_text
+from bridle.context.skills.skill_content import is_as_read
+from bridle.context.skills.skill_list import SOURCE, skills_text
 from bridle.context.skills.skill_reading import activation, in_use, news_of
 from bridle.context.skills.skill_records import Skill
 from bridle.engine.conversation import Conversation
 from bridle.engine.tools import ToolOutput, denied
 from bridle.protocol.errors import BridleError, sentence
-from bridle.protocol.events import ContextAdded, Notice
+from bridle.protocol.events import ContextAdded, Notice, text_of
+from bridle.protocol.messages import TextBlock
 
 MOST_AT_ONCE: Final = 3
 """So many skills come in by themselves before one request."""
@@ -35,6 +36,28 @@ def brought_in(
             yield activation(skill, "trigger")
         except BridleError as problem:
             yield Notice(reason=problem.reason, message=problem.message, data=problem.data)
+
+
+def brought_again(
+    skills: SessionSkills, used: Sequence[str], conversation: Conversation, most_bytes: int
+) -> Iterator[ContextAdded]:
+    """The words of skills in use that a summary took away, those used last first, as far as there is room; the others
+    are named. One that a person has to agree to again, or that is gone, does not come."""
+    there, named = in_use(conversation), list[str]()
+    for name in [one for one in reversed(used) if one not in there]:
+        try:
+            again = activation(skills.get(name), "summary")
+        except BridleError:
+            continue
+        size = len(text_of(again.content).encode("utf-8", "replace"))
+        if size <= most_bytes:
+            most_bytes -= size
+            yield again
+        else:
+            named.append(name)
+    if named:
+        words = f"The words of these skills were summarised: {', '.join(named)}. Use them again where you need them."
+        yield ContextAdded(source=SOURCE, content=(TextBlock(text=words),))
 
 
 def changed_skill(command: object, skills: SessionSkills) -> ToolOutput | None:

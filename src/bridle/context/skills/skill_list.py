@@ -61,19 +61,23 @@ def skills_text(skills: Sequence[Skill]) -> str:
     """
     if not skills:
         return ""
-    heads = sorted((skill.head for skill in skills), key=lambda head: head.name)
-    lines = [_line(head) for head in heads]
-    names = [head.name for head in heads]
+    heads = {skill.head.name: skill.head for skill in skills}
+    names = sorted(heads)
     room = MAX_LIST_BYTES - _size(f"{TITLE}\n{_HOW}\n")
-    if sum(map(_size, lines)) + len(lines) <= room:
-        return "\n".join((TITLE, _HOW, *lines))
-    return "\n".join((TITLE, _HOW, *_cut(lines, names, room)))
+    lines: list[str] = []
+    left = room
+    for name in names:
+        lines.append(_line(heads[name]))
+        left -= _size(lines[-1]) + 1
+        if left < 0:  # what comes behind has no line in any case
+            return "\n".join((TITLE, _HOW, *_cut(lines, names, room)))
+    return "\n".join((TITLE, _HOW, *lines))
 
 
 def _cut(lines: Sequence[str], names: Sequence[str], room: int) -> list[str]:
     """As many lines as leave room for the names of the rest; where not even those have room, as many names as do."""
     with_lines = [0, *accumulate(_size(line) + 1 for line in lines)]
-    of_names = [0, *accumulate(_size(name) + 2 for name in names)]
+    of_names = [0, *accumulate([len(name) + 2 for name in names])]  # a name is plain letters
     rest = _size(_more(len(names), "")) + 1
     for count in range(len(lines) - 1, -1, -1):
         if with_lines[count] + of_names[-1] - of_names[count] + rest <= room:

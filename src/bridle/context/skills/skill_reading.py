@@ -35,13 +35,18 @@ _WHOSE: Final[Mapping[SkillSource, str]] = {
     "bundle": "a bundle, agreed to by the person",
 }
 
-UsedBy: TypeAlias = Literal["model", "person", "trigger"]
+UsedBy: TypeAlias = Literal["model", "person", "trigger", "summary"]
 
 
 def in_use(conversation: Conversation) -> set[str]:
     """The skills whose words are in the conversation now."""
-    found = (_OPENING.match(text) for text in _added(conversation))
-    return {match[1] for match in found if match is not None}
+    return {name for text in _added(conversation) if (name := activated(text))}
+
+
+def activated(text: str) -> str:
+    """The skill that a text put in; empty where it is something else."""
+    found = _OPENING.match(text)
+    return "" if found is None else found[1]
 
 
 def news_of(listed: str, conversation: Conversation) -> ContextAdded | None:

@@ -23,6 +23,7 @@ class SkillTriggers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 NO_TRIGGERS: Final = SkillTriggers()
+NO_FILES: Final = msgspec.Raw(msgspec.msgpack.encode({}))
 
 
 class SkillHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,7 +34,7 @@ class SkillHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     description: str
-    triggers: SkillTriggers = SkillTriggers()
+    triggers: SkillTriggers = NO_TRIGGERS
     fields: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
@@ -58,9 +59,9 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """A skill that can be offered. One of a bundle has the name of that before its own: `bundle:name`.
 
     `folder` is where it lies without links, `shown` its path as people read it. Where a person must agree to it,
-    `digest` stands for all of its files, `files` are the digests of each, and `path` is its folder below `root`; where
-    it is the person's own or Bridle's, all of these are empty. `signature` tells whether its files are still those that
-    were read.
+    `digest` stands for all of its files, `packed_files` are the digests of each, and `path` is its folder below `root`;
+    where it is the person's own or Bridle's, all of these are empty. `signature` tells whether its files are still
+    those that were read.
     """
 
     head: SkillHead
@@ -70,12 +71,17 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
     path: str = ""
     digest: str = ""
-    files: dict[str, str] = {}
-    signature: str = ""
+    packed_files: msgspec.Raw = NO_FILES
+    signature: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         return self.head.name
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The digest of each of its files. Unpacked where it is asked for: a start asks for none."""
+        return msgspec.msgpack.decode(self.packed_files, type=dict[str, str])
 
     @property
     def own_name(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bridle.base.files import first_entries
 from bridle.base.visible import visible
 from bridle.protocol.errors import BridleError, sentence
 from bridle.safety.hooks.definitions import (
@@ -178,6 +179,10 @@ def _from_folder(
             )
 
 
+MAX_PROGRAMS = 500
+"""So many files of a folder can be hooks."""
+
+
 def _programs(root: str) -> Iterator[str]:
     """What stands in the folder and in its `.d` folders, by name."""
     for name in _names(root):
@@ -190,7 +195,7 @@ def _programs(root: str) -> Iterator[str]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+        return [one.name for one in first_entries(folder, MAX_PROGRAMS) if not one.name.startswith(".")]
     except OSError:
         return []
 

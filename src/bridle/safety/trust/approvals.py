@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bridle.base.clock import Clock, SystemClock
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock
 
 NAME: Final = "approved.lock"
+_HEADER: Final = b"# bridle approved.lock 1\n"
+"""That of `lockfile`, which a start that only asks for digests does not load."""
 LOCKFILE_VARIABLE: Final = "BRIDLE_APPROVED_LOCK"
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_COPY_BYTES: Final = 64 * 1024
@@ -36,6 +38,11 @@ KEPT_PER_PLACE: Final = 20
 """Contents of one file that stay approved: switching between branches asks nobody."""
 ANYWHERE: Final[frozenset[TrustedKind]] = frozenset({"instructions", "skill"})
 """Words for the model mean the same in every folder; nobody is asked twice for the same bytes."""
+
+_HEX: Final = b"0123456789abcdef"
+_PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+@=,~-"
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"0123456789", b"0" * 10)
+_TIME: Final = b" 0000-00-00T00:00:00Z "
 
 
 class Approvals:
@@ -96,8 +103,6 @@ class Approvals:
     def held(self, kind: TrustedKind, wanted: Iterable[tuple[str, str]]) -> frozenset[str]:
         """Those of many digests, each with the path it stands at, that were approved: for words for the model, which
         mean the same in every folder."""
-        from bridle.safety.trust.lock_digests import plain_digests
-
         try:
             stored, others = plain_digests(read_trusted(self.path, MAX_BYTES).data, kind)
         except OSError:
@@ -107,7 +112,7 @@ class Approvals:
 
             stored |= {entry.digest for entry in map(decode_line, others) if entry is not None}
         named = {(entry.digest, entry.path) for entry in self._named if entry.kind == kind}
-        return frozenset(digest for digest, path in wanted if digest in stored or (digest, path) in named)
+        return frozenset([digest for digest, path in wanted if digest in stored or (digest, path) in named])
 
     def last(self, *, kind: TrustedKind, root: str, path: str) -> Approval | None:
         """What was approved at this place most recently."""
@@ -248,6 +253,49 @@ def session_approvals(
     if lockfile is None and not os.path.isabs(named):
         raise CommandRefused("BadLockfile", path=named, problem=f"{LOCKFILE_VARIABLE} needs an absolute path")
     return store.with_named(read_lockfile(os.path.join(cwd, named)).entries)
+
+
+def plain_digests(data: bytes, kind: str) -> tuple[set[str], list[bytes]]:
+    """The digests of a kind in lines of plain characters and the right shape, and the other lines of that kind.
+
+    Together with what `lockfile.decode_line` makes of those others, they are what `lockfile.decode` would find.
+    """
+    if not data.startswith(_HEADER):
+        return set(), []
+    opening = f"{kind} sha256:".encode()
+    found = [line[len(opening) :] for line in data.split(b"\n")[:-1] if line.startswith(opening)]
+    plain, others = (found, []) if _are_plain(found) else _parted(found)
+    return {line[:64].decode() for line in plain}, [opening + line + b"\n" for line in others]
+
+
+def _parted(lines: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    plain = [line for line in lines if _are_plain([line])]
+    return plain, [line for line in lines if not _are_plain([line])]
+
+
+def _are_plain(lines: Sequence[bytes]) -> bool:
+    """Whether each is a digest, a time, a root and a path with one blank between them; looked at all together, for each
+    look at one costs as much."""
+    places = b"\n".join([line[86:] for line in lines])
+    times = {line[64:86] for line in lines}
+    return (
+        not b"".join([line[:64] for line in lines]).translate(None, _HEX)
+        and all(time.translate(_DIGITS_TO_ZERO) == _TIME and _may_be_a_time(time[1:]) for time in times)
+        and not places.translate(None, _PLAIN + b" \n")
+        and all(line.count(b" ") == 3 for line in lines)
+        and b" \n" not in b"\n%b\n" % places
+        and b"\n " not in b"\n%b\n" % places
+    )
+
+
+def _may_be_a_time(time: bytes) -> bool:
+    """Whether a time in the right shape is one in every month; others are looked at closely."""
+    return (
+        b"01" <= time[5:7] <= b"12"
+        and b"01" <= time[8:10] <= b"28"
+        and time[11:19] <= b"23:59:59"
+        and (max(time[14:15], time[17:18]) <= b"5" and time[:4] >= b"1000")
+    )
 
 
 def is_trusted_file(approvals: Approvals, root: str) -> Callable[[str, str], bool]:

@@ -13,7 +13,7 @@ from bridle.safety.trust.lockfile import TrustedKind
 
 ChangeKind: TypeAlias = Literal["metadata", "prose", "code", "executable"]
 
-EXECUTABLE: Final[frozenset[TrustedKind]] = frozenset({"hook", "mcp_server", "plugin", "config"})
+EXECUTABLE: Final[frozenset[TrustedKind]] = frozenset({"hook", "mcp_server", "plugin", "config", "settings"})
 """What starts programs, or lets them start."""
 
 _FRONT: Final = compiled_later(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)

@@ -19,10 +19,10 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.regex import compiled_later
-from bridle.safety.trust.lock_digests import HEADER
 
+HEADER: Final = b"# bridle approved.lock 1\n"
 TrustedKind: TypeAlias = Literal[
-    "instructions", "skill", "hook", "config", "mcp_server", "agent", "plugin", "command"
+    "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"
 ]
 KINDS: Final[tuple[TrustedKind, ...]] = get_args(TrustedKind)
 

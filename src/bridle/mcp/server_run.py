@@ -1,0 +1,283 @@
+"""One run of a server: its process, started in its border, and the connection to it, from beginning to end.
+
+Whether there is another one is for `shared_server` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+import msgspec
+
+from bridle.base.clock import Clock
+from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
+from bridle.base.threads import in_thread
+from bridle.engine.ports import Process, Spawn, SpawnPolicy
+from bridle.mcp.pin_gate import PinReview
+from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_log import ServerLog
+from bridle.mcp.server_tokens import ServerTokens, login_command
+from bridle.mcp.tool_lists import ToolList
+from bridle.mcp.value_references import ReferenceValues
+
+if TYPE_CHECKING:
+    from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.sampling_requests import SampleReply, SampleRequest
+    from bridle.mcp.server_connection import ServerConnection
+    from bridle.mcp.token_auth import TokenAuth
+    from bridle.mcp.transports import WireCounts
+
+GRACE_S: Final = 5.0
+"""How long a server may take to leave once its input is closed."""
+CLOSING_GRACE_S: Final = 1.0
+"""The same, where the whole program is leaving."""
+
+
+class LaunchPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server runs. `policy` and `env` are those of the session's commands; `roots` are the folders it is told
+    of. `tokens` are those of a sign-in, by its name; None where there are none. `values` are what references in its
+    definition stand for."""
+
+    spawn: Spawn
+    policy: SpawnPolicy
+    cwd: str
+    env: Mapping[str, str]
+    roots: tuple[str, ...] = ()
+    tokens: Callable[[str], ServerTokens] | None = None
+    values: ReferenceValues | None = None
+
+
+class RunEnd(NamedTuple):
+    """How a run of a server ended. `hopeless`: it would end the same way again. `idle`: nobody needed it.
+
+    `changed`: it is not what was agreed to. `wants_sign_in`: it lets nobody in before a person has signed in."""
+
+    problem: str
+    up_s: float = 0.0
+    hopeless: bool = False
+    idle: bool = False
+    changed: bool = False
+    wants_sign_in: bool = False
+
+
+class RunOwner(Protocol):
+    """Whose run it is: it hears what the server offers and asks, and says whether it may be used."""
+
+    async def checked(self) -> PinReview | None:
+        """What keeps it from being used, now that it runs."""
+        ...
+
+    def connected_to(self, connection: ServerConnection) -> None: ...
+    async def until_unused(self) -> None:
+        """Returns when nobody needs it any more."""
+        ...
+
+    def hear_offer(self, offer: ToolList) -> None: ...
+    def hear_refusal(self) -> None:
+        """A request was not let in."""
+        ...
+
+    async def answer_input(self, request: InputRequest) -> InputReply: ...
+    async def answer_sample(self, request: SampleRequest) -> SampleReply: ...
+
+
+class ServerRun:
+    """A server that is started or reached once. `leave` ends it, and `hurry` soon; `tokens` are those of a sign-in."""
+
+    def __init__(
+        self,
+        definition: ServerDefinition,
+        place: LaunchPlace,
+        owner: RunOwner,
+        *,
+        launch: str,
+        clock: Clock,
+        log: ServerLog,
+        tokens: ServerTokens | None,
+        leave: asyncio.Event,
+        hurry: asyncio.Event,
+    ) -> None:
+        self.tokens = tokens
+        self.auth: TokenAuth | None = None
+        self.counts: WireCounts | None = None
+        self._definition = definition
+        self._place = place
+        self._owner = owner
+        self._launch = launch
+        self._clock = clock
+        self._log = log
+        self._leave = leave
+        self._hurry = hurry
+        self._grace_s = GRACE_S
+
+    async def serve(self) -> RunEnd:
+        """How it ended; nothing of it runs any more then. Raises `CannotStart`, `ImportError` and anything else."""
+        process = await self._open_process() if self._definition.transport == "stdio" else None
+        try:
+            return await self._connect(process)
+        finally:
+            if process is not None:
+                await self._end_process(process)
+
+    async def _connect(self, process: DuplexProcess | None) -> RunEnd:
+        definition = self._definition
+        await in_thread(_load)
+        from bridle.mcp.server_connection import ServerConnection
+        from bridle.mcp.transports import WireCounts, http_streams, stdio_streams
+
+        self.counts = counts = WireCounts(self._log.note)
+        self.auth = auth = self._new_auth()
+        connection = ServerConnection(
+            definition,
+            http_streams(definition, self._place.env, auth)
+            if process is None
+            else stdio_streams(process, counts),
+            launch=self._launch,
+            roots=self._place.roots,
+            clock=self._clock,
+            answer_input=self._owner.answer_input,
+            answer_sample=self._owner.answer_sample,
+            note=self._log.note,
+            changed=self._owner.hear_offer,
+        )
+        serving = asyncio.create_task(connection.serve())
+        ready = asyncio.create_task(connection.ready.wait())
+        leave = asyncio.create_task(self._leave.wait())
+        late = asyncio.create_task(self._clock.sleep(definition.connect_s))
+        began_s = self._clock.monotonic()
+        up_s = 0.0
+        idle = False
+        try:
+            await asyncio.wait((serving, ready, leave, late), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and not serving.done() and (review := await self._owner.checked()) is not None:
+                connection.leave()
+                await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
+                return RunEnd(held_back(review), changed=True)
+            if ready.done() and not serving.done():
+                began_s = self._clock.monotonic()
+                self._owner.connected_to(connection)
+                unused = asyncio.create_task(self._owner.until_unused())
+                try:
+                    await asyncio.wait((serving, leave, unused), return_when=asyncio.FIRST_COMPLETED)
+                    idle = unused.done() and not serving.done()
+                finally:
+                    unused.cancel()
+                up_s = self._clock.monotonic() - began_s
+            elif late.done() and not serving.done():
+                serving.cancel()
+                self._grace_s = 0.0  # it did not listen before either
+                return RunEnd(f"it was not ready within {definition.connect_s:g} s")
+            connection.leave()
+            await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
+            if auth is not None and auth.wants_sign_in and not leave.done():
+                return RunEnd(auth.problem, wants_sign_in=True)
+            problem = "" if idle or leave.done() else await self._why(serving, process)
+            return RunEnd(problem, up_s=up_s, idle=idle)
+        finally:
+            for task in (serving, ready, leave, late):
+                task.cancel()
+            await asyncio.gather(serving, ready, leave, late, return_exceptions=True)
+
+    def _new_auth(self) -> TokenAuth | None:
+        if self.tokens is None:
+            return None
+        from bridle.mcp.token_auth import TokenAuth
+
+        return TokenAuth(self.tokens, login_command(self._definition.name), self._owner.hear_refusal)
+
+    async def _why(self, serving: asyncio.Task[None], process: DuplexProcess | None) -> str:
+        """Why a connection is over, as the end of a sentence."""
+        said = self._log.last_line()
+        behind = f": {said}" if said else ""
+        if process is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.5):  # one that closes its connection is mostly about to end
+                    code = await process.wait()
+                    how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+                    return f"{how}{behind}"
+        if serving.done() and not serving.cancelled() and (fault := serving.exception()) is not None:
+            return f"{self._log.masked(root_cause(fault))}{behind}"
+        return f"the connection ended{behind}"
+
+    async def _open_process(self) -> DuplexProcess:
+        definition, place = self._definition, self._place
+        cwd = os.path.join(place.cwd, definition.folder)
+        policy = server_policy(definition, place.policy)
+        self._log.begin(f"started: {definition.argv[0]}")
+
+        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
+            return place.spawn(
+                definition.argv,
+                cwd=cwd,
+                env=place.env,
+                policy=policy,
+                call_id=f"mcp:{definition.name}",
+                on_output=outlet,
+                on_error=self._log.hear,
+                stdin=inlet,
+            )
+
+        return await open_duplex(start)
+
+    async def _end_process(self, process: DuplexProcess) -> None:
+        """Its input is closed, so it may leave by itself; then it is made to, with everything it left running."""
+        process.close_input()
+        left = asyncio.ensure_future(process.wait())
+        drained = asyncio.ensure_future(_drain(process))
+        late = asyncio.ensure_future(self._clock.sleep(self._grace_s))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait((left, late, hurry), return_when=asyncio.FIRST_COMPLETED)
+            if hurry.done():
+                await asyncio.wait((left,), timeout=CLOSING_GRACE_S)
+        finally:
+            for task in (left, late, hurry, drained):
+                task.cancel()
+            await process.stop()
+            await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
+
+
+def held_back(review: PinReview) -> str:
+    """Why it does not run, as the end of a sentence."""
+    data = review.data
+    if review.reason == "MCPServerSHA256Mismatch":
+        return f"its program has sha256 {data['found']}, and settings expect {data['expected']}"
+    return data["problem"]
+
+
+def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPolicy:
+    """How a server may run: as its definition says, and never more freely than a session that is meant to be strict.
+
+    A server that a project has a say in has no more of the network than commands have.
+    """
+    mode = "read-only" if session.mode == "read-only" and definition.sandbox != "off" else definition.sandbox
+    network = definition.network or session.network
+    if definition.of_project:
+        order = ("deny", "filtered", "inherit")
+        network = min(network, session.network, key=order.index)
+    return msgspec.structs.replace(
+        session, mode=mode, network=network, scratch="", variables={**session.variables, **definition.env}
+    )
+
+
+def _load() -> None:
+    """Most of a second that nobody else is to wait for."""
+    import_module("bridle.mcp.server_connection")
+
+
+async def _drain(process: DuplexProcess) -> None:
+    """Nobody reads it any more: a server that still writes must not wait for that."""
+    while await process.read():
+        pass
+
+
+def root_cause(fault: BaseException) -> str:
+    """The innermost reason of a failure, in its own words."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
+    return str(fault) or type(fault).__name__

@@ -1,0 +1,173 @@
+"""What a policy means is worked out once for many commands, and never out of date."""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridle.base.other_projects import OtherProjects
+from bridle.engine.ports import SpawnPolicy
+from bridle.sandbox.confinement import HostContext, confinement_of
+from bridle.sandbox.confinement_cache import ConfinementCache
+
+_LATER_NS = 60_000_000_000
+
+
+class Scene:
+    """A workspace with a repository, a home beside it, another project, and who remembers."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.workspace = base / "home" / "code" / "ws"
+        for folder in ("added", "shown", "home/code/other", "home/.config", "own", "home/code/ws/src"):
+            (base / folder).mkdir(parents=True)
+        for folder in ("objects", "refs", "hooks"):
+            (self.workspace / ".git" / folder).mkdir(parents=True)
+        (self.workspace / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        (self.workspace / ".git" / "config").write_text("[core]\n\tbare = false\n")
+        home = str(base / "home")
+        self.place = HostContext(
+            home=home,
+            own=(str(base / "own"),),
+            caches=str(base / "caches"),
+            others=OtherProjects(home),
+            temporary=(str(base / "tmp"),),
+        )
+        self.cache = ConfinementCache(now_ns=lambda: time.time_ns() + _LATER_NS)
+        self.modes = [
+            SpawnPolicy(mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")),
+            SpawnPolicy(mode="read-only", workspace=str(self.workspace)),
+            SpawnPolicy(
+                mode="workspace-write",
+                workspace=str(self.workspace),
+                writable=(str(base / "added"),),
+                readable=(str(base / "shown"), "../other"),
+            ),
+        ]
+
+    def settle(self) -> None:
+        """It is known by now, and the next change has another time than all before."""
+        for policy in self.modes:
+            for _ in range(3):
+                self.cache.of(policy, self.place, str(self.workspace))
+        probe = self.base / "probe"
+        probe.write_text("")
+        before = probe.stat().st_ctime_ns
+        while probe.stat().st_ctime_ns == before:
+            probe.chmod(0o600)
+
+    def is_true(self) -> bool:
+        cwd = str(self.workspace)
+        return all(
+            self.cache.of(policy, self.place, cwd) == confinement_of(policy, self.place, cwd)
+            for policy in self.modes
+        )
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_the_same_answer_is_given_while_nothing_changed(scene: Scene) -> None:
+    scene.settle()
+    cwd = str(scene.workspace)
+    (scene.workspace / "src" / "new.py").write_text("x")
+    (scene.workspace / "new.py").write_text("x")
+    for policy in scene.modes:
+        first = scene.cache.of(policy, scene.place, cwd)
+        assert scene.cache.of(policy, scene.place, cwd) is first
+        assert first == confinement_of(policy, scene.place, cwd)
+
+
+def test_a_change_of_this_moment_is_looked_at_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.cache = ConfinementCache()
+    (scene.base / "home" / ".netrc").write_text("x")
+    policy, cwd = scene.modes[0], str(scene.workspace)
+    answers = [scene.cache.of(policy, scene.place, cwd) for _ in range(3)]
+    assert answers[0] == answers[2]
+    link = scene.base / "home" / ".netrc"
+    link.unlink()
+    assert scene.is_true()
+
+
+def test_what_does_not_hold_is_forgotten(scene: Scene) -> None:
+    scene.settle()
+    policy, cwd = scene.modes[0], str(scene.workspace)
+    first = scene.cache.of(policy, scene.place, cwd)
+    scene.cache.forget()
+    again = scene.cache.of(policy, scene.place, cwd)
+    assert again == first
+    assert again is not first
+
+
+_PLACES = (
+    *("ws/AGENTS.md", "ws/.vscode", "ws/CLAUDE.md", "ws/.cursorrules", "ws/.github/copilot-instructions.md"),
+    *("ws/.claude/settings.json", "ws/HEAD", "ws/objects", "ws/refs", "ws/.mcp.json", "ws/src", "ws/notes"),
+    *("ws/.git", "ws/.git/config", "ws/.git/config.worktree", "ws/.git/hooks", "ws/.git/commondir", "ws/.git/HEAD"),
+    *("ws/.git/modules/sub/config", "ws/.git/worktrees/w/gitdir", "ws/.git/index", "ws/.git/sharedindex.1"),
+    *("ws/.git/objects", ".git", "HEAD", "other/.env", "third/.env", ".env", "ws/.env"),
+    *("../.ssh", "../.netrc", "../.config/gh", "../.config", "../.docker/run", "../.aws/credentials", "../code"),
+    *("../../own", "../../tmp", "../../scratch", "../../added", "../../shown", "../../added/CLAUDE.md", "other"),
+)  # fmt: skip
+_CONTENTS = (
+    "",
+    "[core]\n\thooksPath = .husky\n",
+    "[include]\n\tpath = ../more\n",
+    "[extensions]\n\tworktreeConfig = true\n",
+    "gitdir: ../elsewhere\n",
+)
+_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(_PLACES),
+        st.sampled_from(("file", "folder", "sticky", "link", "remove", "move")),
+        st.sampled_from((*_CONTENTS, "notes", "../other", "src/AGENTS.md")),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(_CHANGES)
+def test_whatever_changes_the_answer_is_that_of_a_fresh_look(changes: list[tuple[str, str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(os.path.realpath(folder)))
+        for place, change, text in changes:
+            scene.settle()
+            _change(scene.base / "home" / "code" / place, change, text)
+            assert scene.is_true(), (place, change, text)
+
+
+def _change(path: Path, change: str, text: str) -> None:
+    path = Path(os.path.normpath(path))
+    try:
+        if change == "move":
+            path.rename(f"{path}.moved")
+            path.symlink_to(f"{path.name}.moved")
+            return
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        match change:
+            case "file":
+                path.write_text(text)
+            case "folder":
+                path.mkdir()
+            case "sticky":
+                path.mkdir()
+                path.chmod(0o1755)
+            case "link":
+                path.symlink_to(text.strip() or "nowhere")
+            case _:
+                pass
+    except OSError:
+        return  # nothing can be there now

@@ -1,0 +1,381 @@
+"""A sandbox that waited for its command holds it as any other does, or is not used."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridle.base.processes import Processes
+from bridle.conformance.fake_clock import FakeClock
+from bridle.engine.ports import SpawnPolicy
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import HostContext
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.warm_sandbox import DELAY_S, CommandPlace, WarmSandboxes
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+    pytest.mark.skipif(os.uname().sysname != "Linux", reason="bubblewrap needs Linux"),
+]
+
+
+class Scene:
+    """A workspace, and a session whose commands may find a sandbox that waits."""
+
+    def __init__(self, base: Path, processes: Processes) -> None:
+        self.base = base
+        self.workspace = base / "ws"
+        self.home = base / "home"
+        self.away = base / "state" / "masks"
+        for folder in (self.workspace, self.home / ".ssh", base / "hosttmp"):
+            folder.mkdir(parents=True)
+        (self.home / ".ssh" / "key").write_text("of this session alone")
+        self.clock = FakeClock()
+        self.processes = processes
+        self.place = HostContext(home=str(self.home), temporary=(str(base / "hosttmp"),))
+        self.adapter = Bubblewrap(shutil.which("bwrap") or "bwrap")
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
+        self.spawn = SandboxSpawn(
+            processes, place=lambda: self.place, choose=self.choose, away=str(self.away)
+        )
+        self.started = 0
+        self.used = 0
+        self.warm = WarmSandboxes(self._start, self.clock)
+        self.policy = SpawnPolicy(
+            mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")
+        )
+
+    async def choose(self) -> Bubblewrap:
+        return self.adapter
+
+    async def _start(self, at: CommandPlace) -> Any:
+        sandbox = await self.spawn.wait_for_command(at)
+        self.started += sandbox is not None
+        return sandbox
+
+    async def wait(self, policy: SpawnPolicy | None = None) -> None:
+        """One waits, as while a model is asked after a command."""
+        await self.run("true", policy=policy)
+        before = self.started
+        self.warm.expect()
+        await self.clock.advance(DELAY_S)
+        async with asyncio.timeout(20):
+            while self.started == before:
+                await asyncio.sleep(0)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        policy: SpawnPolicy | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> tuple[int, str]:
+        output = bytearray()
+        waiting = _waiting()
+        process = await self.spawn(
+            ["/bin/bash", "-c", command],
+            cwd=str(cwd or self.workspace),
+            env=env or self.env,
+            policy=policy or self.policy,
+            call_id="call_1",
+            on_output=output.extend,
+            warm=self.warm,
+            **more,
+        )
+        self.used += process.pid in waiting
+        code = await process.wait()
+        return code, output.decode() + process.blocked(output.decode())
+
+    def is_clean(self) -> bool:
+        return not [path for path in self.workspace.rglob("*") if path.lstat().st_mode & 0o1000]
+
+
+def _waiting() -> set[int]:
+    """The processes we started that wait for their command."""
+    started = [
+        int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()
+    ]
+    return {pid for pid in started if b"bridle-waiting" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    processes = Processes()
+    made = Scene(Path(os.path.realpath(tmp_path)), processes)
+    try:
+        yield made
+    finally:
+        made.warm.discard()
+        await processes.close()
+        assert made.is_clean()
+        assert not made.away.exists() or not list(made.away.iterdir())
+
+
+async def test_a_command_finds_a_sandbox_that_waits(scene: Scene) -> None:
+    await scene.wait()
+    assert await scene.run("echo here; pwd") == (0, f"here\n{scene.workspace}\n")
+    assert scene.used == 1
+
+
+async def test_nothing_stands_in_the_workspace_while_one_waits(scene: Scene) -> None:
+    await scene.wait()
+    assert list(scene.workspace.iterdir()) == []
+
+
+ATTEMPTS: dict[str, str] = {
+    "make instructions": "echo evil > AGENTS.md",
+    "make instructions over a mask": "rmdir AGENTS.md; echo evil > AGENTS.md",
+    "move a mask": "mv .vscode other; mkdir .vscode && echo evil > .vscode/tasks.json",
+    "write below a mask": "chmod 777 .vscode; echo evil > .vscode/tasks.json",
+    "add a hook": "echo evil > .git/hooks/pre-commit",
+    "change git's settings": "git config core.fsmonitor evil",
+    "lead git elsewhere": "echo /elsewhere > .git/commondir",
+    "read a key": 'cat "$HOME/.ssh/key"',
+    "write into the home": 'echo x > "$HOME/x"',
+    "mount": "mount -t tmpfs none /mnt",
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+async def test_the_border_of_one_that_waited_holds(scene: Scene, attempt: str) -> None:
+    subprocess.run(["git", "init", "-q", scene.workspace], check=True, env=scene.env)
+    config = (scene.workspace / ".git" / "config").read_bytes()
+    await scene.wait()
+    _, output = await scene.run(ATTEMPTS[attempt])
+    assert scene.used == 1
+    assert "of this session alone" not in output
+    assert sorted(path.name for path in scene.workspace.iterdir()) == [".git"]
+    assert (scene.workspace / ".git" / "config").read_bytes() == config
+    assert not (scene.workspace / ".git" / "hooks" / "pre-commit").exists()
+    assert not (scene.workspace / ".git" / "commondir").exists()
+    assert sorted(path.name for path in scene.home.iterdir()) == [".ssh"]
+
+
+def _replace_file(scene: Scene) -> None:
+    """As editors do it: the same text in a new file."""
+    (scene.workspace / "new").write_text("rules")
+    (scene.workspace / "new").rename(scene.workspace / "CLAUDE.md")
+
+
+def _move_folder(scene: Scene) -> None:
+    (scene.workspace / ".github").rename(scene.workspace / "old")
+    shutil.copytree(scene.workspace / "old", scene.workspace / ".github")
+
+
+def _lead_elsewhere(scene: Scene) -> None:
+    (scene.workspace / ".github").rename(scene.base / "elsewhere")
+    (scene.workspace / ".github").symlink_to(scene.base / "elsewhere")
+
+
+def _remove_mask(scene: Scene) -> None:
+    for mask in [*scene.away.glob("*")]:
+        if mask.is_dir():
+            mask.rmdir()
+
+
+def _replace_mask(scene: Scene) -> None:
+    for mask in [*scene.away.glob("*")]:
+        if mask.is_dir():
+            mask.rmdir()
+            mask.mkdir()
+
+
+CHANGES: dict[str, Callable[[Scene], object]] = {
+    "a file that is held is replaced": _replace_file,
+    "a file that is held goes": lambda scene: (scene.workspace / "CLAUDE.md").unlink(),
+    "a folder that is held is moved": _move_folder,
+    "a folder that is held is led elsewhere": _lead_elsewhere,
+    "a file that programs obey comes": lambda scene: (scene.workspace / ".cursorrules").write_text("x"),
+    "a file that was masked comes": lambda scene: (scene.workspace / "AGENTS.md").write_text("x"),
+    "a folder that was masked comes": lambda scene: (scene.workspace / ".vscode").mkdir(),
+    "a repository comes": lambda scene: subprocess.run(["git", "init", "-q", scene.workspace], check=True),
+    "a secret comes": lambda scene: (scene.home / ".netrc").write_text("x"),
+    "the masks are removed": _remove_mask,
+    "the masks are replaced": _replace_mask,
+    "the workspace is moved": lambda scene: _move_away(scene.workspace),
+    "the home is moved": lambda scene: _move_away(scene.home),
+}
+
+
+def _entries(folder: Path) -> dict[str, int]:
+    return {path.name: path.lstat().st_ino for path in folder.iterdir() if "put-aside" not in path.name}
+
+
+def _move_away(folder: Path) -> None:
+    folder.rename(f"{folder}.moved")
+    shutil.copytree(f"{folder}.moved", folder)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_one_that_waited_while_something_changed_is_not_used(scene: Scene, change: str) -> None:
+    (scene.workspace / "CLAUDE.md").write_text("rules")
+    (scene.workspace / ".github").mkdir()
+    (scene.workspace / ".github" / "copilot-instructions.md").write_text("rules")
+    await scene.wait()
+    CHANGES[change](scene)
+    before = _entries(scene.workspace)
+    assert (await scene.run("echo evil > AGENTS.md; echo evil > CLAUDE.md; echo done"))[1].startswith(
+        "/bin/bash"
+    )
+    assert scene.used == 0
+    assert _entries(scene.workspace) == before
+
+
+async def test_one_that_waited_is_used_when_other_files_changed(scene: Scene) -> None:
+    await scene.wait()
+    (scene.workspace / "notes").write_text("x")
+    assert await scene.run("cat notes") == (0, "x")
+    assert scene.used == 1
+
+
+async def test_no_sandbox_is_used_twice(scene: Scene) -> None:
+    await scene.wait()
+    await scene.run("true")
+    await scene.run("true")
+    assert (scene.used, scene.started) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"cwd": "sub"},
+        {"env": {"PATH": "/bin", "HOME": "/"}},
+        {"stdin": b"x"},
+        {"on_error": lambda _chunk: None},
+        {"policy": {"mode": "read-only"}},
+        {"policy": {"network": "deny"}},
+        {"policy": {"max_file_mib": 1}},
+        {"policy": {"variables": {"TOLD": "x"}}},
+        {"policy": {"git_config": True}},
+    ],
+    ids=lambda how: "-".join(map(str, how.get("policy", how))),
+)
+async def test_a_command_that_runs_otherwise_gets_a_sandbox_of_its_own(
+    scene: Scene, how: dict[str, Any]
+) -> None:
+    (scene.workspace / "sub").mkdir()
+    await scene.wait()
+    if "policy" in how:
+        how = {"policy": msgspec.structs.replace(scene.policy, **how["policy"])}
+    if "cwd" in how:
+        how = {"cwd": scene.workspace / how["cwd"]}
+    assert await scene.run("true", **how) == (0, "")
+    assert scene.used == 0
+
+
+async def test_a_command_has_its_words_as_they_are_and_nothing_else(scene: Scene) -> None:
+    words = [bytes(range(1, 256)), "ä ' \" \\ $x `y`\n".encode(), b"", b"-n", b"a" * 20_000]
+    show = 'printf "%s\\0" "$@"; ls -l /proc/self/fd | wc -l; readlink /proc/self/fd/0; env | sort; ulimit -a; umask'
+    argv = ["/bin/bash", "-c", show, "name", *map(os.fsdecode, words)]
+    outputs = list[bytes]()
+    for waits in (False, True):
+        if waits:
+            await scene.wait()
+        output = bytearray()
+        waiting = _waiting()
+        process = await scene.spawn(
+            argv,
+            cwd=str(scene.workspace),
+            env=scene.env,
+            policy=scene.policy,
+            call_id="call_1",
+            on_output=output.extend,
+            warm=scene.warm,
+        )
+        assert (process.pid in waiting) is waits
+        assert await process.wait() == 0
+        outputs.append(bytes(output))
+    assert outputs[0].split(b"\0")[: len(words)] == words
+    assert outputs[1] == outputs[0]
+
+
+async def test_how_a_command_ended_is_told(scene: Scene) -> None:
+    for command, code in (("exit 7", 7), ("kill -9 $$", 137), ("exec /nowhere", 127)):
+        await scene.wait()
+        assert (await scene.run(command))[0] == code
+    assert scene.used == 3
+
+
+async def test_a_command_in_the_background_keeps_others_from_waiting(scene: Scene) -> None:
+    """Its masks stand in the workspace, and it needs them where they are."""
+    ready = asyncio.Event()
+    process = await scene.spawn(
+        ["/bin/bash", "-c", "echo; read -r _ < <(sleep 600)"],
+        cwd=str(scene.workspace),
+        env=scene.env,
+        policy=scene.policy,
+        call_id="call_1",
+        on_output=lambda _chunk: ready.set(),
+    )
+    await ready.wait()
+    assert (
+        await scene.spawn.wait_for_command(CommandPlace(str(scene.workspace), scene.env, scene.policy))
+        is None
+    )
+    await process.stop()
+    assert scene.is_clean()
+
+
+async def test_without_a_folder_on_the_same_file_system_none_waits(scene: Scene) -> None:
+    scene.spawn = SandboxSpawn(
+        scene.processes, place=lambda: scene.place, choose=scene.choose, away="/dev/shm/bridle-test-masks"
+    )
+    at = CommandPlace(str(scene.workspace), scene.env, scene.policy)
+    assert await scene.spawn.wait_for_command(at) is None
+    await scene.processes.close()
+    assert scene.is_clean()
+    shutil.rmtree("/dev/shm/bridle-test-masks")
+
+
+async def test_what_a_killed_engine_left_is_removed_by_the_next(scene: Scene) -> None:
+    left = scene.away / "left-0"
+    left.mkdir(parents=True)
+    left.chmod(0o1755)
+    await scene.wait()
+    assert not left.exists()
+
+
+async def test_a_file_of_a_person_survives_one_that_is_thrown_away(scene: Scene) -> None:
+    await scene.wait()
+    (scene.workspace / "AGENTS.md").write_text("mine")
+    scene.warm.discard()
+    await scene.processes.close()
+    assert (scene.workspace / "AGENTS.md").read_text() == "mine"
+
+
+async def mounted_meanwhile(base: Path) -> None:
+    processes = Processes()
+    scene = Scene(base, processes)
+    (scene.workspace / "disk").mkdir()
+    await scene.wait()
+    subprocess.run(["mount", "-t", "tmpfs", "none", scene.workspace / "disk"], check=True)
+    assert await scene.run("true") == (0, "")
+    assert scene.used == 0
+    await processes.close()
+
+
+def test_one_that_waited_while_something_was_mounted_is_not_used(tmp_path: Path) -> None:
+    unshare = ["unshare", *(["-r"] if os.getuid() else []), "--mount", "--propagation", "slave"]
+    if subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("no namespaces of mounts here")
+    code = (
+        "import asyncio, pathlib, sys, test_warm_sandbox as t; "
+        "asyncio.run(t.mounted_meanwhile(pathlib.Path(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [*unshare, sys.executable, "-c", code, os.path.realpath(tmp_path)],
+        cwd=os.path.dirname(__file__),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
