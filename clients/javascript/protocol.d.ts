@@ -659,6 +659,66 @@ export interface GitRun {
   output?: string;
 }
 
+/**
+ * Work goes on from here until the check passes, or a limit is reached.
+ *
+ * So many files are `watched` as belonging to the check; not `watched_all`: there are more of them.
+ */
+export interface GoalBegun {
+  check: GoalCheck;
+  limits: GoalLimits;
+  text: string;
+  watched?: number;
+  watched_all?: boolean;
+}
+
+/**
+ * What has to pass, all of it: an answer that fits the schema, a command of the person's that ends with 0, an agent
+ * that looks at the work and says so.
+ */
+export interface GoalCheck {
+  agent?: string;
+  command?: string;
+  schema?: boolean;
+}
+
+/**
+ * The check of one round. `problem` says in a few words why it did not pass, `call_id` is its last call.
+ *
+ * `changed` are files of the check that are not as they were when the goal began, and not by the check's own doing.
+ */
+export interface GoalChecked {
+  call_id?: string;
+  changed?: Array<string>;
+  passed: boolean;
+  problem?: string;
+  round: number;
+}
+
+/**
+ * Nothing follows by itself any more. `reason` and its sentence say why the goal was not reached.
+ *
+ * `changed` are files of the check as in `GoalChecked`: of a check that passed, it may be what made it pass.
+ */
+export interface GoalEnded {
+  changed?: Array<string>;
+  message?: string | null;
+  reached: boolean;
+  reason?: string | null;
+  rounds: number;
+  steps: number;
+}
+
+/**
+ * How far work on a goal goes: rounds, model calls in all of them together, and seconds without those in which a
+ * person was asked.
+ */
+export interface GoalLimits {
+  rounds: number;
+  steps: number;
+  time_s?: number | null;
+}
+
 export interface GrantAdded {
   expires_ms?: number | null;
   grant_id: string;
@@ -748,9 +808,14 @@ export interface ImageBlock {
   url: string;
 }
 
-/** Input is in the session's inbox. Its event id names it from here on. */
+/**
+ * Input is in the session's inbox. Its event id names it from here on.
+ *
+ * `goal` is the event of the goal that another round is for: nobody said these words.
+ */
 export interface InputAccepted {
   content: Array<TextBlock | ImageBlock | FileMention>;
+  goal?: number | null;
   identity?: "agent" | "human";
   mode?: "queue" | "reject" | "steer";
   stamp?: CommandStamp | null;
@@ -2057,6 +2122,9 @@ export interface Payloads {
   EffortChanged: EffortChanged;
   Error: Error;
   GitEnded: GitEnded;
+  GoalBegun: GoalBegun;
+  GoalChecked: GoalChecked;
+  GoalEnded: GoalEnded;
   GrantAdded: GrantAdded;
   GrantRevoked: GrantRevoked;
   HookError: HookError;

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bridle.clients.structured import CheckedAnswer, asked_again, asked_for, checked
+from bridle.base.json_answer import CheckedAnswer, checked
+from bridle.clients.structured import asked_again, asked_for
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
@@ -16,22 +19,45 @@ from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocat
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked
+from bridle.engine.ports import SessionLog
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.display_values import ShownChild
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import ChildMemory, Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import CustomQuery
 from bridle.tools.read_file import SPILL_PREFIX
 
 MOST_SHOWN = 200
 """Of so many calls it is known what people were shown of them."""
+PAGE = 1_000
+"""So many events of a log are read at once."""
 
 
 def session_delegation(parts: SessionParts, make_invocation: MakeInvocation) -> SessionDelegation:
     assert parts.agent is not None
     return SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
+
+
+class SentAgents:
+    """The agents that were sent in a session, for clients that ask: folded from its log, as far as it was read."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._tree = ChildTree()
+        self._read = 0
+        self._reading = asyncio.Lock()
+
+    async def answer(self, _query: CustomQuery) -> dict[str, Any]:
+        async with self._reading:
+            while page := await self._log.since(self._read, limit=PAGE):
+                for envelope in page:
+                    self._tree.take(envelope)
+                    self._read = envelope.id or self._read
+        return {"children": msgspec.to_builtins(list(self._tree.entries.values()))}
 
 
 class SessionDelegation:
@@ -54,6 +80,7 @@ class SessionDelegation:
             origin=BUILTIN,
             tools=(delegate_tool(self.for_tool()),),
             request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
+            queries=(FeatureQuery(verb="children", answer=SentAgents(self._parts.opened.log).answer),),
             stop_child=self._children.stop,
             at_end=self._end,
         )

@@ -144,6 +144,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
         bus=parts.bus,
         lifecycle=Lifecycle(
             court=_court(parts),
+            goals=parts.goals,
             at_rest=fold.after_turn,
             at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
         ),

@@ -424,13 +424,14 @@ def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()
 
 def shipped_slash() -> tuple[DescribedSlash, ...]:
     """The commands of the engine that every session has."""
+    from bridle.app.session_parts import GOAL
     from bridle.app.session_undo import REDO, UNDO
     from bridle.commands.git_commands import GIT_COMMANDS
     from bridle.commands.prompts import PROMPTS
     from bridle.commands.role_commands import ROLE_COMMANDS
     from bridle.context.compaction_layer import COMPACT, PIN
 
-    return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, COMPACT, PIN, UNDO, REDO)
+    return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, GOAL, COMPACT, PIN, UNDO, REDO)
 
 
 # Money

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.prompt_folders import prompt_folders
-from bridle.app.session_parts import ProcessServices, SessionParts, gate_layers
+from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
@@ -38,7 +38,7 @@ from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import DurableEvent, ModelChanged, Notice, PrefixSet
+from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.sandbox_spawn import ClaimedSpawn
@@ -63,6 +63,12 @@ GRAMMAR = "tree_sitter_python"
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
 
+GOAL_HEARS = frozenset({
+    "ToolCallStarted", "ToolResult", "PermissionRequested", "PermissionDecided", "QuestionAsked", "QuestionAnswered",
+    "TurnEnded",
+})  # fmt: skip
+"""What a goal under way hears of: what ran, what changed, and whether somebody is being asked."""
+
 
 def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:
     """Everything of ours. Their order is that of what they say when a session begins and do when it ends."""
@@ -84,6 +90,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
         git(parts),
+        goals(parts),
         Feature(name="transcript", notices=fold.notices),
         sandbox(parts),
         instructions(parts),
@@ -257,6 +264,30 @@ def git(parts: SessionParts) -> Feature:
         SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
     )
     return Feature(name="git", slash=tuple(commands))
+
+
+def goals(parts: SessionParts) -> Feature:
+    """`/goal`: work from turn to turn until a check of the person's passes."""
+
+    async def begin(words: str) -> SlashEvent:
+        from bridle.app.goal_feature import begin_from_words  # not before somebody has a goal
+
+        return await begin_from_words(parts, words)
+
+    def at_once(words: str) -> SlashEvent | None:
+        from bridle.app.goal_feature import goal_at_once
+
+        return goal_at_once(parts, words)
+
+    def hear(envelope: Envelope) -> None:
+        if parts.goals.driver is not None:
+            parts.goals.driver.hear(envelope)
+
+    return Feature(
+        name="goal",
+        slash=(SlashCommand.of(GOAL, begin, checks_words=True, at_once=at_once),),
+        listeners=(EventListener(kinds=GOAL_HEARS, hear=hear),),
+    )
 
 
 def sandbox(parts: SessionParts) -> Feature:

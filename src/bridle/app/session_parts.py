@@ -23,10 +23,12 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
-from bridle.engine.ports import Room, Spawn, SpawnPolicy
+from bridle.engine.ports import GoalSlot, Room, Spawn, SpawnPolicy
+from bridle.engine.slash_command import DescribedSlash
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Registry, Tool
 from bridle.protocol.events import Mode
+from bridle.protocol.slash_arguments import SlashArgument
 from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
 from bridle.safety.grants import SavedGrants
@@ -51,6 +53,19 @@ if TYPE_CHECKING:
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill
+
+GOAL = DescribedSlash(
+    name="goal",
+    does="work on until a check of yours passes: /goal --check 'COMMAND' words; /goal tells how far it is",
+    arguments=(
+        SlashArgument(
+            name="what",
+            about="options, then what is to be reached; stop ends it; nothing tells how far it is",
+            examples=("--check", "--check-agent", "--rounds", "--timeout", "stop"),
+        ),
+    ),
+)
+"""What the command does whose driver stands in `SessionParts.goals`."""
 
 
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +158,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     undo: SessionUndo
     saved: SavedGrants | None
     skills: SessionSkills | None
+    goals: GoalSlot
     agent: WorkingAgent | None = None
 
     @property
@@ -227,6 +243,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             clock=clock,
             approvals=opened.approvals,
         ),
+        goals=GoalSlot(),
     )
 
 

@@ -153,6 +153,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Literal["events", "envelope", "chain"] | None = None
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
+    goal_rounds: int = 10
     agents: "AgentSettings | None" = None
     project_modules: bool = False
 
@@ -231,6 +232,7 @@ def session_settings(
         usd_per_session=tiers.get("budget.usd_per_session"),
         sources=tuple(sources) if sources else DEFAULT_SOURCES,
         repo_map=tiers.get("context.repo_map") or "tool",
+        goal_rounds=tiers.get("goal.rounds") or 10,
         instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         unused=tuple(map(key_of, tiers.unused)),

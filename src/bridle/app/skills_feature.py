@@ -51,10 +51,13 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
     again = _UsedSkills(known, conversation, parts.opened.settings.compaction.max_tokens)
 
     def hear(envelope: Envelope) -> None:
-        if isinstance(envelope.event, ContextAdded):
-            again.note(envelope.event)
-        elif isinstance(envelope.event, InputAccepted | StepEnded):
-            heard.append(envelope.event)
+        match envelope.event:
+            case ContextAdded() as added:
+                again.note(added)
+            case InputAccepted(goal=None) | StepEnded() as said:
+                heard.append(said)
+            case _:
+                pass  # what a check printed calls for nothing
 
     async def layer(step: Step, proceed: AskModel) -> Reply:
         nonlocal announced

@@ -273,6 +273,10 @@ def _run_words(run: Parser) -> None:
     run.add_argument("-i", "--image", action="append", default=[], metavar="FILE")
     run.add_argument("--prompt-file", metavar="FILE")
     run.add_argument("--output-schema", metavar="FILE")
+    run.add_argument("--goal", action="store_true")
+    run.add_argument("--check", metavar="COMMAND")
+    run.add_argument("--check-agent", metavar="NAME")
+    run.add_argument("--rounds", type=_positive, metavar="N")
     run.add_argument("-o", "--output", metavar="FILE")
 
 

@@ -33,6 +33,7 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   bridle run -m demo:my.script "try this"     the scripted model, playing your script; -m demo plays its own
   git diff | bridle run -m demo -             the prompt comes from stdin; @FILE, /init, /review and /skills:NAME work
   bridle run -y /commit                       commit what changed, with a drafted message; --dry-run prints it
+  bridle run --goal --check 'npm test' "…"    work on until the command ends with 0, at most --rounds N times
   bridle run -c "and now the tests"           go on with the newest session of this folder
   bridle run -r 01J8ZQ "and now the docs"     go on with that one; any unique part of its beginning will do
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat

@@ -49,6 +49,13 @@ RUN_OPTIONS = (
     ("-i, --image FILE", "an image; repeat it for more"),
     ("-o, --output FILE", "write the answer to a file too"),
     ("--output-schema FILE", "the answer is JSON that fits this schema; if not, it is asked for once more"),
+    ("--goal", "work on until --check COMMAND ends with 0, or the answer fits --output-schema"),
+    ("--check COMMAND", "with --goal: your command that tells whether it is reached"),
+    (
+        "--check-agent NAME",
+        "with --goal and agent_mode = multi: an agent that only reads, and says whether it is",
+    ),
+    ("--rounds N", "with --goal: how often the check may fail, 10 unless goal.rounds says otherwise"),
     ("--json", "one object at the end"),
     ("--stream-json", "one line per event, run.result last"),
     ("--output-format FORM", "text json stream-json hub"),

@@ -272,7 +272,11 @@ def _input(
     say: Callable[[str], None],
     env: Mapping[str, str],
 ) -> RunInput:
-    """What is to be done: a git command, a skill, or what the model is sent."""
+    """What is to be done: a git command, a skill, a goal, or what the model is sent."""
+    if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
+        from bridle.cli.run_goal import goal_wanted  # most runs have none
+
+        return goal_wanted(parsed, schema, prompt_of(parsed.prompt, parsed.prompt_file, say))
     given = prompt_of(parsed.prompt, parsed.prompt_file, say)
     if given.typed.startswith("/") and os.path.isfile(os.path.join(folders(env).config, "aliases.toml")):
         given = without_alias(given, folders(env))

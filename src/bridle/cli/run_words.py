@@ -22,7 +22,7 @@ _PROMPTS = ("skills", "user", "project")
 
 
 def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
-    """The git command, or the prompt or skill by name, that a person typed; None where they typed anything else.
+    """The git command, the goal, or the prompt or skill by name, that a person typed; None for anything else.
 
     `data_folder` is where bundles are. It names no session yet. Raises `UsageError` for a git command beside other
     words; for a prompt they are what it is about.
@@ -34,11 +34,25 @@ def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
     if isinstance(typed, Slash) and _is_prompt(typed.name, data_folder):
         words = (given.before.strip(), typed.arguments, given.after.strip())
         return RunSlash(session="", name=typed.name, arguments="\n\n".join(filter(None, words)))
+    if isinstance(typed, Slash) and bare_name(typed.name) == "goal":
+        return _typed_goal(typed.arguments, given)
     if not isinstance(typed, Slash) or (name := bare_name(typed.name)) not in WRITES:
         return None
     if given.before.strip() or given.after.strip():
         raise UsageError(f"/{typed.name} takes nothing from a file or from stdin. Nothing was done")
     return RunSlash(session="", name=name, arguments=typed.arguments)
+
+
+def _typed_goal(arguments: str, given: GivenPrompt) -> RunSlash:
+    """The goal that was typed, with what it is about from elsewhere behind it."""
+    from bridle.cli.run_goal import goal_command
+
+    if arguments.strip() in ("", "stop"):
+        raise UsageError(
+            "A run begins a goal: /goal --check 'COMMAND' WORDS. One under way: bridle -c, then /goal"
+        )
+    words = (arguments, given.before.strip(), given.after.strip())
+    return goal_command("\n\n".join(filter(None, words)))
 
 
 def without_alias(given: GivenPrompt, where: Folders) -> GivenPrompt:
@@ -130,7 +144,7 @@ def _unknown(name: str) -> UsageError:
     from bridle.commands.git_commands import WRITES
     from bridle.commands.prompts import PROMPTS
 
-    names = (*(one.name for one in PROMPTS), *WRITES)
+    names = (*(one.name for one in PROMPTS), *WRITES, "goal")
     *others, last = (f"/{one}" for one in names)
     near = nearest(name, names)
     known = f"/skills:NAME, {', '.join(others)} and {last}"

@@ -77,6 +77,8 @@ class DottedEvents:
                 yield Told("session.started", _session(event))
             case e.SessionEnded(cause=cause):
                 yield Told("session.ended", {"cause": cause})
+            case e.InputAccepted(goal=goal) if goal is not None:
+                return  # nobody said it
             case e.InputAccepted():  # what a child is told nobody typed
                 name = "user.message" if envelope.invocation is None else "agent.invocation.handoff"
                 yield Told(name, _message(event))
@@ -105,6 +107,14 @@ class DottedEvents:
             case e.TurnEnded():
                 yield from self._words(envelope.invocation, complete=False)
                 yield Told("turn.ended", _turn(event))
+            case e.GoalBegun(text=text):
+                yield Told("goal.started", {"text": text, "check": event.check.command})
+            case e.GoalChecked():
+                yield Told(
+                    "goal.checked", {"round": event.round, "passed": event.passed, "problem": event.problem}
+                )
+            case e.GoalEnded():
+                yield Told("goal.ended", _goal(event))
             case e.UnknownEvent() if is_expired(event):
                 yield Told("content.expired", {"kind": event.kind})
             case (
@@ -244,6 +254,15 @@ def _session(event: e.SessionCreated) -> Fields:
         "mode": event.mode,
         "resumed": event.resumed,
         "sandbox": event.sandbox or None,
+    }
+
+
+def _goal(event: e.GoalEnded) -> Fields:
+    return {
+        "reached": event.reached,
+        "rounds": event.rounds,
+        "reason": event.reason,
+        "changedFiles": list(event.changed),
     }
 
 

@@ -44,6 +44,9 @@ EVENT_TYPES = {
     "permission.denied": "run.agent.permission_decided",
     "tool.completed": "run.agent.tool_result",
     "tool.failed": "run.agent.tool_result",
+    "goal.started": "run.agent.goal_started",
+    "goal.checked": "run.agent.goal_checked",
+    "goal.ended": "run.agent.goal_ended",
 }
 """What is told of a run, and how a hub calls it."""
 CHILD_EVENT_TYPES = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
@@ -38,7 +38,7 @@ LOOK_AGAIN_S = 0.02
 
 Format = Literal["text", "json", "stream-json", "hub"]
 RunInput: TypeAlias = "tuple[InputBlock, ...] | RunSlash"
-"""What a run is about: words for the model, or a git command of the person's."""
+"""What a run is about: words for the model, or a command of the person's: git, a prompt by name, a goal."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -64,8 +64,19 @@ def _cost(used: Tally) -> Cost:
     )
 
 
+class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a goal came to. `changed_files` are those of its check that the model changed: it may pass by them."""
+
+    reached: bool
+    rounds: int
+    steps: int
+    reason: str | None
+    changed_files: tuple[str, ...]
+
+
 class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
-    """What a run came to, as `--json` prints it. `exit_code` equals the exit status of the process."""
+    """What a run came to, as `--json` prints it. `exit_code` equals the exit status of the process. `goal` is there
+    where the run had one."""
 
     schema_version: int = SCHEMA_VERSION
     command: str = "run"
@@ -83,6 +94,7 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     not_used: list[str] = msgspec.field(default_factory=list, name="not_used")
     cost: Cost = msgspec.field(default_factory=Cost)
     log_digest: str | None = msgspec.field(default=None, name="log_digest")
+    goal: GoalResult | msgspec.UnsetType = msgspec.UNSET
     agents: list[Any] | msgspec.UnsetType = msgspec.UNSET
     """Those that were sent, where any were."""
 
@@ -198,9 +210,29 @@ class Printer:
         session = self._result.session_id or ""
         if isinstance(content, RunSlash):
             given = await connection.send(msgspec.structs.replace(content, session=session))
+            if content.name == "goal":
+                return await self._follow_goal(connection, session, since, given.event or 0)
             return await self._follow(connection, session, since, given.event)
         sent = await connection.send(SendInput(session=session, content=content, mode="queue"))
         return await self._follow(connection, session, since, sent.event or 0)
+
+    async def _follow_goal(self, connection: Connection, session: str, since: int, taken: int) -> int:
+        """To the end of the goal that event `taken` says was given."""
+        async for envelope in self._shown_events(connection, session, since):
+            match envelope.event if e.concerns(envelope) and (envelope.id or 0) > taken else None:
+                case e.TurnTiming() as timing:
+                    self._took_ms += timing.work_ms
+                case e.TurnEnded(steps=steps):
+                    self._steps += steps
+                    self._result.final_response = "".join(self._text)
+                case e.Notice(reason="GoalNotBegun" | "EngineFault") as refused:
+                    self.fail(BridleError(refused.reason, **refused.data))
+                    return self._result.exit_code
+                case e.GoalEnded() as ended:
+                    return self._goal_ended(ended)
+                case _:
+                    pass
+        return EXIT_READER_GONE if self._unwritten is not None else 1
 
     async def _ask_again(self, connection: Connection, problem: str) -> None:
         """Once: a model that is told what is wrong with its answer mostly mends it."""
@@ -291,16 +323,8 @@ class Printer:
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
         """To the end of the turn of `own_input`; without one, of the command that was given, or the turn it led to."""
         own_turn = False
-        async for envelope in connection.events(session, since=since):
-            own = e.concerns(envelope)
-            self._seen = envelope.id or self._seen
-            self._show(envelope, own=own)
-            if self._onlooker is not None:
-                self._onlooker.take(envelope)
-            if self._unwritten is not None:
-                await self._give_up(connection, session)
-                return EXIT_READER_GONE
-            match envelope.event if own else None:
+        async for envelope in self._shown_events(connection, session, since):
+            match envelope.event if e.concerns(envelope) else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
                 case e.TurnTiming() as timing:
@@ -318,9 +342,23 @@ class Printer:
                     return self._stopped()
                 case _:
                     pass
+        return EXIT_READER_GONE if self._unwritten is not None else 1
+
+    async def _shown_events(
+        self, connection: Connection, session: str, since: int
+    ) -> AsyncGenerator[Envelope]:
+        """The events, each once it is shown, as fast as somebody reads them; to the end where nobody does any more."""
+        async for envelope in connection.events(session, since=since):
+            self._seen = envelope.id or self._seen
+            self._show(envelope, own=e.concerns(envelope))
+            if self._onlooker is not None:
+                self._onlooker.take(envelope)
+            if self._unwritten is not None:
+                await self._give_up(connection, session)
+                return
+            yield envelope
             while self._is_full() and self.stopped is None:  # noqa: ASYNC110  the one who reads is no task of ours
                 await asyncio.sleep(LOOK_AGAIN_S)
-        return 1
 
     @staticmethod
     async def _give_up(connection: Connection, session: str) -> None:
@@ -465,6 +503,29 @@ class Printer:
             return self._stopped()
         return 0 if result.success else exit_code_of(ended.reason)
 
+    def _goal_ended(self, ended: e.GoalEnded) -> int:
+        """A deadline or a signal of the run's own is why it ended, whatever the goal says of it."""
+        from bridle.clients.interaction.goal_lines import changed_words
+
+        result = self._result
+        if ended.reached:
+            self._say(f"goal     reached in {counted(ended.rounds, 'round')}")
+        if words := changed_words(ended.changed):
+            self._say_problem(f"warning  {words}")
+        result.goal = GoalResult(
+            reached=ended.reached,
+            rounds=ended.rounds,
+            steps=ended.steps,
+            reason=ended.reason,
+            changed_files=ended.changed,
+        )
+        as_turn = e.TurnEnded(
+            stop="end_turn" if ended.reached else "error", reason=ended.reason, message=ended.message
+        )
+        if not ended.reached and self.stopped is not None:
+            as_turn = e.TurnEnded(stop="cancelled", message=ended.message)
+        return self._turn_ended(as_turn)
+
     def _stopped(self) -> int:
         """A git command was stopped, by its deadline or by somebody."""
         if self._deadline_s is None:
@@ -477,7 +538,7 @@ class Printer:
         if ended.stop == "cancelled" and self._deadline_s is not None:
             return _failed(ended, "DeadlineReached", timeout_s=f"{self._deadline_s:g}")
         if ended.stop == "end_turn" and self._schema is not None:
-            from bridle.clients.structured import checked
+            from bridle.base.json_answer import checked
 
             answer = checked(self._result.final_response, self._schema)
             if answer.problem is not None:
@@ -581,7 +642,7 @@ class Printer:
 def _said_at_the_end(envelope: Envelope) -> bool:
     """A failure that ends the turn is told once, by the closing line."""
     match envelope.event if e.concerns(envelope) else None:
-        case e.StepFailed(retry_in_ms=None) | e.GitEnded():
+        case e.StepFailed(retry_in_ms=None) | e.GitEnded() | e.GoalEnded() | e.Notice(reason="GoalNotBegun"):
             return True
         case e.Error():
             return envelope.turn is not None

@@ -478,6 +478,9 @@ SETTINGS: tuple[Setting, ...] = (
         default=2_000,
     ),
     Setting(
+        "goal.rounds", WHOLE, "How often the check of a goal may fail before it is given up.", default=10
+    ),
+    Setting(
         "trust.required",
         FLAG,
         "Refuse to begin while something of the project waits for trust.",

@@ -81,6 +81,7 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 AT_MOST = (
     "budget.usd_per_session",
     "budget.max_steps",
+    "goal.rounds",
     "delegation.max_depth",
     "delegation.max_steps",
     "delegation.parallel",

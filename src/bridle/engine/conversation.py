@@ -10,7 +10,7 @@ invocation said is none of its messages, while mode and cost are the session's, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,9 @@ from bridle.protocol.events import (
     CostIncremented,
     EffortChanged,
     Envelope,
+    GoalBegun,
+    GoalChecked,
+    GoalEnded,
     InputAccepted,
     InputChanged,
     Mode,
@@ -61,6 +64,9 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+
+if TYPE_CHECKING:
+    from bridle.protocol.goal_state import GoalState
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +130,7 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
 NOTHING_WEIGHED = Counted(0, 0)
 """What `sizes` has estimated so far; it costs what is new, and is made again where it is lost."""
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 """Raised whenever the same events would fold to something else; older kept folds are then forgotten."""
 
 
@@ -164,6 +170,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     named_remotes: bool = False
     effort: Effort | None = None
     commands: dict[str, TakenCommand] = {}
+    goal: bytes = b""
     memories: dict[str, ChildMemory] = {}
     ledger: tuple[str, ...] = ()
 
@@ -220,6 +227,7 @@ class Conversation:
         self.known_files: dict[str, str] = {}
         self.named_remotes = False
         self.commands: dict[str, TakenCommand] = {}
+        self.goal: GoalState | None = None
         self.memories: dict[str, ChildMemory] = {}
         self.ledger: tuple[str, ...] = ()
         self._marks: list[Mark] = []
@@ -265,6 +273,7 @@ class Conversation:
                 named_remotes=self.named_remotes,
                 effort=self.effort,
                 commands=self.commands,
+                goal=b"" if self.goal is None else msgspec.msgpack.encode(self.goal),
                 memories=self.memories,
                 ledger=self.ledger,
             )
@@ -300,6 +309,10 @@ class Conversation:
         conversation.named_remotes = folded.named_remotes
         conversation.effort = conversation._chosen_effort = folded.effort
         conversation.commands = folded.commands
+        if folded.goal:
+            from bridle.protocol.goal_state import GoalState
+
+            conversation.goal = msgspec.msgpack.decode(folded.goal, type=GoalState)
         conversation.memories = folded.memories
         conversation.ledger = folded.ledger
         conversation._marks = folded.marks
@@ -406,9 +419,9 @@ class Conversation:
         self.turn += 1
         self.turn_is_open = True
         pending = self.inputs.pop(event.input)
-        self._append("user", pending.event.content, "input")
+        self._append("user", pending.event.content, "input" if pending.event.goal is None else "context")
 
-    def _turn_ended(self, event: TurnEnded, _envelope: Envelope) -> None:
+    def _turn_ended(self, event: TurnEnded, envelope: Envelope) -> None:
         """A step that was cut off keeps the words the person has read. A blocked input was never said."""
         if event.reason == "InputBlocked":
             self.messages.pop()
@@ -419,6 +432,15 @@ class Conversation:
         self.turn_is_open = False
         self.model = self._chosen
         self.effort = self._chosen_effort
+        if self.goal is not None:
+            self._goal_event(event, envelope)
+
+    def _goal_event(self, _event: AnyEvent, envelope: Envelope) -> None:
+        """A goal is the session's: its children have none."""
+        from bridle.protocol.goal_state import next_state  # most sessions have no goal
+
+        if self._own is None:
+            self.goal = next_state(self.goal, envelope)
 
     def _prefix_set(self, event: PrefixSet, _envelope: Envelope) -> None:
         self.prefix = event
@@ -558,6 +580,9 @@ class Conversation:
         ToolCallStarted: _call_started,
         ToolResult: _tool_result,
         Compacted: _compacted,
+        GoalBegun: _goal_event,
+        GoalChecked: _goal_event,
+        GoalEnded: _goal_event,
     }
 
 

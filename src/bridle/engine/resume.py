@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from bridle.engine.conversation import Conversation, OpenCall
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Envelope, Outcome, ToolResult, TurnEnded
+from bridle.protocol.events import Envelope, GoalEnded, InputChanged, Outcome, ToolResult, TurnEnded
 
 Judgement: TypeAlias = Literal["happened", "did not happen", "unknown", "undone"]
 
@@ -39,7 +39,7 @@ def not_after_the_end(envelope: Envelope) -> bool:
 
 
 def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -> None:
-    """Closes what an interrupted run left open: calls, children from the innermost on, the turn.
+    """Closes what an interrupted run left open: calls, children from the innermost on, the turn, a goal.
 
     The calls `waiting` for a judgement get no result here. Other orphans are closed as unknown: call this when that was
     decided.
@@ -57,6 +57,27 @@ def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -
             within = journal.within(parent)
             within.end_child(journal.within(child), ok=False, result=sentence("TurnInterrupted", {}))
     _close_turn(journal)
+    _close_goal(journal)
+
+
+def _close_goal(journal: Journal) -> None:
+    """Nothing works on by itself after a crash: the goal has ended, and a round that had not begun is none."""
+    main = journal.conversation
+    for number, pending in list(main.inputs.items()):
+        if pending.event.goal is not None:
+            journal.emit(InputChanged(input=number, change="drop", content=pending.event.content))
+    goal = main.goal
+    if goal is not None and goal.ended is None:
+        journal.emit(
+            GoalEnded(
+                reached=False,
+                rounds=goal.rounds,
+                steps=goal.steps,
+                reason="GoalInterrupted",
+                message=sentence("GoalInterrupted", {}),
+                changed=goal.changed,
+            )
+        )
 
 
 def journal_of(call: OpenCall, journal: Journal) -> Journal:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
 from bridle.engine.bus import Bus
 from bridle.engine.open_questions import Client
-from bridle.engine.ports import Room, SessionLog
+from bridle.engine.ports import GoalDriver, GoalSlot, Room, SessionLog
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import TurnRunner
@@ -26,6 +26,7 @@ from bridle.protocol.events import (
     Cancelled,
     CommandStamp,
     ContextAdded,
+    DurableEvent,
     EndCause,
     Envelope,
     GrantRevoked,
@@ -36,6 +37,7 @@ from bridle.protocol.events import (
     ModeChanged,
     Notice,
     SessionEnded,
+    ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from bridle.engine.aside import AnswerAside, Asides
     from bridle.engine.services import Services
 
+T = TypeVar("T")
 Court = Callable[[], Coroutine[Any, Any, bool]]
 """Has a person judge what a crash left open; False when that is not all decided."""
 StopChild = Callable[[str, Client], bool]
@@ -63,9 +66,13 @@ class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last."""
+    """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last.
+
+    `goals` is where the work of one turn may lead to the next.
+    """
 
     at_end: Callable[[], Awaitable[None]]
+    goals: GoalSlot
     at_rest: Callable[[], Awaitable[None]] | None = None
     court: Court | None = None
 
@@ -97,6 +104,7 @@ class Session:
         self._slash = {command.name: command for command in slash}
         self._stop_child = stop_child
         self._answer_aside = aside
+        self._goals = lifecycle.goals
         self._asides: Asides | None = None
         self._runner: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Any] | None = None
@@ -107,6 +115,7 @@ class Session:
         self.at_over: Callable[[EndCause], None] = lambda _cause: None
         """Hears that this run cannot go on, and is to be ended."""
         bus.at_close = lambda: self.at_over("error")
+        self._goals.stop_work = lambda: self._turn is not None and self._turn.cancel()
 
     @property
     def id(self) -> str:
@@ -200,7 +209,8 @@ class Session:
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
-        self._runner = asyncio.create_task(self._run_shell(request))
+        call = self._turns.call("bash", {"command": request.command}, "human")
+        self._runner = asyncio.create_task(self._run_beside(call, lambda work, _by: _shared(request, work)))
 
     def run_slash(self, client: Client, name: str, arguments: str) -> bool:
         """Carries out a command of the engine's own; False where it has none of this name."""
@@ -214,10 +224,13 @@ class Session:
 
     def run_command(self, client: Client, command: SlashCommand, arguments: str) -> None:
         """Carries out a command that was found elsewhere."""
+        if command.at_once is not None and (done := command.at_once(arguments)) is not None:
+            self.journal.emit(done, originator=client.id)
+            return
         self._refuse_if_busy()
         self.journal.originator = client.id
         self._turn_since_ms = self._ports.clock.now_ms()
-        self._runner = asyncio.create_task(self._run_command(command, arguments))
+        self._runner = asyncio.create_task(self._run_beside(_outcome_of(command, arguments), _said))
 
     def _refuse_if_busy(self) -> None:
         if self.busy:
@@ -297,26 +310,16 @@ class Session:
         self._runner = None
         self.at_over("user")
 
-    async def _run_shell(self, request: ShellRequest) -> None:
-        """The command as work of its own, then whatever was put into the inbox meanwhile."""
-        given = {"command": request.command}
-        work = asyncio.create_task(self._turns.call("bash", given, "human"))
-        self._turn = work
-        await asyncio.wait((work,))
-        self._turn = self._cancelled_by = None
-        if not work.cancelled() and work.exception() is None and request.share:
-            text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
-            self.journal.emit(ContextAdded(source="shell", content=(TextBlock(text=text),)))
-        await self._run()
-
-    async def _run_command(self, command: SlashCommand, arguments: str) -> None:
-        """What it came to as an event, then whatever was put into the inbox meanwhile."""
-        work = asyncio.create_task(_outcome_of(command, arguments))
-        self._turn = work
-        await asyncio.wait((work,))
+    async def _run_beside(
+        self, work: Coroutine[Any, Any, T], told: Callable[[asyncio.Task[T], str], DurableEvent | None]
+    ) -> None:
+        """Work of its own that can be stopped, what is `told` of it, then whatever was put into the inbox meanwhile."""
+        self._turn = running = asyncio.create_task(work)
+        await asyncio.wait((running,))
         stopped_by, self._turn, self._cancelled_by = self._cancelled_by or "", None, None
         try:
-            self.journal.emit(Cancelled(by=stopped_by) if work.cancelled() else work.result())
+            if (event := told(running, stopped_by)) is not None:
+                self.journal.emit(event)
         except StoreError as failure:
             self._bus.close(failure)
         await self._run()
@@ -325,13 +328,41 @@ class Session:
         """Turns until the inbox is empty."""
         try:
             while not self._ending and (pending := next_input(self.journal.conversation.inputs)) is not None:
-                await self._run_one(pending)
+                ended = await self._run_one(pending)
+                if (goal := self._goals.driver) is not None:
+                    await self._pursue(goal, ended)
         except StoreError as failure:
             self._bus.close(failure)
         finally:
             self._runner = None
 
-    async def _run_one(self, pending: PendingInput) -> None:
+    async def _pursue(self, goal: GoalDriver, ended: TurnEnded) -> None:
+        """What a goal makes of a turn that has ended: it is over, or another round waits in the inbox."""
+        if self._ending or ended.stop == "cancelled":
+            self.journal.emit(goal.closed())
+            return
+        if next_input(self.journal.conversation.inputs) is not None and ended.stop == "end_turn":
+            return  # what people said meanwhile goes first
+        self.journal.originator = goal.originator
+        self._turn_since_ms = self._ports.clock.now_ms()
+        self._turn = work = asyncio.create_task(goal.check_round(ended, self._turns.call))
+        if self._cancelled_by is not None:  # before it had begun
+            work.cancel()
+        await asyncio.wait((work,))
+        stopped_by, self._turn, self._cancelled_by = self._cancelled_by, None, None
+        failure = None if work.cancelled() else work.exception()
+        if isinstance(failure, StoreError):
+            raise failure
+        if work.cancelled():
+            self.journal.emit(Cancelled(by=stopped_by or ""))
+        if self._goals.driver is not goal:
+            return
+        if work.cancelled():
+            self.journal.emit(goal.closed())
+        elif failure is not None:  # the crash boundary: a broken check must not end the session
+            self.journal.emit(goal.closed("EngineFault", problem=f"{type(failure).__name__}: {failure}"))
+
+    async def _run_one(self, pending: PendingInput) -> TurnEnded:
         """One turn inside its crash boundary; it always ends with `TurnEnded`."""
         journal, turns = self.journal, self._turns
         journal.originator = pending.originator
@@ -339,7 +370,8 @@ class Session:
         journal.emit(TurnStarted(input=pending.id, identity=pending.event.identity))
         turns.stopwatch.take()  # what was measured before it belongs to no turn
         whole = turns.stopwatch.measure("turn.total")
-        turn = asyncio.create_task(turns.run(pending))
+        goal = self._goals.driver
+        turn = asyncio.create_task(turns.run(pending, max_steps=None if goal is None else goal.steps_left))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
             turn.cancel()
@@ -351,7 +383,8 @@ class Session:
         whole.end()
         journal.emit(TurnTiming(durations_ms=turns.stopwatch.take()))
         message = turns.message_of(ending)
-        journal.emit(TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps))
+        ended = TurnEnded(stop=ending.stop, reason=ending.reason, message=message, steps=ending.steps)
+        journal.emit(ended)
         self._resting = rest = asyncio.get_running_loop().create_future()
         try:
             if turns.watcher is not None:
@@ -362,6 +395,20 @@ class Session:
         finally:
             self._resting = None
             rest.set_result(None)
+        return ended
+
+
+def _shared(request: ShellRequest, work: asyncio.Task[ToolResult]) -> ContextAdded | None:
+    """What the model is told of a command that a person ran."""
+    if work.cancelled() or work.exception() is not None or not request.share:
+        return None
+    text = f"I ran this command:\n{request.command}\n\n{work.result().content}"
+    return ContextAdded(source="shell", content=(TextBlock(text=text),))
+
+
+def _said(work: asyncio.Task[SlashEvent], stopped_by: str) -> DurableEvent:
+    """What a command came to."""
+    return Cancelled(by=stopped_by) if work.cancelled() else work.result()
 
 
 async def _outcome_of(command: SlashCommand, arguments: str) -> SlashEvent:

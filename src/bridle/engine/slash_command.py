@@ -14,6 +14,7 @@ from bridle.protocol.events import (
     Compacted,
     ContextAdded,
     GitEnded,
+    GoalEnded,
     InputAccepted,
     Notice,
     SkillRegistryChanged,
@@ -22,7 +23,14 @@ from bridle.protocol.events import (
 from bridle.protocol.slash_arguments import ANY_WORDS, SlashArgument
 
 SlashEvent: TypeAlias = (
-    ContextAdded | Compacted | UndoApplied | GitEnded | InputAccepted | SkillRegistryChanged | Notice
+    ContextAdded
+    | Compacted
+    | UndoApplied
+    | GitEnded
+    | GoalEnded
+    | InputAccepted
+    | SkillRegistryChanged
+    | Notice
 )
 """What a command comes to: something for the conversation, which people see too, words that are to be answered, or
 something for people only."""
@@ -46,10 +54,12 @@ class SlashCommand(DescribedSlash, frozen=True, kw_only=True):
     It changes nothing but what a person told it to, and asks before it changes files. Words that its `arguments` do
     not take never reach it, but where it `checks_words` itself because it ends in a way of its own. With `others` every
     name that begins with its own and a colon is its too: `/name:other words` is `/name other words`. They are what it
-    can tell of them now, by their whole names.
+    can tell of them now, by their whole names. `at_once` carries out what needs no waiting, also while a turn runs;
+    None for words that wait their turn.
     """
 
     run: Callable[[str], Awaitable[SlashEvent]]
+    at_once: Callable[[str], SlashEvent | None] | None = None
     others: Callable[[], Sequence[DescribedSlash]] | None = None
     checks_words: bool = False
 
@@ -60,10 +70,16 @@ class SlashCommand(DescribedSlash, frozen=True, kw_only=True):
         run: Callable[[str], Awaitable[SlashEvent]],
         *,
         checks_words: bool = False,
+        at_once: Callable[[str], SlashEvent | None] | None = None,
     ) -> SlashCommand:
         """The command that is told of like this."""
         return cls(
-            name=told.name, does=told.does, arguments=told.arguments, run=run, checks_words=checks_words
+            name=told.name,
+            does=told.does,
+            arguments=told.arguments,
+            run=run,
+            checks_words=checks_words,
+            at_once=at_once,
         )
 
     def called(self, name: str) -> str | None:

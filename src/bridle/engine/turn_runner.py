@@ -73,8 +73,12 @@ class TurnRunner:
         self.watcher = watcher
         self._read_mention = read_mention
 
-    async def run(self, pending: PendingInput) -> Ending:
-        """The turn of an input, inside its crash boundary. Raises `StoreError` and nothing else."""
+    async def run(self, pending: PendingInput, *, max_steps: int | None = None) -> Ending:
+        """The turn of an input, inside its crash boundary. Raises `StoreError` and nothing else.
+
+        After `max_steps` a person is asked, where that is less than the session's own limit.
+        """
+        limit = min(max_steps or self._limits.max_steps, self._limits.max_steps)
         steps = 0
 
         async def ask() -> Reply:
@@ -97,8 +101,8 @@ class TurnRunner:
                 ask=ask,
                 run_calls=run_calls,
                 hear=self._hear,
-                go_on=self._go_on,
-                max_steps=self._limits.max_steps,
+                go_on=lambda done: self._go_on(done, limit),
+                max_steps=limit,
             )
         except asyncio.CancelledError:
             return Ending(stop="cancelled", steps=steps)
@@ -149,13 +153,13 @@ class TurnRunner:
                 text = f"{mention.path}:\n{result.content}"
                 self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 
-    async def _go_on(self, steps: int) -> bool:
+    async def _go_on(self, steps: int, more: int) -> bool:
         """Asks a person whether a long turn may go on. Nobody there means no."""
         if self._limits.is_final:
             return False
         from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion  # not before it is so far
 
-        question = StepLimitQuestion(steps=steps, more=self._limits.max_steps)
+        question = StepLimitQuestion(steps=steps, more=more)
         answer = await self.questions.ask(f"steps-{self.journal.conversation.step}", question)
         return isinstance(answer, StepLimitAnswer) and answer.go_on
 

@@ -491,6 +491,22 @@ SENTENCES: Mapping[str, Sentence] = {
         "The answer does not fit the schema: {problem}. All that was said: bridle sessions show"
     ),
     "TurnInterrupted": Sentence("Bridle stopped without warning during this turn."),
+    # Goals
+    "GoalNotBegun": Sentence("No goal was begun: {problem}.", 2),
+    "GoalState": Sentence("{state}"),
+    "RoundsUsed": Sentence("The check did not pass in {rounds:round}. Raise --rounds to have more of them."),
+    "GoalTime": Sentence("The check did not pass within {timeout_s} s.", 124),
+    "NoProgress": Sentence(
+        "The check said the same twice, and no file was changed in between. Stopped. Say what to try instead."
+    ),
+    "CheckNotRun": Sentence("The check could not be run: {problem}", 3),
+    "CheckReplaced": Sentence(
+        "In place of the check ran: {command}. A hook changed it, so what came of it does not count.", 3
+    ),
+    "GoalStopped": Sentence("The goal was stopped before its check had passed."),
+    "GoalInterrupted": Sentence(
+        "Bridle stopped without warning while it worked on this goal. To work on it again, give it again: /goal"
+    ),
     "EngineFault": Sentence("Something inside Bridle failed ({problem}). The session is intact; try again."),
     # Models
     "NoModel": Sentence(

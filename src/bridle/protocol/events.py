@@ -88,11 +88,15 @@ class SessionCreated(Event, frozen=True):
 
 
 class InputAccepted(ByCommand, frozen=True):
-    """Input is in the session's inbox. Its event id names it from here on."""
+    """Input is in the session's inbox. Its event id names it from here on.
+
+    `goal` is the event of the goal that another round is for: nobody said these words.
+    """
 
     content: tuple[InputBlock, ...]
     mode: InputMode = "queue"
     identity: IdentityClass = "human"
+    goal: int | None = None
 
 
 class InputChanged(ByCommand, frozen=True):
@@ -492,6 +496,67 @@ class GitEnded(Event, frozen=True):
     data: dict[str, Any] = {}
 
 
+# A goal
+
+
+class GoalCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What has to pass, all of it: an answer that fits the schema, a command of the person's that ends with 0, an agent
+    that looks at the work and says so."""
+
+    command: str = ""
+    schema: bool = False
+    agent: str = ""
+
+
+class GoalLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far work on a goal goes: rounds, model calls in all of them together, and seconds without those in which a
+    person was asked."""
+
+    rounds: int
+    steps: int
+    time_s: float | None = None
+
+
+class GoalBegun(Event, frozen=True):
+    """Work goes on from here until the check passes, or a limit is reached.
+
+    So many files are `watched` as belonging to the check; not `watched_all`: there are more of them.
+    """
+
+    text: str
+    check: GoalCheck
+    limits: GoalLimits
+    watched: int = 0
+    watched_all: bool = True
+
+
+class GoalChecked(Event, frozen=True):
+    """The check of one round. `problem` says in a few words why it did not pass, `call_id` is its last call.
+
+    `changed` are files of the check that are not as they were when the goal began, and not by the check's own doing.
+    """
+
+    round: int
+    passed: bool
+    problem: str = ""
+    call_id: str = ""
+    changed: tuple[str, ...] = ()
+
+
+class GoalEnded(Event, frozen=True):
+    """Nothing follows by itself any more. `reason` and its sentence say why the goal was not reached.
+
+    `changed` are files of the check as in `GoalChecked`: of a check that passed, it may be what made it pass.
+    """
+
+    reached: bool
+    rounds: int
+    steps: int
+    reason: str | None = None
+    message: str | None = None
+    changed: tuple[str, ...] = ()
+
+
 # People and policy
 
 
@@ -781,6 +846,9 @@ DurableEvent: TypeAlias = (
     | Compacted
     | UndoApplied
     | GitEnded
+    | GoalBegun
+    | GoalChecked
+    | GoalEnded
     | ChildStarted
     | ChildEnded
     | ChildMemoryUpdated

@@ -33,6 +33,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "cost": ("CostIncremented",),
     "changeable_queue": ("ChangeInput", "InputChanged"),
     "editor_buffers": ("ClientRequest",),
+    "goals": ("GoalBegun", "GoalChecked", "GoalEnded"),
     "effort": ("SetEffort", "EffortChanged"),
     "grants": ("GrantAdded", "GrantRevoked", "RevokeGrant"),
     "hooks": ("HookError", "HookTimeout"),

@@ -185,7 +185,7 @@ class Controller:
                 return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
-            case e.InputAccepted(content=content) if envelope.originator not in self.view.clients:
+            case e.InputAccepted(content=content, goal=None) if envelope.originator not in self.view.clients:
                 name = visible(self.view.names.get(envelope.originator, ""), newlines=False) or "elsewhere"
                 words = f"{name}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
@@ -193,6 +193,8 @@ class Controller:
                 return (ShowEvent(envelope), *self._questions.forget_all(), *self._after_turn())
             case e.GitEnded():
                 return (ShowEvent(envelope), *self._questions.forget_all())
+            case e.GoalEnded():
+                return (ShowEvent(envelope), *self._after_turn())
             case _:
                 return (ShowEvent(envelope),)
 

@@ -67,6 +67,8 @@ class StatusLine:
                 facts.append(counted(others, "more call"))
         elif tokens := activity.tokens:
             facts.append(f"about {short_number(tokens)} tokens")
+        if view.has_goal and view.goal is not None:
+            facts.append(f"round {view.goal.rounds + 1} of {view.goal.begun.limits.rounds}")
         if item := current_item(view.todos):
             facts.append(cut(item, _ITEM_COLUMNS))
         if about != self._about:

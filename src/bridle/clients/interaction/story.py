@@ -96,6 +96,7 @@ class Story:
         self._background: dict[str, str] = {}
         self._provider = "the provider"
         self._todos: tuple[e.Todo, ...] = ()
+        self._has_goal = False
         self._child_words: ChildWords = child_words
         self._children: ChildStories | None = None
         self._sent: set[str] = set()
@@ -138,7 +139,7 @@ class Story:
         match event:
             case e.ToolCallRequested():
                 self._inputs[event.call_id] = event.input
-                if event.step == 0 and event.tool == "bash":
+                if event.step == 0 and event.tool == "bash" and not self._has_goal:  # then it is the check
                     self._typed.add(event.call_id)
                 return []
             case e.PermissionDecided():
@@ -209,6 +210,11 @@ class Story:
                 from bridle.clients.interaction.git_form import git_lines
 
                 return list(git_lines(event))
+            case e.GoalBegun() | e.GoalChecked() | e.GoalEnded():
+                from bridle.clients.interaction.goal_lines import goal_lines
+
+                self._has_goal = not isinstance(event, e.GoalEnded)
+                return goal_lines(event)
             case e.TodosChanged():
                 return self._planned(event)
             case e.InputChanged(change="edit", content=content):

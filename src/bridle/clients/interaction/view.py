@@ -13,6 +13,7 @@ from bridle.protocol import events as e
 from bridle.protocol import inbox
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnyCommand, SendInput
+from bridle.protocol.goal_state import GoalState, next_state
 from bridle.protocol.inbox import PendingInput, next_input
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
@@ -27,8 +28,9 @@ class SessionView:
     `turn_ms` and `changed` (files) what the turn did; `activity` is what is under way. `thought_ms` is how long the
     model thought, right after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in
     their order; `asides` are questions beside the conversation that have no answer yet. `effort` is how much the model
-    thinks, "" where nobody said. `children` are agents that were sent, `child_activity` what those are at that work;
-    `used_by_agent` is what each came to by its path, the main one by an empty one.
+    thinks, "" where nobody said. `goal` is the last one there was. `children` are agents that were sent,
+    `child_activity` what those are at that work; `used_by_agent` is what each came to by its path, the main one by an
+    empty one.
     """
 
     def __init__(self, client: str) -> None:
@@ -62,6 +64,7 @@ class SessionView:
         self.thought_ms = 0.0
         self.effort = ""
         self.asides: set[int] = set()
+        self.goal: GoalState | None = None
         self.children = ChildTree()
         self.child_activity: dict[str, Activity] = {}
         self.used_by_agent: dict[tuple[str, ...], Tally] = {}
@@ -78,9 +81,15 @@ class SessionView:
             self._in_turn
             or self.activity.summarising
             or self.activity.git_runs
+            or self.has_goal
             or bool(self._sending or self._typed_calls)
             or (not self._asleep and next_input(self.inputs) is not None)
         )
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether work goes on from turn to turn until a check passes."""
+        return self.goal is not None and self.goal.ended is None
 
     @property
     def under_way(self) -> bool:
@@ -195,8 +204,11 @@ class SessionView:
                 self.turns += 1
                 self.used_in_turn = Tally()
                 self.changed = set()
+            case e.GoalBegun() | e.GoalChecked() | e.GoalEnded():
+                self.goal = next_state(self.goal, envelope)
             case e.TurnEnded():
                 self._in_turn = False
+                self.goal = next_state(self.goal, envelope)
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
             case e.ToolResult(call_id=call) as result:

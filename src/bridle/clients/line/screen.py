@@ -313,6 +313,7 @@ class Screen:
 
     def _past(self, envelopes: Sequence[e.Envelope]) -> None:
         said: dict[int | None, str] = {}
+        in_goal = False
         ends = (
             at for at, one in enumerate(envelopes) if isinstance(one.event, e.TurnEnded) and e.concerns(one)
         )
@@ -323,11 +324,14 @@ class Screen:
                     self._nest(envelope)
                 case event if is_expired(event):
                     pass
-                case e.InputAccepted(content=content):
+                case e.GoalBegun() | e.GoalEnded() as event:
+                    in_goal = isinstance(event, e.GoalBegun)
+                    self.show(envelope)
+                case e.InputAccepted(content=content, goal=None):
                     said[envelope.id] = visible(e.text_of(content))
                 case e.TurnStarted(input=number) if number in said:
                     self.own(MARK, said[number])
-                case e.ToolCallRequested(step=0, tool="bash", input={"command": str(command)}):
+                case e.ToolCallRequested(step=0, tool="bash", input={"command": str(command)}) if not in_goal:
                     self.own(MARK, f"!{visible(command)}")
                     self._tell(envelope)
                 case e.TurnEnded() if at != last:
