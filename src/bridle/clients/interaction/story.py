@@ -46,6 +46,7 @@ _Silent: TypeAlias = (
     | e.GrantAdded
     | e.GrantRevoked
     | e.ChildEnded
+    | e.ChildMemoryUpdated
     | e.CustomEvent
     | e.TokenExpiring
     | e.Presence
