@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,8 @@ class Scene:
             others=OtherProjects(home),
             temporary=(str(base / "tmp"),),
         )
+        self._probe = base / "probe"
+        self._probe.write_text("")
         self.cache = ConfinementCache(now_ns=lambda: time.time_ns() + _LATER_NS)
         self.modes = [
             SpawnPolicy(mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")),
@@ -55,11 +58,9 @@ class Scene:
         for policy in self.modes:
             for _ in range(3):
                 self.cache.of(policy, self.place, str(self.workspace))
-        probe = self.base / "probe"
-        probe.write_text("")
-        before = probe.stat().st_ctime_ns
-        while probe.stat().st_ctime_ns == before:
-            probe.chmod(0o600)
+        before = self._probe.stat().st_ctime_ns
+        while self._probe.stat().st_ctime_ns == before:
+            self._probe.chmod(0o600)
 
     def is_true(self) -> bool:
         cwd = str(self.workspace)
@@ -171,3 +172,16 @@ def _change(path: Path, change: str, text: str) -> None:
                 pass
     except OSError:
         return  # nothing can be there now
+
+
+def test_packs_that_undo_could_not_keep_are_seen_when_they_come(scene: Scene) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == scene.base.stat().st_dev:
+        pytest.skip("there is no second file system")
+    scene.place = msgspec.structs.replace(scene.place, records=str(memory))
+    scene.settle()
+    packs = scene.workspace / ".git" / "objects" / "pack"
+    packs.mkdir()
+    for name in ("pack-1.pack", "pack-1.idx"):
+        (packs / name).write_text("x")
+    assert scene.is_true()
