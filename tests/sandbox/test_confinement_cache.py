@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.other_projects import OtherProjects
@@ -137,6 +137,9 @@ _CHANGES = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(_CHANGES)
+@example([("../.config/gh", "folder", "")])
+@example([("../../own", "remove", "")])
+@example([("../../tmp", "folder", "")])
 def test_whatever_changes_the_answer_is_that_of_a_fresh_look(changes: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(Path(os.path.realpath(folder)))
