@@ -87,7 +87,7 @@ def agent(default=None, *, rules=(), mode=None):
     ],
 )
 def test_the_steps_are_taken_in_order(rules, grants, agent_default, verdict, step) -> None:
-    decision = decide(BASH, mode="default", rules=rules, grants=grants, agent=agent(agent_default))
+    decision = decide(BASH, mode="default", rules=rules, grants=grants, agents=[agent(agent_default)])
     assert (decision.verdict, decision.step) == (verdict, step)
     assert decision.decided_by in STEPS_BY_WORD[step]
 
@@ -95,11 +95,11 @@ def test_the_steps_are_taken_in_order(rules, grants, agent_default, verdict, ste
 @pytest.mark.requirement("D11.4")
 def test_what_an_agent_denies_itself_is_for_a_person_and_denied_where_nobody_is_asked() -> None:
     own = agent(rules=[Rule("bash", "allow", command="ls"), Rule("*", "deny", reason="it only reads")])
-    asked = decide(BASH, mode="yolo", agent=own)
+    asked = decide(BASH, mode="yolo", agents=[own])
     assert (asked.verdict, asked.for_person, asked.note) == ("ask", True, "it only reads")
-    silent = decide(BASH, mode="yolo", agent=agent(rules=own.rules, mode="plan"))
+    silent = decide(BASH, mode="yolo", agents=[agent(rules=own.rules, mode="plan")])
     assert (silent.verdict, silent.reason) == ("deny", "ModeDenied")
-    assert decide(BASH, mode="default", grants=[GRANT], agent=own).verdict == "allow", (
+    assert decide(BASH, mode="default", grants=[GRANT], agents=[own]).verdict == "allow", (
         "a person said yes before"
     )
 
@@ -586,7 +586,7 @@ def test_the_words_for_why_it_is_asked_name_a_rule_or_the_mode(shell) -> None:
     plain = decide(query, mode="default", rules=[Rule("bash", "ask")])
     assert because(query, plain) == "a rule says to ask"
     assert because(query, decide(query, mode="strict")) == "mode strict asks about everything"
-    assert because(query, decide(query, mode="default", agent=agent("ask"))) == "this agent asks first"
+    assert because(query, decide(query, mode="default", agents=[agent("ask")])) == "this agent asks first"
 
 
 # What can never happen
@@ -639,7 +639,7 @@ FREEDOM = {"deny": 0, "ask": 1, "allow": 2}
 @given(QUERIES, MODES, RULES, GRANTS, AGENTS)
 def test_an_agent_never_gets_more_than_its_session(query, mode, rules, grants, agent) -> None:
     session = decide(query, mode=mode, rules=rules, grants=grants)
-    own = decide(query, mode=mode, rules=rules, grants=grants, agent=agent)
+    own = decide(query, mode=mode, rules=rules, grants=grants, agents=[agent])
     assert FREEDOM[own.verdict] <= FREEDOM[session.verdict]
     assert own.for_person or not session.for_person or own.verdict == "deny"
 

@@ -154,7 +154,7 @@ async def test_a_flag_that_says_yes_does_not_say_it_here(mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asks", [{"rules": [Rule("bash", "ask")]}, {"agent": AgentPolicy(name="review", default="ask")}]
+    "asks", [{"rules": [Rule("bash", "ask")]}, {"agents": [AgentPolicy(name="review", default="ask")]}]
 )
 def test_a_rule_or_an_agent_that_asks_leaves_it_to_a_person(asks) -> None:
     for fact in ("escalates", "discloses", "policy_file"):

@@ -18,6 +18,7 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
+from bridle.base.untrusted import wrap
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked
@@ -67,8 +68,7 @@ class SessionDelegation:
         self.wake: Callable[[], None] = lambda: None
         self._parts = parts
         self._main = main
-        self._children = children
-        self._room = asyncio.Semaphore(main.settings.parallel)
+        self.children = children
         self._shown: dict[str, str] = {}
         """What people were shown, by call: the child is told that, whatever became known since."""
         self._background: set[asyncio.Task[None]] = set()
@@ -81,7 +81,7 @@ class SessionDelegation:
             tools=(delegate_tool(self.for_tool()),),
             request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
             queries=(FeatureQuery(verb="children", answer=SentAgents(self._parts.opened.log).answer),),
-            stop_child=self._children.stop,
+            stop_child=self.children.stop,
             at_end=self._end,
         )
 
@@ -108,7 +108,7 @@ class SessionDelegation:
         )
 
     def _caller(self, call: ToolCall) -> WorkingAgent:
-        agent = self._children.parts_of(call.invocation).agent
+        agent = self.children.parts_of(call.invocation).agent
         assert agent is not None
         return agent
 
@@ -189,7 +189,10 @@ class SessionDelegation:
             key=self._key(agent),
             call_id=call.id,
         )
-        if agent.delegation.background and not self._parts.settings.options.headless:
+        in_background = agent.delegation.background and not self._parts.settings.options.headless
+        if (
+            in_background and call.invocation.id is None
+        ):  # a child has nobody to hear of it once it has answered
             return self._begin_in_background(args, call, task)
         return await self._result(args, call, await self._work(call.invocation, task))
 
@@ -233,8 +236,8 @@ class SessionDelegation:
         return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
     async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
-        async with self._room:
-            return await self._children.run(caller, task)
+        async with self.children.room_of(caller):
+            return await self.children.run(caller, task)
 
     def _begin_in_background(self, args: DelegateArgs, call: ToolCall, task: ChildTask) -> ToolOutput:
         """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
@@ -242,7 +245,11 @@ class SessionDelegation:
         async def work() -> None:
             outcome = await self._work(call.invocation, task)
             result = await self._result(args, call, outcome)
-            data = {"agent": task.agent.name, "task": task.task, "result": result.content}
+            data = {
+                "agent": task.agent.name,
+                "task": task.task,
+                "result": wrap("agent-answer", result.content),
+            }
             text = sentence("ChildDone", data)
             self._parts.journal.emit(
                 InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),

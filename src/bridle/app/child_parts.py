@@ -38,9 +38,10 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
 
     def gates():
         made = parent.gates()
+        above = made.permissions if agent.is_bounded else made.permissions.of_session()
         return msgspec.structs.replace(
             made,
-            permissions=agent.permissions_of(made.permissions),
+            permissions=agent.permissions_of(above),
             known_and_visible=tools_seen(registry),
         )
 

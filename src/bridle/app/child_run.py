@@ -67,36 +67,47 @@ class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class ChildStop(msgspec.Struct):
-    """What stops one child while it works: its turn, and who had it stopped."""
+class WorkingInvocation(msgspec.Struct):
+    """One that works now: its parts, room for those it sends, and what stops it: its turn, and who had it stopped."""
 
+    parts: SessionParts
+    room: asyncio.Semaphore
     turn: asyncio.Task[Ending] | None = None
-    client: Client | None = None
+    stopper: Client | None = None
+
+
+def _working(parts: SessionParts) -> WorkingInvocation:
+    assert parts.agent is not None, "whoever sends an agent is one"
+    return WorkingInvocation(parts, asyncio.Semaphore(parts.agent.settings.parallel))
 
 
 class ChildRuns:
     """The children of one session, those that work now and whoever sent them."""
 
     def __init__(self, parts: SessionParts, make_invocation: MakeInvocation) -> None:
-        self._working: dict[str | None, SessionParts] = {None: parts}
-        self._stops: dict[str | None, ChildStop] = {}
+        self._working: dict[str | None, WorkingInvocation] = {None: _working(parts)}
         self._make_invocation = make_invocation
 
     def parts_of(self, invocation: Invocation) -> SessionParts:
         """The parts of an invocation that works now."""
-        return self._working[invocation.id]
+        return self._working[invocation.id].parts
+
+    def room_of(self, invocation: Invocation) -> asyncio.Semaphore:
+        """Room for so many as one that works now may have work at once. Each has its own: who waits for others would
+        otherwise keep them from beginning."""
+        return self._working[invocation.id].room
 
     def stop(self, invocation: str, client: Client) -> bool:
         """Stops one child in the name of a client; False where no such child works."""
-        stop = self._stops.get(invocation)
-        if stop is None or stop.turn is None or stop.turn.done():
+        child = self._working.get(invocation)
+        if child is None or child.turn is None or child.turn.done():
             return False
-        stop.client = stop.client or client
-        return stop.turn.cancel()
+        child.stopper = child.stopper or client
+        return child.turn.cancel()
 
     async def run(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
         """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
-        parent = self._working[caller.id]
+        parent = self._working[caller.id].parts
         assert parent.agent is not None, "whoever sends an agent is one"
         journal = parent.journal.begin_child(
             ChildStarted(
@@ -113,15 +124,14 @@ class ChildRuns:
             parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
         )
         parts = child_parts(parent, journal, below)
-        self._working[journal.invocation.id] = parts
+        child = self._working[journal.invocation.id] = _working(parts)
         notes = noting(journal)
-        stop = self._stops[journal.invocation.id] = ChildStop()
         ending = Ending(stop="cancelled", steps=0)
         try:
-            ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)), stop)
+            ending = await _turn(child, task, self._make_invocation(parts, child_layers(parts)))
         finally:
-            del self._working[journal.invocation.id], self._stops[journal.invocation.id]
-            outcome = _outcome(parts, task, ending, stop.client, notes.changed)
+            del self._working[journal.invocation.id]
+            outcome = _outcome(parts, task, ending, child.stopper, notes.changed)
             if task.key:
                 self._remember(parts, task, outcome, notes)
             parent.journal.emit(outcome.ended)
@@ -131,7 +141,7 @@ class ChildRuns:
         self, parts: SessionParts, task: ChildTask, outcome: ChildOutcome, notes: ChildNotes
     ) -> None:
         """Keeps what a child leaves for the next one with its key."""
-        agent, memories = parts.agent, self._working[None].journal.conversation.memories
+        agent, memories = parts.agent, self._working[None].parts.journal.conversation.memories
         assert agent is not None
         work = ChildWork(
             task=task.task,
@@ -171,9 +181,9 @@ def noting(journal: Journal) -> ChildNotes:
     return notes
 
 
-async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts, stop: ChildStop) -> Ending:
+async def _turn(child: WorkingInvocation, task: ChildTask, invocation: InvocationParts) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
-    journal = parts.journal
+    parts, journal = child.parts, child.parts.journal
     journal.emit(msgspec.structs.replace(task.model, stamp=None))
     content = (TextBlock(text=task.text),)
     number = journal.emit(InputAccepted(content=content, identity=task.identity))
@@ -186,7 +196,7 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = stop.turn = asyncio.create_task(runner.run(pending))
+    turn = child.turn = asyncio.create_task(runner.run(pending))
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:
@@ -196,7 +206,7 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     finally:
         ending = Ending(stop="cancelled", steps=0) if turn.cancelled() else turn.result()
         if ending.stop == "cancelled":
-            journal.emit(Cancelled(by="" if stop.client is None else stop.client.id))
+            journal.emit(Cancelled(by="" if child.stopper is None else child.stopper.id))
         whole.end()
         journal.emit(TurnTiming(durations_ms=parts.stopwatch.take()))
         message = runner.message_of(ending)

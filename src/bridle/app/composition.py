@@ -29,6 +29,7 @@ from bridle.sessions.kept_fold import KeptFold, Transcript
 
 if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
+    from bridle.app.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
@@ -73,7 +74,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
     )
     delegation = _delegation(parts)
     agents = () if delegation is None else (delegation.feature(),)
-    ours = (*session_features(parts, fold), *agents, _roles(parts))
+    ours = (*session_features(parts, fold), *agents, _roles(parts, delegation))
     outside = (*services.features, *opened.plugged)
     joined = join(ours, outside)
     parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
@@ -206,16 +207,22 @@ def _delegation(parts: SessionParts) -> SessionDelegation | None:
     return session_delegation(parts, invocation_parts)
 
 
-def _roles(parts: SessionParts) -> Feature:
+def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature:
     """`/plan`, `/solve`, `/code`, `/auto`: a person has an agent work by itself."""
 
-    async def run(name: str, arguments: str) -> SlashEvent:
-        from bridle.app.role_run import run_role  # not before somebody gives one
+    @functools.cache
+    def runs() -> ChildRuns:
+        from bridle.app.role_run import role_runs  # not before somebody gives one
 
-        return await run_role(parts, invocation_parts, name, arguments.strip())
+        return role_runs(parts, invocation_parts) if delegation is None else delegation.children
+
+    async def run(name: str, arguments: str) -> SlashEvent:
+        from bridle.app.role_run import run_role
+
+        return await run_role(parts, runs(), name, arguments.strip())
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
-    return Feature(name="roles", slash=tuple(commands))
+    return Feature(name="roles", slash=tuple(commands), stop_child=lambda *what: runs().stop(*what))
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

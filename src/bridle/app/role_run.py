@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +14,7 @@ from bridle.agents.handoff import cut_to
 from bridle.app.child_run import ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
+from bridle.base.untrusted import wrap
 from bridle.engine.conversation import MAIN
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import sentence
@@ -53,16 +54,20 @@ STAGES: Mapping[str, tuple[AgentDefinition, ...]] = {
 """Which agents a command has work, one after the other; each is told what the one before it came to."""
 
 
-async def run_role(parts: SessionParts, make_invocation: MakeInvocation, name: str, words: str) -> SlashEvent:
+def role_runs(parts: SessionParts, make_invocation: MakeInvocation) -> ChildRuns:
+    """Where these agents work in a session that has no others."""
+    return ChildRuns(_as_parent(parts), make_invocation)
+
+
+async def run_role(parts: SessionParts, runs: ChildRuns, name: str, words: str) -> SlashEvent:
     """What came of it joins the conversation, so that whoever is talked to next knows."""
     if not words:
         data = {"name": name, "mode": parts.journal.conversation.mode}
         return Notice(reason="NoRoleWords", message=sentence("NoRoleWords", data), data=data)
-    runs = ChildRuns(_as_parent(parts), make_invocation)
-    told: list[str] = []
+    told: list[tuple[str, str]] = []
     for agent in STAGES[name]:
         outcome = await runs.run(MAIN, _task(parts, agent, words, told))
-        told.append(f"{agent.name}:\n{outcome.text}")
+        told.append((agent.name, outcome.text))
         if not outcome.ended.ok:
             break
     return _joined(name, words, told)
@@ -77,8 +82,8 @@ def _as_parent(parts: SessionParts) -> SessionParts:
     return msgspec.structs.replace(parts, agent=working)
 
 
-def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[str]) -> ChildTask:
-    before = "\n\n".join(cut_to(text, STAGE_TOKENS) for text in told)
+def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[tuple[str, str]]) -> ChildTask:
+    before = _answers((name, cut_to(text, STAGE_TOKENS)) for name, text in told)
     chosen = parts.journal.conversation.model
     assert chosen is not None, "a session is created with a model"
     return ChildTask(
@@ -92,6 +97,11 @@ def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[st
     )
 
 
-def _joined(name: str, words: str, told: list[str]) -> ContextAdded:
-    text = f"I had /{name} work on this: {words}\n\n" + "\n\n".join(told)
+def _answers(told: Iterable[tuple[str, str]]) -> str:
+    """What agents came to, for others to read: nothing in it passes for words of a person."""
+    return "\n\n".join(f"{name}:\n{wrap('agent-answer', text)}" for name, text in told)
+
+
+def _joined(name: str, words: str, told: list[tuple[str, str]]) -> ContextAdded:
+    text = f"I had /{name} work on this: {words}\n\n{_answers(told)}"
     return ContextAdded(source="agent", content=(TextBlock(text=text),))

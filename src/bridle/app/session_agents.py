@@ -19,7 +19,8 @@ from bridle.safety.rules import Rule
 class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent at work in a session, so many levels below the one a person talks to, and the others there are.
 
-    `is_bounded`: it reads no more than settings give a child.
+    `is_bounded`: another agent sent it. It reads no more than settings give a child, and does no more than whoever sent
+    it may; what a person has work by a command is bounded by their session alone.
     """
 
     definition: AgentDefinition
@@ -37,7 +38,7 @@ class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
         return whole.within(sees(self.definition, delegates=self.delegates, is_child=self.depth > 0))
 
     def permissions_of(self, session: Permissions) -> Permissions:
-        """What it leaves of what its session lets happen."""
+        """What it leaves of what its session, or whoever sent it, lets happen."""
         agent = self.definition
         rules = tuple(
             Rule(

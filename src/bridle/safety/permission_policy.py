@@ -5,13 +5,13 @@ The first that has something to say:
   2  any rule that denies
   3  a grant: a yes this session remembers, or one saved for this project
   4  the first matching rule, tiers from flags down to built-in
-  5  the agent's own rules and mode, where they are stricter than what came of the others
+  5  the rules and modes of the agent and of those that sent it, where they are stricter than what came of the others
   6  the mode's table
   7  ask
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. An agent never
-gets more than its session has: what it denies itself is asked about, and only a person, or a yes they gave before, lets
-it pass. A call a hook wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over
+gets more than its session has, nor than whoever sent it: what one of them denies itself is asked about, and only a
+person, or a yes they gave before, lets it pass. A call a hook wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over
 grants and allow rules: a person says yes to each one. So does, where a rule denies commands, one that hides what it
 runs from that rule: the rule asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey
 is `for_person`, and except in `yolo` so is what a tool keeps for every session: no mode, no broad rule and no `yes`
@@ -132,18 +132,20 @@ def decide(
     mode: Mode,
     rules: Sequence[Rule] = (),
     grants: Iterable[Grant] = (),
-    agent: AgentPolicy | None = None,
+    agents: Sequence[AgentPolicy] = (),
 ) -> Decision:
-    """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
+    """The verdict on one call. `rules` are in tier order (see `in_tier_order`), `agents` those on whose behalf it is made,
+    from the one a person talks to down to the one that makes it."""
     grants = tuple(grants)
     decision = _of_session(query, mode, rules, grants)
-    if agent is None:
-        return decision
-    if agent.mode is not None:
-        decision = min(
-            decision, _of_session(query, agent.mode, rules, grants), key=lambda one: _FREEDOM[one.verdict]
-        )
-    return _of_agent(query, decision, agent, silent=mode in SILENT_MODES or agent.mode in SILENT_MODES)
+    modes = [agent.mode for agent in agents if agent.mode is not None]
+    for own in modes:
+        stricter = _of_session(query, own, rules, grants)
+        decision = min(decision, stricter, key=lambda one: _FREEDOM[one.verdict])
+    silent = not SILENT_MODES.isdisjoint((mode, *modes))
+    for agent in agents:
+        decision = _of_agent(query, decision, agent, silent=silent)
+    return decision
 
 
 _FREEDOM: Mapping[Verdict, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -236,7 +238,7 @@ class Permissions:
         )
         self._rules = in_tier_order(rules)
         self.names_programs = any(map(_denies_commands, self._rules))
-        self.agent: AgentPolicy | None = None
+        self._agents: tuple[AgentPolicy, ...] = ()
         self._understand = understand
         self._saved = saved
         self._grants: dict[str, Grant] = {}
@@ -287,14 +289,21 @@ class Permissions:
         return self.decide(self.query(reading)).verdict == "allow"
 
     def decide(self, query: CallFacts) -> Decision:
-        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants, agent=self.agent)
+        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants, agents=self._agents)
 
     def within(self, agent: AgentPolicy) -> Permissions:
-        """The permissions of an agent in the same session. What a person says yes to there holds for all of it."""
+        """The permissions of an agent that these send. What a person says yes to there holds for all of the session."""
+        return self._of((*self._agents, agent))
+
+    def of_session(self) -> Permissions:
+        """The same without what agents leave of them."""
+        return self._of(())
+
+    def _of(self, agents: tuple[AgentPolicy, ...]) -> Permissions:
         from copy import copy  # most sessions have one agent
 
         other = copy(self)
-        other.agent = agent
+        other._agents = agents
         return other
 
     def remember(self, grant: GrantAdded) -> GrantAdded:
