@@ -181,7 +181,7 @@ async def test_what_a_hook_makes_of_a_delegation_is_what_the_person_is_shown(tmp
     (home / "config").mkdir(parents=True)
     work.mkdir()
     patched = {"agent": "asking", "task": "Patched."}
-    reply = json.dumps({"decision": "patch", "patch": patched})
+    reply = json.dumps({"decision": "allow", "patch": patched})
     hook = {"event": "PreToolUse", "tool": "delegate_agent", "command": f"echo '{reply}'"}
     (home / "config" / "settings.json").write_text(json.dumps({"hooks": [hook]}))
     asking = AgentDefinition(name="asking", description="x")
@@ -202,3 +202,4 @@ async def test_what_a_hook_makes_of_a_delegation_is_what_the_person_is_shown(tmp
     told = msgspec.json.decode(model.bodies[1])["messages"][0]["content"][0]["text"]
     assert asked.handoff.text == told
     assert "Patched." in told
+

@@ -29,7 +29,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.messages import ImageBlock, TextBlock, Usage
 from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
-from bridle.providers.script import Spend, answer, fail, say, think
+from bridle.providers.script import Spend, answer, call, fail, say, think
 
 KEY = "k" * 24
 WIRES = ("openai_chat", "openai_responses", "anthropic")
@@ -467,3 +467,37 @@ async def test_published_prices_are_fetched_once_a_day_and_feed_the_cost(home: P
         assert paths == ["/v1/models", "/v1/chat/completions", "/v1/chat/completions"]
         titles = [request.headers.get("x-title") for request in server.requests]
         assert titles == ["Bridle"] * 3
+
+
+# What agents cost that are sent
+
+
+DEAR = Spend(Usage(input_tokens=6000, output_tokens=400))
+SENT = (call("delegate_agent", agent="explore", task="Look."), answer(call("glob", pattern="*"), DEAR))
+"""Played to each conversation from the start: a child is told that it has no such tool, and goes on."""
+
+
+async def test_what_a_child_spends_counts_and_ends_the_whole_tree_at_the_limit(home: Path) -> None:
+    async with ModelServer.playing(*SENT) as server:
+        prices, options = f'[models."work:m"]\n{PRICED}', {"max_cost": 0.02, "agent_mode": "multi"}
+        async with opened(home, "work:m", provider("work", server), prices, **options) as session:
+            events = await session.ask("go")
+    ends = [(end.stop, end.reason) for end in of_kind(events, TurnEnded)]
+    assert ends == [("error", "BudgetExceeded")] * 2
+    assert len(server.chats) == 3
+
+
+async def test_a_limit_that_a_person_raised_for_a_child_is_raised_for_all(home: Path) -> None:
+    async with ModelServer.playing(*SENT, say("Done.")) as server:
+        prices = f'[models."work:m"]\n{PRICED}'
+        options = {"max_cost": 0.02, "agent_mode": "multi", "answers": True}
+        async with opened(home, "work:m", provider("work", server), prices, **options) as session:
+            number = await session.send("go")
+            asked = await session.until(QuestionAsked)
+            raised = AnswerQuestion(
+                session=session.id, question_id=asked.question_id, answer=BudgetAnswer(choice="raise")
+            )
+            await session.connection.send(raised)
+            events = await session.turn_of(number)
+    assert len(of_kind(events, QuestionAsked)) == 1
+    assert [end.stop for end in of_kind(events, TurnEnded)] == ["end_turn"] * 2

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from bridle.engine.conversation import Conversation, Counted
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
-from bridle.safety.budget import LEAST_ANSWER, Budget, BudgetStop
+from bridle.safety.budget import LEAST_ANSWER, Allowance, Budget, BudgetStop
 
 PREFIX = PrefixSet(provider="work", model="m", system="")
 PRICES = st.floats(0, 200, allow_subnormal=False)
@@ -22,7 +22,7 @@ def budget(cap: float, prices: tuple[float, float, float], most: int) -> Budget:
         return (tokens + usage.output_tokens * paid_out) / 1_000_000
 
     return Budget(
-        cap,
+        Allowance(cap_usd=cap),
         price_of=price_of,
         answer_limit=lambda _prefix: most,
         cheaper=lambda _provider, _model: None,
@@ -76,7 +76,7 @@ def test_nothing_passes_once_the_limit_is_spent_unless_it_is_free(
 
 def test_an_unknown_price_is_never_taken_for_nothing() -> None:
     unknown = Budget(
-        5,
+        Allowance(cap_usd=5),
         price_of=lambda _provider, _model, _usage: None,
         answer_limit=lambda _prefix: 100,
         cheaper=lambda _provider, _model: None,

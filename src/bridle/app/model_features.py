@@ -31,13 +31,13 @@ ASIDE_TIMEOUT_S = 120.0
 
 def budget(parts: SessionParts) -> Feature:
     """What a session may cost, if that is limited: asked about outside of everything, stopped right at the request."""
-    cap_usd, known = parts.settings.usd_per_session, parts.services.known
-    if cap_usd is None:
+    known = parts.services.known
+    if parts.allowance is None:
         return Feature(name="budget")
     from bridle.safety.budget import Budget
 
     limit = Budget(
-        cap_usd,
+        parts.allowance,
         price_of=known.price_of,
         answer_limit=known.answer_limit,
         cheaper=known.cheaper,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -11,10 +11,10 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS, PLAN, SOLVE
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.handoff import cut_to
-from bridle.app.child_run import ChildRuns, ChildTask, MakeInvocation
+from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.base.untrusted import wrap
+from bridle.base.untrusted import neutralise, wrap
 from bridle.engine.conversation import MAIN
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import sentence
@@ -64,10 +64,10 @@ async def run_role(parts: SessionParts, runs: ChildRuns, name: str, words: str) 
     if not words:
         data = {"name": name, "mode": parts.journal.conversation.mode}
         return Notice(reason="NoRoleWords", message=sentence("NoRoleWords", data), data=data)
-    told: list[tuple[str, str]] = []
+    told: list[ChildOutcome] = []
     for agent in STAGES[name]:
         outcome = await runs.run(MAIN, _task(parts, agent, words, told))
-        told.append((agent.name, outcome.text))
+        told.append(outcome)
         if not outcome.ended.ok:
             break
     return _joined(name, words, told)
@@ -82,8 +82,8 @@ def _as_parent(parts: SessionParts) -> SessionParts:
     return msgspec.structs.replace(parts, agent=working)
 
 
-def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[tuple[str, str]]) -> ChildTask:
-    before = _answers((name, cut_to(text, STAGE_TOKENS)) for name, text in told)
+def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[ChildOutcome]) -> ChildTask:
+    before = _answers(told, lambda text: cut_to(text, STAGE_TOKENS))
     chosen = parts.journal.conversation.model
     assert chosen is not None, "a session is created with a model"
     return ChildTask(
@@ -97,11 +97,17 @@ def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[tu
     )
 
 
-def _answers(told: Iterable[tuple[str, str]]) -> str:
-    """What agents came to, for others to read: nothing in it passes for words of a person."""
-    return "\n\n".join(f"{name}:\n{wrap('agent-answer', text)}" for name, text in told)
+def _answers(told: Iterable[ChildOutcome], cut: Callable[[str], str]) -> str:
+    """What agents came to, for others to read. Who used a tool may say again what it read: that is data for others,
+    while a plan of one that had none is to be followed."""
+
+    def answer(one: ChildOutcome) -> str:
+        text = cut(one.text)
+        return wrap("agent-answer", text) if one.ended.tools_used else neutralise(text)
+
+    return "\n\n".join(f"{one.ended.agent}:\n{answer(one)}" for one in told)
 
 
-def _joined(name: str, words: str, told: list[tuple[str, str]]) -> ContextAdded:
-    text = f"I had /{name} work on this: {words}\n\n{_answers(told)}"
+def _joined(name: str, words: str, told: list[ChildOutcome]) -> ContextAdded:
+    text = f"I had /{name} work on this: {words}\n\n{_answers(told, str)}"
     return ContextAdded(source="agent", content=(TextBlock(text=text),))

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bridle.engine.store_ports import OpenLog
     from bridle.mcp.server_pool import ServerPool
     from bridle.recovery.evidence import InterruptedRun
+    from bridle.safety.budget import Allowance
     from bridle.safety.hooks.session_hooks import Hooks
     from bridle.tools.output import Spill
 
@@ -159,6 +160,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     saved: SavedGrants | None
     skills: SessionSkills | None
     goals: GoalSlot
+    allowance: Allowance | None
     agent: WorkingAgent | None = None
 
     @property
@@ -244,7 +246,16 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             approvals=opened.approvals,
         ),
         goals=GoalSlot(),
+        allowance=_allowance(settings.usd_per_session),
     )
+
+
+def _allowance(cap_usd: float | None) -> Allowance | None:
+    if cap_usd is None:
+        return None
+    from bridle.safety.budget import Allowance  # most sessions have no limit
+
+    return Allowance(cap_usd=cap_usd)
 
 
 def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:

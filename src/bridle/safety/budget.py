@@ -56,8 +56,15 @@ _NEXT: Final = {
 }
 
 
+class Allowance(msgspec.Struct, kw_only=True):
+    """What a session may cost and what a person said about it: one for all who work in it."""
+
+    cap_usd: float
+    unlimited: set[tuple[str, str]] = set()
+
+
 class Budget:
-    """The limit of one session. `ask` puts a question to a person and gives None where nobody can answer.
+    """The limit of one session, as one who works in it obeys it. `ask` puts a question to a person and gives None where nobody can answer.
 
     `answer_limit` is how long an answer may be, `cheaper` names a model that costs less, `named` reads such a name.
     A limit that a person raises holds until the session is closed.
@@ -65,7 +72,7 @@ class Budget:
 
     def __init__(
         self,
-        cap_usd: float,
+        allowance: Allowance,
         *,
         price_of: PriceOf,
         answer_limit: Callable[[PrefixSet], int],
@@ -73,13 +80,12 @@ class Budget:
         named: Callable[[str], ModelChanged],
         ask: AskPerson,
     ) -> None:
-        self._cap = cap_usd
+        self._allowance = allowance
         self._price_of = price_of
         self._answer_limit = answer_limit
         self._cheaper = cheaper
         self._named = named
         self._ask = ask
-        self._unlimited: set[tuple[str, str]] = set()
         self._asked = 0
 
     async def layer(self, step: Step, proceed: AskModel) -> Reply:
@@ -103,26 +109,26 @@ class Budget:
 
     def _limited(self, prefix: PrefixSet, conversation: Conversation) -> int | None:
         """The most tokens the answer may have; None where the budget pays for any answer."""
-        if (prefix.provider, prefix.model) in self._unlimited:
+        if (prefix.provider, prefix.model) in self._allowance.unlimited:
             return None
         tokens = request_tokens(conversation)
         read = self._worst(prefix, Usage(input_tokens=tokens), Usage(cache_write_tokens=tokens))
         spent = conversation.spent_usd
         if read is None:
-            raise BudgetStop("PriceUnknown", prefix=prefix, cap=self._cap, spent=spent)
+            raise BudgetStop("PriceUnknown", prefix=prefix, cap=self._allowance.cap_usd, spent=spent)
         whole = self._worst(
             prefix,
             Usage(input_tokens=tokens, output_tokens=_MILLION),
             Usage(cache_write_tokens=tokens, output_tokens=_MILLION),
         )
         a_token = ((whole or 0.0) - read) / _MILLION
-        most, left = self._answer_limit(prefix), self._cap - spent
+        most, left = self._answer_limit(prefix), self._allowance.cap_usd - spent
         if read + most * a_token <= left:
             return None
         limit = LEAST_ANSWER
         if read + min(limit, most) * a_token > left:
             could = read + min(limit, most) * a_token
-            raise BudgetStop("BudgetExceeded", prefix=prefix, cap=self._cap, spent=spent, could=could)
+            raise BudgetStop("BudgetExceeded", prefix=prefix, cap=self._allowance.cap_usd, spent=spent, could=could)
         while read + 2 * limit * a_token <= left:  # in steps, so that the limit seldom changes
             limit *= 2
         return limit
@@ -150,16 +156,16 @@ class Budget:
         answer = await self._ask(number, question)
         match answer.choice if isinstance(answer, BudgetAnswer) else "stop":
             case "raise" if question.raise_to_usd is not None:
-                self._cap = raised
+                self._allowance.cap_usd = raised
             case "cheaper" if question.cheaper is not None:
                 step.emit(msgspec.structs.replace(self._named(question.cheaper), holds="from_now"))
             case "unlimited" if stop.why == "PriceUnknown":
-                self._unlimited.add(model)
+                self._allowance.unlimited.add(model)
             case _:
                 raise stop
 
     def _raised(self, needed: float) -> float:
-        raised = self._cap * 2
+        raised = self._allowance.cap_usd * 2
         while raised < needed:
             raised *= 2
         return raised
