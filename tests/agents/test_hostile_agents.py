@@ -202,4 +202,3 @@ async def test_what_a_hook_makes_of_a_delegation_is_what_the_person_is_shown(tmp
     told = msgspec.json.decode(model.bodies[1])["messages"][0]["content"][0]["text"]
     assert asked.handoff.text == told
     assert "Patched." in told
-
