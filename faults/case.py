@@ -23,6 +23,7 @@ from typing import Any
 import traps
 
 import bridle.sessions.kept_fold as folding
+from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
 from bridle.app.machine_store import session_store
 from bridle.base.clock import Clock, SystemClock
@@ -132,20 +133,48 @@ def _a_call(chance: random.Random, number: int, *, lasting: bool) -> Any:
     return call("bash", command=f"exec 9>{_ALIVE}; echo {number} >> did/b{number}; echo begun; {waits}")
 
 
-async def work(place: Place, seed: int, *, lasting: bool, clock: Clock | None = None) -> None:
-    """Three prompts, then a clean end."""
-    model = scripted(*play(seed, lasting=lasting), clock=_Unhurried())
+WRITERS = tuple(
+    AgentDefinition(name=f"writer{number}", description="Works.", mode="subagent") for number in range(3)
+)
+"""One for each prompt: what one of them does is done by no other."""
+
+
+def play_sent(seed: int) -> tuple[list[Any], dict[str, list[Any]]]:
+    """The same work, done by agents: what the model answers to the main one, and what to each of them."""
+    chance = random.Random(seed)
+    main: list[Any] = []
+    theirs: dict[str, list[Any]] = {}
+    for index, writer in enumerate(WRITERS):
+        main += [call("delegate_agent", agent=writer.name, task="Do it."), say("Done with that. ", chunk=16)]
+        numbers = range(3 * index, 3 * index + chance.randint(2, 3))
+        steps = [
+            answer(say("Words before. ", chunk=8), _a_call(chance, number, lasting=False))
+            for number in numbers
+        ]
+        changing = call("write_file", path=f"did/s{index}", content="x\n")
+        theirs[writer.name] = [*steps, changing, say("Finding: it is done. " * 3, chunk=12)]
+    return main, theirs
+
+
+async def work(
+    place: Place, seed: int, *, lasting: bool, clock: Clock | None = None, sends: bool = False
+) -> None:
+    """Three prompts, then a clean end. With `sends` agents do the work that are sent."""
+    answers, theirs = play_sent(seed) if sends else (play(seed, lasting=lasting), {})
+    model = scripted(*answers, agents=theirs, clock=_Unhurried())
     engine = Engine(
         where=folders(place.env),
         env=place.env,
         clock=clock or SystemClock(),
         model=model,
         adopts_orphans=True,
+        agents=WRITERS if sends else (),
     )
     watching: list[asyncio.Task[None]] = []
     try:
         connection = engine.connect(name="faults", answers=False)
-        created = await connection.send(_create(place, seed, model=f"{model.name}:scripted"))
+        config = {"agent_mode": "multi"} if sends else {}
+        created = await connection.send(_create(place, seed, model=f"{model.name}:scripted", config=config))
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         for prompt in PROMPTS:
             sent = await connection.send(_input(created.session, prompt))
@@ -300,6 +329,9 @@ def killed_case(place: Place, result: Result, point: str, *, on_resume: bool) ->
     times = 1 if point in traps.ONCE else chance.randint(1, 5)
     if point in ("input appended", "input committed", "turn started", "turn ended"):
         times = chance.randint(1, len(PROMPTS))
+    sends = point in traps.IN_CHILD
+    if sends:
+        times = chance.randint(1, len(WRITERS))
     lasting = point == "mid-run"
     first = "outcome appended" if on_resume and point == "resume, results written" else "intent committed"
     life = place.hold_life()
@@ -309,8 +341,8 @@ def killed_case(place: Place, result: Result, point: str, *, on_resume: bool) ->
         if on_resume:
             traps.POINTS[first](traps.Trap(1), chance.random())
         else:
-            traps.POINTS[point](traps.Trap(times), chance.random())
-        asyncio.run(work(place, result.seed, lasting=lasting))
+            (traps.POINTS | traps.IN_CHILD)[point](traps.Trap(times), chance.random())
+        asyncio.run(work(place, result.seed, lasting=lasting, sends=sends))
 
     ended, said = forked(dying)
     result.killed = os.WIFSIGNALED(ended) and os.WTERMSIG(ended) == signal.SIGKILL
@@ -414,7 +446,22 @@ def check_log(place: Place, result: Result, sent: list[str]) -> None:
     if [one.id for one in envelopes] != list(range(1, len(envelopes) + 1)):
         result.broken.append("ids have a gap")
     _check_calls(place, result, [one.event for one in envelopes])
+    _check_children(result, envelopes)
     _check_request(result, envelopes, sent)
+
+
+def _check_children(result: Result, envelopes: list[e.Envelope]) -> None:
+    """Every agent that was sent has ended once, on record, and what it called was answered in its name."""
+    begun = [one.event.invocation for one in envelopes if isinstance(one.event, e.ChildStarted)]
+    ended = Counter(one.event.invocation for one in envelopes if isinstance(one.event, e.ChildEnded))
+    if any(ended[child] != 1 for child in begun) or len(ended) != len(begun):
+        result.broken.append(f"{len(begun)} agents were sent and {sum(ended.values())} have ended")
+    asked = {
+        one.event.call_id: one.invocation for one in envelopes if isinstance(one.event, e.ToolCallRequested)
+    }
+    told = [one for one in envelopes if isinstance(one.event, e.ToolResult)]
+    if any(asked.get(one.event.call_id) != one.invocation for one in told):
+        result.broken.append("a call of one agent was answered in the name of another")
 
 
 def _check_calls(place: Place, result: Result, events: list[e.AnyEvent]) -> None:
@@ -441,7 +488,7 @@ def _check_request(result: Result, envelopes: list[e.Envelope], sent: list[str])
     conversation = Conversation()
     folded: list[str] = []
     for envelope in envelopes:
-        if envelope.kind == "StepStarted":
+        if envelope.kind == "StepStarted" and envelope.invocation is None:
             folded.append(sha256(encode(conversation, ScriptedWire())).hexdigest())
         conversation.apply(envelope)
     if sent and folded[-len(sent) :] != sent:
@@ -452,8 +499,8 @@ def _check_request(result: Result, envelopes: list[e.Envelope], sent: list[str])
         replies = following.content if following is not None else ()
         if asked != {block.wire_id for block in replies if isinstance(block, ToolResultBlock)}:
             result.broken.append("a call in the request has no answer behind it")
-    if conversation.turn_is_open or conversation.open_calls:
-        result.broken.append("a turn or a call is still open")
+    if conversation.turn_is_open or conversation.open_calls or conversation.children:
+        result.broken.append("a turn, a call or an agent is still open")
     if messages and (messages[0].role, messages[-1].role) != ("user", "assistant"):
         result.broken.append("the request does not begin and end as it must")
 

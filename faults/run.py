@@ -33,7 +33,7 @@ Case = tuple[str, int, Callable[[Place, Result], None]]
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    for point in traps.POINTS:
+    for point in (*traps.POINTS, *traps.IN_CHILD):
         for seed in range(options.seeds):
             yield point, seed, partial(killed_case, point=point, on_resume=False)
     for point in traps.ON_RESUME:
@@ -124,7 +124,9 @@ def main() -> int:
     every = [result for results in found.values() for result in results]
     print(row("all", every))
     never = [
-        name for name in (*traps.POINTS, *traps.ON_RESUME) if name in found and not _reached(found[name])
+        name
+        for name in (*traps.POINTS, *traps.IN_CHILD, *traps.ON_RESUME)
+        if name in found and not _reached(found[name])
     ]
     for name in never:
         print(f"{name}: no run was killed there")

@@ -60,13 +60,13 @@ def _is(event: Any, kind: str) -> bool:
     return type(event).__name__ == kind
 
 
-def before(kind: str) -> Set:
-    """Just before an event comes into being."""
+def before(kind: str, *, of_child: bool = False) -> Set:
+    """Just before an event comes into being; `of_child`: one that an agent writes which was sent."""
 
     def set_trap(trap: Trap, _chance: float) -> None:
         def made(inner: Any) -> Any:
             def emit(self: Journal, event: Any, **more: Any) -> int:
-                if _is(event, kind):
+                if _is(event, kind) and (not of_child or self.invocation.id is not None):
                     trap.spring()
                 return inner(self, event, **more)
 
@@ -77,14 +77,14 @@ def before(kind: str) -> Set:
     return set_trap
 
 
-def appended(kind: str) -> Set:
+def appended(kind: str, *, of_child: bool = False) -> Set:
     """It is in the queue of the writer and nowhere else."""
 
     def set_trap(trap: Trap, _chance: float) -> None:
         def made(inner: Any) -> Any:
             def emit(self: Journal, event: Any, **more: Any) -> int:
                 number = inner(self, event, **more)
-                if _is(event, kind):
+                if _is(event, kind) and (not of_child or self.invocation.id is not None):
                     trap.spring()
                 return number
 
@@ -95,14 +95,15 @@ def appended(kind: str) -> Set:
     return set_trap
 
 
-def committed(kind: str) -> Set:
+def committed(kind: str, *, of_child: bool = False) -> Set:
     """The transaction is over, its tip is written, nobody has been told."""
 
     def set_trap(trap: Trap, _chance: float) -> None:
         def made(inner: Any) -> Any:
             def commit(connection: Any, changes: list[Any], rows: list[Any], *more: Any) -> None:
                 inner(connection, changes, rows, *more)
-                if any(_is(row.envelope.event, kind) for row in rows):
+                written = (row.envelope for row in rows)
+                if any(_is(one.event, kind) and (not of_child or one.invocation) for one in written):
                     trap.spring()
 
             return commit
@@ -325,6 +326,18 @@ POINTS: dict[str, Set] = {
 }
 """The points in the order a run passes them."""
 
+
+IN_CHILD: dict[str, Set] = {
+    "child, begun": committed("ChildStarted"),
+    "child, mid-stream": appended("TextDelta", of_child=True),
+    "child, before intent": before("Intent", of_child=True),
+    "child, intent committed": committed("Intent", of_child=True),
+    "child, outcome appended": appended("ToolResult", of_child=True),
+    "child, before memory": before("ChildMemoryUpdated"),
+    "child, memory committed": committed("ChildMemoryUpdated"),
+    "child, ended": appended("ChildEnded"),
+}
+"""Points of agents that were sent: each prompt sends one, and it does the work."""
 
 ON_RESUME: dict[str, Set] = {
     "resume, lock taken": run_lock_taken,

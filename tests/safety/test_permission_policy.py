@@ -644,6 +644,12 @@ def test_an_agent_never_gets_more_than_its_session(query, mode, rules, grants, a
     assert own.for_person or not session.for_person or own.verdict == "deny"
 
 
+def test_where_nobody_is_asked_an_agent_that_would_ask_is_denied() -> None:
+    quiet = CallFacts(tool="read_file", risk="read", quiet=True)
+    decision = decide(quiet, mode="safe", agents=[agent(mode="strict")])
+    assert (decision.verdict, decision.rule, decision.reason) == ("deny", "safe", "ModeDenied")
+
+
 @given(QUERIES, MODES, RULES, GRANTS)
 def test_nothing_outvotes_a_rule_that_denies(query, mode, rules, grants) -> None:
     for rule in rules:

@@ -142,9 +142,11 @@ def decide(
     for own in modes:
         stricter = _of_session(query, own, rules, grants)
         decision = min(decision, stricter, key=lambda one: _FREEDOM[one.verdict])
-    silent = not SILENT_MODES.isdisjoint((mode, *modes))
+    silent = next((one for one in (mode, *modes) if one in SILENT_MODES), None)
+    if silent is not None and decision.verdict == "ask":
+        decision = _asked_of_nobody(decision, silent)
     for agent in agents:
-        decision = _of_agent(query, decision, agent, silent=silent)
+        decision = _of_agent(query, decision, agent, silent=silent is not None)
     return decision
 
 
@@ -156,10 +158,14 @@ def _of_session(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Ite
     if decision.verdict != "ask":
         return decision
     if mode in SILENT_MODES:
-        return Decision(
-            verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
-        )
+        return _asked_of_nobody(decision, mode)
     return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
+
+
+def _asked_of_nobody(decision: Decision, mode: Mode) -> Decision:
+    return Decision(
+        verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
+    )
 
 
 def _of_agent(query: CallFacts, decision: Decision, agent: AgentPolicy, *, silent: bool) -> Decision:
