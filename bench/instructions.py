@@ -21,6 +21,7 @@ SLOWNESS = 50
 """About how much longer everything takes where instructions are counted."""
 FIRST, LATER = 5, 10
 LEAST_DELTAS, MOST_DELTAS = 20_000, 40_000
+FEWEST_SENT, MOST_SENT = 5, 25
 _TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
 _MILLION = 1e6
 
@@ -31,7 +32,7 @@ def instructions() -> list[Figure]:
     with scratch() as home, scratch() as cwd:
         env = plain_env(home) | {"PYTHONHASHSEED": "0"}
         scripted = counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
-    decision, delta = _decisions(), _delta()
+    decision, delta, delegation = _decisions(), _delta(), _delegation()
     plain, confined = _steps("off"), _steps("auto")
     rows = {
         "run": (scripted, "bridle run -m demo hi, a home that has sessions"),
@@ -46,6 +47,10 @@ def instructions() -> list[Figure]:
         "1,000 deltas": (
             delta,
             f"({MOST_DELTAS:,} less {LEAST_DELTAS:,}) of one answer as fast as they are taken",
+        ),
+        "delegation": (
+            delegation,
+            f"({MOST_SENT} less {FEWEST_SENT}) agents that answer at once, less as many calls of `ls`",
         ),
     }
     return [
@@ -102,6 +107,21 @@ def _delta() -> float:
             for count in (LEAST_DELTAS, MOST_DELTAS)
         )
     return (many - few) / (MOST_DELTAS - LEAST_DELTAS) * 1_000
+
+
+def _delegation() -> float:
+    """What an agent takes that is sent and answers, beside the call that any tool has."""
+    with scratch() as home, scratch() as cwd:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
+        program = os.path.join(ROOT, "bench", "delegations.py")
+
+        def taken(kind: str) -> int:
+            few, many = (
+                counted([program, str(count), kind], env=env, cwd=cwd) for count in (FEWEST_SENT, MOST_SENT)
+            )
+            return many - few
+
+        return (taken("sends") - taken("alone")) / (MOST_SENT - FEWEST_SENT)
 
 
 def counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:

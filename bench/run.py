@@ -51,6 +51,7 @@ ROWS = {
     "flood": "sandboxing:flood",
     "undo": "undoing:undo",
     "twenty": "at_once:twenty",
+    "delegations": "delegations:delegations",
     "fan-out": "many_clients:fan_out",
     "deaf": "many_clients:deaf",
     "sessions": "many_clients:sessions",

@@ -209,6 +209,8 @@ def _input(session: str, words: str) -> SendInput:
 async def _turn(connection: Any, session: str, number: int) -> None:
     own = False
     async for envelope in connection.events(session, since=number):
+        if envelope.invocation is not None:
+            continue
         if isinstance(envelope.event, e.TurnStarted):
             own = envelope.event.input == number
         elif isinstance(envelope.event, e.TurnEnded) and own:
