@@ -1,4 +1,4 @@
-"""What sending an agent costs beside what the model is asked, and what it leaves in the conversation of whoever sent it."""
+"""What sending an agent costs, and what it leaves in the conversation of whoever sent it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def delegations() -> list[Figure]:
             value=(growth - results) / CHILDREN,
             unit="B",
             target=250,
-            how=f"a child each of {CHILDREN} that read {LINES:,} lines: {growth:,} B more, of which {results:,} results",
+            how=f"a child each of {CHILDREN} that read {LINES:,} lines: {growth:,} B more, {results:,} of it results",
         ),
     ]
 

@@ -21,7 +21,7 @@ SLOWNESS = 50
 """About how much longer everything takes where instructions are counted."""
 FIRST, LATER = 5, 10
 LEAST_DELTAS, MOST_DELTAS = 20_000, 40_000
-FEWEST_SENT, MOST_SENT = 5, 25
+FEWEST_SENT, MOST_SENT = 65, 85
 _TOTAL = re.compile(rb"^(?:summary|totals): (\d+)", re.MULTILINE)
 _MILLION = 1e6
 

@@ -70,7 +70,7 @@ WHEN_NAMED = frozenset({"big-log", "soak"})
 """Rows that take minutes: only for those who ask for them (`--rows big-log`)."""
 
 
-TRIES = {"run": 3, "http-run": 3, "step": 3, "append": 5, "undo": 5, "sandbox": 5}
+TRIES = {"run": 3, "http-run": 3, "step": 3, "append": 5, "undo": 5, "sandbox": 5, "delegations": 3}
 """Rows whose targets are no ratios. What else the machine does only adds to them: the quietest of a few counts."""
 
 

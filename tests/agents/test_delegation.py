@@ -5,14 +5,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.agents.definition import AgentDefinition
+from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentProvider
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.conformance.servers import ModelServer
+from bridle.engine.tools import Tool, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission
 from bridle.providers.script import call, say
 
 WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", system="You write.")
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No arguments."""
 
 
 def reviewing(*, child=None, task="Look at a.txt.", **given):
@@ -185,3 +191,92 @@ async def test_a_question_of_a_child_goes_to_the_person_with_its_path_and_a_yes_
     ]
     assert (tmp_path / "a.txt").read_text() == "child"
     assert (tmp_path / "b.txt").read_text() == "main", "the yes the person gave a child is the session's"
+
+
+@pytest.mark.requirement("T9.5", "D11.5")
+async def test_no_child_sees_a_tool_that_starts_agents_whatever_it_is_called() -> None:
+    async def run(_args, _context):
+        raise AssertionError("it starts nothing")
+
+    brought = [
+        Tool(name=name, description="x", input=Nothing, risk="read", run=run, mutating=never_mutating)
+        for name in ("subagent", "run_subagent", "agent")
+    ]
+    wanting = msgspec.structs.replace(WRITER, tools=("*",), delegation=AgentDelegation(invocation="allow"))
+    calls = tuple(call(name) for name in ("subagent", "run_subagent", "agent", "delegate_agent"))
+    model = RecordingModel(delegating("writer", child=(calls, say("x"))))
+    async with harness(
+        model, agent_mode="multi", agents=[wanting], tools=brought, mode="yolo", allow=("*",)
+    ) as session:
+        events = await session.ask("go")
+    assert [one.reason for one in of_kind(events, e.ToolResult)] == ["UnknownTool"] * 4 + [None]
+    names = {tool["name"] for tool in msgspec.json.decode(model.bodies[1])["tools"]}
+    assert "read_file" in names
+    assert not names & {"subagent", "run_subagent", "agent", "delegate_agent"}
+
+
+@pytest.mark.requirement("D11.11", "D11.10")
+async def test_our_readers_are_sent_freely_another_is_asked_about_and_a_hidden_one_never_sent() -> None:
+    hidden = msgspec.structs.replace(WRITER, name="hidden", hidden=True)
+    sends = tuple(call("delegate_agent", agent=name, task="x") for name in ("explore", "writer", "hidden"))
+    model = scripted(sends, say("Done."), agents={"explore": [say("x")]})
+    async with harness(model, agent_mode="multi", agents=[WRITER, hidden]) as session:
+        events = await session.ask("go")
+    assert outcomes(events) == ["ok", "denied", "error"]
+    results = of_kind(events, e.ToolResult)
+    assert [one.reason for one in results] == [None, "NoApprover", "AgentNotCallable"]
+
+
+@pytest.mark.requirement("D8.80", "D11.44")
+async def test_an_agent_works_with_the_provider_it_names_and_what_goes_there_is_asked_about(
+    tmp_path: Path,
+) -> None:
+    free = AgentDelegation(invocation="allow")
+    far, near = (
+        msgspec.structs.replace(WRITER, name=name, delegation=free, provider=AgentProvider(profile=profile))
+        for name, profile in (("far", "work"), ("near", None))
+    )
+    default = msgspec.structs.replace(near, name="default", provider=AgentProvider(inherit_root=False))
+    home = tmp_path / "home"
+    (home / "config").mkdir(parents=True)
+    async with ModelServer.playing(say("From afar.")) as server:
+        (home / "config" / "config.toml").write_text(
+            f'model = "work:m"\n[providers.work]\nbase_url = "{server.url}"\nwire = "openai_chat"\nmodel = "m"\n'
+        )
+        model = scripted(
+            tuple(call("delegate_agent", agent=name, task="x") for name in ("near", "far", "default")),
+            say("Done."),
+            agents={"near": [say("From here.")]},
+        )
+        async with harness(
+            model, home=str(home), agent_mode="multi", agents=[far, near, default], answers=True
+        ) as session:
+            number = await session.send("go")
+            async for envelope in session.connection.events(session.id, since=number):
+                if isinstance(asked := envelope.event, e.PermissionRequested):
+                    await session.connection.send(
+                        AnswerPermission(session=session.id, call_id=asked.call_id, answer="once")
+                    )
+                if isinstance(envelope.event, e.TurnEnded) and envelope.invocation is None:
+                    break
+            events = await session.turn_of(number)
+    questions = of_kind(events, e.PermissionRequested)
+    assert [one.subjects for one in questions] == [("agent:far:work",), ("agent:default:work",)]
+    assert [one.handoff and one.handoff.provider for one in questions] == ["work", "work"]
+    assert [(one.agent, one.provider) for one in of_kind(events, e.ChildStarted)] == [
+        ("near", "demo"),
+        ("far", "work"),
+        ("default", "work"),
+    ]
+    assert len(server.chats) == 2
+
+
+async def test_an_agent_of_a_provider_nobody_knows_is_not_sent() -> None:
+    lost = msgspec.structs.replace(WRITER, name="lost", provider=AgentProvider(profile="nowhere"))
+    model = scripted(call("delegate_agent", agent="lost", task="x"), say("Done."))
+    async with harness(model, agent_mode="multi", agents=[lost], answers=True) as session:
+        events = await session.ask("go")
+    (result,) = of_kind(events, e.ToolResult)
+    assert result.outcome == "error"
+    assert result.reason == "AgentNotCallable"
+    assert not of_kind(events, e.ChildStarted)

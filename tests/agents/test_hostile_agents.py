@@ -37,6 +37,7 @@ def middle(name="middle", **more):
     return AgentDefinition(name=name, description="x", delegation=MIDDLE, **more)
 
 
+@pytest.mark.requirement("D11.7", "T9.7")
 @pytest.mark.parametrize(("mode", "outcome"), [("default", "denied"), ("plan", "denied"), ("yolo", "ok")])
 async def test_an_agent_that_allows_itself_everything_has_what_its_session_has(tmp_path: Path, mode, outcome):
     model = scripted(*sent("wide"), agents={"wide": [WRITE, say("x")]})
@@ -46,6 +47,7 @@ async def test_an_agent_that_allows_itself_everything_has_what_its_session_has(t
     assert outcomes(events) == [outcome, "ok"]
 
 
+@pytest.mark.requirement("D1.6", "D11.4", "T9.7")
 async def test_an_agent_does_not_get_done_by_another_what_it_may_not_do_itself(tmp_path: Path):
     reader = AgentDefinition(
         name="reader", description="x", mode="primary", permission_mode="plan", delegation=MIDDLE
@@ -134,6 +136,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """No arguments."""
 
 
+@pytest.mark.requirement("D7.6")
 async def test_of_fifty_sent_at_once_three_work():
     at_work, most = 0, 0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.app.engine import Engine
 from bridle.config.folders import folders
 from bridle.conformance.fake_clock import FakeClock
@@ -123,7 +124,9 @@ def yes(room: Room, asked: e.Envelope, **fields: Any) -> c.AnswerPermission:
 
 
 @contextlib.asynccontextmanager
-async def room_of(tmp_path: Path, settings: str = "", *, listening: bool = True, **more: Any):
+async def room_of(
+    tmp_path: Path, settings: str = "", *, listening: bool = True, model: Any = None, **more: Any
+):
     home, work = tmp_path / "home", tmp_path / "work"
     (home / "config").mkdir(parents=True)
     work.mkdir()
@@ -131,7 +134,8 @@ async def room_of(tmp_path: Path, settings: str = "", *, listening: bool = True,
     (home / "config" / "config.toml").write_text(settings)
     env = {"BRIDLE_HOME": str(home), "HOME": str(tmp_path / "person"), "PATH": "/usr/bin:/bin"}
     clock = FakeClock()
-    model = scripted(call("bash", command="touch asked"), say("Done."), say("More."), say("And more."))
+    touching = call("bash", command="touch asked")
+    model = model or scripted(touching, say("Done."), say("More."), say("And more."))
     engine = Engine(where=folders(env), env=env, clock=clock, model=model, listening=listening, **more)
     try:
         yield Room(engine, clock, work)
@@ -526,3 +530,38 @@ async def test_a_session_nobody_looks_at_is_idle_though_tokens_are_attached(room
         "SessionNotOpen",
         "NotAttached",
     )
+
+
+# What agents ask that were sent
+
+
+async def test_a_child_asks_people_as_its_session_does_and_neither_an_agent_nor_one_alone_says_yes(
+    tmp_path: Path,
+) -> None:
+    worker = AgentDefinition(
+        name="worker",
+        description="x",
+        permission_mode="yolo",
+        default_verdict="allow",
+        delegation=AgentDelegation(invocation="allow"),
+    )
+    model = scripted(
+        call("delegate_agent", agent="worker", task="Touch it."),
+        say("Done."),
+        agents={"worker": [call("bash", command="touch asked"), say("x")]},
+    )
+    async with room_of(tmp_path, TWO_KEYS, model=model, agents=[worker]) as room:
+        owner = room.engine.connect(name="terminal", answers=True)
+        await room.open(owner, agent_mode="multi", yes=True)
+        outer, ana = room.person("Outer", identity_class="agent"), room.person("Ana")
+        for one in (outer, ana):
+            await one.send(c.AttachSession(session=room.session))
+        asked = await room.asked(owner)
+        assert (asked.agent_path, asked.event.keys, asked.event.offers) == (("worker",), 2, ())
+        assert (await refusal(outer.send(yes(room, asked)))).reason == "SelfApproval"
+        await owner.send(yes(room, asked))
+        assert not (room.folder / "asked").exists(), "one key of two"
+        await ana.send(yes(room, asked))
+        result = await until(owner, room.session, e.ToolResult, since=asked.id or 0)
+        assert (result.event.outcome, result.agent_path) == ("ok", ("worker",))
+        await until(owner, room.session, e.ChildEnded, since=asked.id or 0)

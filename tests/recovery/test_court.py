@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation
@@ -286,3 +287,44 @@ async def test_a_process_that_still_runs_is_named(crashed):
         left.kill()
         left.wait()
     assert not any("still runs" in line for line in await looked_at(crashed))
+
+
+@pytest.mark.requirement("D1.6")
+async def test_a_call_that_an_agent_left_open_is_judged_by_a_person_in_its_name(tmp_path) -> None:
+    writer = AgentDefinition(name="writer", description="x", delegation=AgentDelegation(invocation="allow"))
+    places = {"folder": str(tmp_path / "work"), "home": str(tmp_path / "home")}
+    (tmp_path / "work").mkdir()
+    options = {"mode": "yolo", "sandbox": "off", "agents": [writer], "agent_mode": "multi", **places}
+    writes = call("write_file", path="a.txt", content="x")
+    model = scripted(
+        call("delegate_agent", agent="writer", task="x"), say("x"), agents={"writer": [writes, say("x")]}
+    )
+    async with harness(model, **options) as session:
+        await session.ask("go")
+        whole = await session.stored()
+        log = session.engine.store.create(str(tmp_path / "work"), profile="default")
+        begun = next(n for n, one in enumerate(whole) if one.kind == "ToolCallStarted" and one.agent_path)
+        for number, one in enumerate(whole[: begun + 1], 1):
+            log.append(replace(one, session=log.session, id=number), encode_payload(one.event))
+        await log.committed()
+        crashed = log.session
+        log.close()
+    back = scripted(say("I am back."), say("I am back."))
+    async with harness(back, resume=crashed, on_orphan="ask", answers=True, **options) as session:
+        asked = await session.until(QuestionAsked)
+        await session.connection.send(
+            AnswerQuestion(
+                session=session.id, question_id=asked.question_id, answer=OrphanAnswer(judgement="happened")
+            )
+        )
+        await session.ask("go on")
+        stored = await session.stored()
+        assert session.conversation.children == {}
+        assert session.conversation.open_calls == ()
+    (question,) = [one for one in stored if one.kind == "QuestionAsked"]
+    assert (question.event.question.tool, question.agent_path) == ("write_file", ("writer",))
+    told = {(one.kind, one.agent_path) for one in stored[begun + 1 :]}
+    assert ("ToolResult", ("writer",)) in told
+    assert ("TurnEnded", ("writer",)) in told
+    (ended,) = [one.event for one in stored if one.kind == "ChildEnded"]
+    assert (ended.agent, ended.ok) == ("writer", False)

@@ -113,13 +113,15 @@ class SessionDelegation:
         return agent
 
     def _model(self, agent: AgentDefinition) -> ModelChanged:
-        """The model an agent works with: of the provider it names, else of its session."""
+        """The model an agent works with: of the provider it names, else of its session, else the one of settings."""
         chosen = self._parts.journal.conversation.model
         assert chosen is not None, "a session is created with a model"
-        profile = agent.provider.profile
-        if profile is None or profile == chosen.provider:
+        named = agent.provider.profile
+        if named is None and not agent.provider.inherit_root:
+            named = self._parts.settings.model
+        if named is None or named == chosen.provider:
             return ModelChanged(provider=chosen.provider, model=chosen.model)
-        return self._parts.services.models.named(profile)
+        return self._parts.services.models.named(named)
 
     def _asks_about(self, args: DelegateArgs) -> str | None:
         agent = self._main.registry.get(args.agent)
