@@ -274,7 +274,7 @@ def _court(parts: SessionParts) -> Court | None:
     return CrashCourt(
         parts.journal,
         run=parts.opened.unjudged,
-        ask=parts.questions.ask_whom,
+        ask=lambda journal, *asked: parts.questions.within(journal).ask_whom(*asked),
         undo_work=parts.undo.work,
     ).sit
 

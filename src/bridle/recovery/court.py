@@ -30,7 +30,8 @@ JUDGEMENTS: dict[str, Judgement] = {
     "undo": "undone",
 }
 
-AskWhom = Callable[[str, OrphanQuestion], Awaitable[GivenAnswer | None]]
+AskWhom = Callable[[Journal, str, OrphanQuestion], Awaitable[GivenAnswer | None]]
+"""Puts a question in the name of whose journal it is."""
 
 
 class UndoPlan(Protocol):
@@ -85,12 +86,12 @@ class CrashCourt(Generic[PlanT]):
         return True
 
     async def _judge(self, call: OpenCall, number: int, count: int) -> bool:
-        asked = 0
+        asked, journal = 0, journal_of(call, self._journal)
         while True:
             asked += 1
             question = await self._question(call, number, count)
             name = f"orphan-{call.call.call_id}" + (f"-{asked}" if asked > 1 else "")
-            given = await self._ask(name, question)
+            given = await self._ask(journal, name, question)
             if (
                 given is None
                 or not isinstance(given.answer, OrphanAnswer)
@@ -104,7 +105,7 @@ class CrashCourt(Generic[PlanT]):
                     self._journal.emit(Notice(reason=failure.reason, message=failure.message))
                     continue
             result = judged(call, JUDGEMENTS[given.answer.judgement], by=given.by, note=given.answer.note)
-            journal_of(call, self._journal).emit(result, originator=given.by)
+            journal.emit(result, originator=given.by)
             return True
 
     async def _question(self, call: OpenCall, number: int, count: int) -> OrphanQuestion:
