@@ -1,5 +1,7 @@
 """Over random agents, rules, grants and modes: nobody in a chain gets further than whoever stands above them."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -141,7 +143,7 @@ def test_no_chain_is_longer_than_settings_let_it_be_or_comes_back_to_anybody(reg
     for name in names:
         with pytest.raises(BridleError):
             sent_by(chain, name)
-    for above, below in zip(chain, chain[1:], strict=False):
+    for above, below in pairwise(chain):
         assert above.definition.delegation.can_delegate
         assert below.definition.is_callable
         assert below.definition.delegation.invocation != "deny"

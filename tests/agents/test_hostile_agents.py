@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentProvider, AgentRule
+from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRule
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.tools import Tool, ToolOutput, never_mutating

@@ -1,5 +1,6 @@
 """`/plan`, `/solve`, `/code` and `/auto` with words: an agent of its own works on them."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
+from bridle.engine.tools import Tool, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash
 from bridle.providers.script import call, say
@@ -107,3 +109,26 @@ async def test_what_a_person_had_work_is_stopped_like_a_turn() -> None:
         ended = await session.until(e.ChildEnded)
         assert (ended.ok, ended.stop) == (False, "cancelled")
         assert session.conversation.open_calls == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"agent_mode": "multi"}], ids=["alone", "multi"])
+async def test_an_agent_of_a_command_is_stopped_as_any_other(options) -> None:
+    working = asyncio.Event()
+
+    async def hang(_args, _context):
+        working.set()
+        await asyncio.Event().wait()
+
+    tool = Tool(name="hang", description="x", input=Nothing, risk="read", run=hang, mutating=never_mutating)
+    model = scripted(agents={"code": [call("hang")]})
+    async with harness(model, tools=[tool], allow=("hang",), **options) as session:
+        await session.connection.send(RunSlash(session=session.id, name="code", arguments="it"))
+        await working.wait()
+        child = (await session.until(e.ChildStarted)).invocation
+        await session.connection.send(CancelTurn(session=session.id, invocation=child))
+        ended = await session.until(e.ChildEnded)
+    assert (ended.ok, ended.stop, bool(ended.stopped_by)) == (False, "cancelled", True)
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No arguments."""

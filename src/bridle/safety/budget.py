@@ -64,8 +64,9 @@ class Allowance(msgspec.Struct, kw_only=True):
 
 
 class Budget:
-    """The limit of one session, as one who works in it obeys it. `ask` puts a question to a person and gives None where nobody can answer.
+    """The limit of one session, as one who works in it obeys it.
 
+    `ask` puts a question to a person and gives None where nobody can answer.
     `answer_limit` is how long an answer may be, `cheaper` names a model that costs less, `named` reads such a name.
     A limit that a person raises holds until the session is closed.
     """
@@ -128,7 +129,9 @@ class Budget:
         limit = LEAST_ANSWER
         if read + min(limit, most) * a_token > left:
             could = read + min(limit, most) * a_token
-            raise BudgetStop("BudgetExceeded", prefix=prefix, cap=self._allowance.cap_usd, spent=spent, could=could)
+            raise BudgetStop(
+                "BudgetExceeded", prefix=prefix, cap=self._allowance.cap_usd, spent=spent, could=could
+            )
         while read + 2 * limit * a_token <= left:  # in steps, so that the limit seldom changes
             limit *= 2
         return limit

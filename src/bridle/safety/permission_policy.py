@@ -11,13 +11,13 @@ The first that has something to say:
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
 and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. An agent never
 gets more than its session has, nor than whoever sent it: what one of them denies itself is asked about, and only a
-person, or a yes they gave before, lets it pass. A call a hook wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over
-grants and allow rules: a person says yes to each one. So does, where a rule denies commands, one that hides what it
-runs from that rule: the rule asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey
-is `for_person`, and except in `yolo` so is what a tool keeps for every session: no mode, no broad rule and no `yes`
-says it for them. A person who means it says so at the start, by a flag of its own (`Lifted`). A rule with `keys` asks
-for the yes of so many different people, in step 2: no other rule, no grant, no mode, no hook and no `yes` comes before
-it.
+person, or a yes they gave before, lets it pass. A call a hook wants asked about, and a command that asks to leave the
+sandbox or prints a secret, pass over grants and allow rules: a person says yes to each one. So does, where a rule
+denies commands, one that hides what it runs from that rule: the rule asks, in step 2. What leaves the sandbox,
+prints a secret or changes what later runs obey is `for_person`, and except in `yolo` so is what a tool keeps for every
+session: no mode, no broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
+its own (`Lifted`). A rule with `keys` asks for the yes of so many different people, in step 2: no other rule, no grant,
+no mode, no hook and no `yes` comes before it.
 
 `evaluate` is the plain first-match function over tool names, for programs that want rules and nothing else.
 """
@@ -134,8 +134,8 @@ def decide(
     grants: Iterable[Grant] = (),
     agents: Sequence[AgentPolicy] = (),
 ) -> Decision:
-    """The verdict on one call. `rules` are in tier order (see `in_tier_order`), `agents` those on whose behalf it is made,
-    from the one a person talks to down to the one that makes it."""
+    """The verdict on one call. `rules` are in tier order (see `in_tier_order`), `agents` go from the one a person
+    talks to down to the one that makes it."""
     grants = tuple(grants)
     decision = _of_session(query, mode, rules, grants)
     modes = [agent.mode for agent in agents if agent.mode is not None]
@@ -244,7 +244,7 @@ class Permissions:
         )
         self._rules = in_tier_order(rules)
         self.names_programs = any(map(_denies_commands, self._rules))
-        self._agents: tuple[AgentPolicy, ...] = ()
+        self.agents: tuple[AgentPolicy, ...] = ()
         self._understand = understand
         self._saved = saved
         self._grants: dict[str, Grant] = {}
@@ -295,21 +295,21 @@ class Permissions:
         return self.decide(self.query(reading)).verdict == "allow"
 
     def decide(self, query: CallFacts) -> Decision:
-        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants, agents=self._agents)
+        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants, agents=self.agents)
 
     def within(self, agent: AgentPolicy) -> Permissions:
         """The permissions of an agent that these send. What a person says yes to there holds for all of the session."""
-        return self._of((*self._agents, agent))
+        return self._narrowed((*self.agents, agent))
 
     def of_session(self) -> Permissions:
         """The same without what agents leave of them."""
-        return self._of(())
+        return self._narrowed(())
 
-    def _of(self, agents: tuple[AgentPolicy, ...]) -> Permissions:
+    def _narrowed(self, agents: tuple[AgentPolicy, ...]) -> Permissions:
         from copy import copy  # most sessions have one agent
 
         other = copy(self)
-        other._agents = agents
+        other.agents = agents
         return other
 
     def remember(self, grant: GrantAdded) -> GrantAdded:
