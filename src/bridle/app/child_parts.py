@@ -13,6 +13,7 @@ import msgspec
 
 from bridle.agents.agent_settings import ChildContext
 from bridle.agents.delegate_ledger import delegate_ledger
+from bridle.app.gates import tools_seen
 from bridle.app.hook_feature import SessionHooks
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_agents import WorkingAgent
@@ -23,7 +24,6 @@ from bridle.context.compaction_layer import CompactionSettings
 from bridle.engine.features import Feature, Joined, join
 from bridle.engine.journal import Journal
 from bridle.engine.known_files import KnownFiles
-from bridle.engine.layers import known_and_visible
 from bridle.engine.stopwatch import Stopwatch
 from bridle.safety.hooks.context import Actor
 
@@ -41,7 +41,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
         return msgspec.structs.replace(
             made,
             permissions=agent.permissions_of(made.permissions),
-            known_and_visible=known_and_visible(registry),
+            known_and_visible=tools_seen(registry),
         )
 
     return msgspec.structs.replace(
