@@ -37,7 +37,7 @@ def test_the_story_of_a_run_says_who_did_what_and_the_answer_is_the_main_agents(
     ]
 
 
-@pytest.mark.requirement("D18.2", "D18.5", "D18.6")
+@pytest.mark.requirement("D18.2", "D18.6")
 def test_programs_are_told_whose_doing_each_event_is(reviewed) -> None:
     place, run = reviewed
     result = place.bridle(*run, "--json", "have it reviewed").result
