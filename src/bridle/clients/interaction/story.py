@@ -470,6 +470,8 @@ def _added(event: e.ContextAdded) -> list[str]:
     match event:
         case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
             return [f"pinned   {_short(words)}"]
+        case e.ContextAdded(source="agent", content=(_, TextBlock(text=answer))):
+            return visible(answer).splitlines()
         case e.ContextAdded(source="skill", content=(TextBlock(text=words), *_)):
             from bridle.clients.interaction.skill_words import skill_named
 
