@@ -178,7 +178,7 @@ async def test_a_person_has_an_agent_work_and_the_conversation_hears_what_came_o
     assert added.source == "agent"
     assert [block.text for block in added.content] == [
         "I had the agent review work on this: Look at a.txt.",
-        "[scripted] No faults.",
+        "<untrusted-agent-result>[scripted] No faults.</untrusted-agent-result>",
     ]
     child, main = model.bodies
     assert b"Look at a.txt." in child

@@ -270,7 +270,8 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
         await printer.run(session.connection, create, (TextBlock(text="Have it reviewed."),))
     assert printer.answer == "[scripted] All good."
     assert printer.finish() == 0
-    assert not any("CHILD" in line for line in told)
+    words = [line for line in told if "CHILD" in line]
+    assert words == ["review: CHILD WORDS"], "told as the child's, and nobody else's"
     assert any(line.startswith("review: ran") for line in told), "what it did is told, with whose doing it is"
     assert told[-1].startswith("done")
     assert "2 steps" in told[-1]
@@ -285,9 +286,10 @@ async def test_pages_replays_and_searches_do_not_mix_what_a_child_said_into_the_
         ("bridle", "[scripted] All good."),
     ]
     shown = "".join(frame.text for frame in frames(stored))
-    assert "CHILD WORDS" not in shown
-    assert "review: ran" in shown
-    assert b"CHILD" not in b"".join(chain_lines(stored))
+    assert "  agent review: Look at it.\n    said     CHILD WORDS" in shown, "in a block of its own"
+    told = [msgspec.json.decode(line)["event"]["type"] for line in chain_lines(stored) if b"CHILD" in line]
+    assert told, "exports have it"
+    assert all(name.startswith("agent.") for name in told), "under names of its own"
     assert [(one.who, one.text) for one in said_in(stored)] == [
         ("you", "Have it reviewed."),
         ("model", "CHILD WORDS"),

@@ -18,6 +18,7 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
+from bridle.base.untrusted import wrap
 from bridle.engine.conversation import MAIN, Conversation, Invocation
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked
@@ -33,6 +34,8 @@ from bridle.protocol.queries import CustomQuery
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.tools.read_file import SPILL_PREFIX
 
+SAID_BY_AGENT = "agent-result"
+"""What an agent said, where it joins a conversation as something else than the result of a call."""
 MOST_SHOWN = 200
 """Of so many calls it is known what people were shown of them."""
 PAGE = 1_000
@@ -81,6 +84,7 @@ class SessionDelegation:
             name="agents",
             origin=BUILTIN,
             tools=(delegate_tool(self.for_tool()),),
+            slash=(self.command(),),
             request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
             queries=(FeatureQuery(verb="children", answer=SentAgents(self._parts.opened.log).answer),),
             stop_child=self._children.stop,
@@ -142,7 +146,7 @@ class SessionDelegation:
         )
         outcome = await self._children.run(MAIN, sent)
         said = f"I had the agent {name} work on this: {task.strip()}"
-        came_to = cut_to(outcome.text, settings.child.result_tokens)
+        came_to = wrap(SAID_BY_AGENT, cut_to(outcome.text, settings.child.result_tokens))
         return ContextAdded(source="agent", content=(TextBlock(text=said), TextBlock(text=came_to)))
 
     def _target(self, args: DelegateArgs, call: ToolCall) -> AgentDefinition:
@@ -291,7 +295,11 @@ class SessionDelegation:
         async def work() -> None:
             outcome = await self._work(call.invocation, task)
             result = await self._result(args, call, outcome)
-            data = {"agent": task.agent.name, "task": task.task, "result": result.content}
+            data = {
+                "agent": task.agent.name,
+                "task": task.task,
+                "result": wrap(SAID_BY_AGENT, result.content),
+            }
             text = sentence("ChildDone", data)
             self._parts.journal.emit(
                 InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),

@@ -471,7 +471,9 @@ def _added(event: e.ContextAdded) -> list[str]:
         case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
             return [f"pinned   {_short(words)}"]
         case e.ContextAdded(source="agent", content=(_, TextBlock(text=answer))):
-            return visible(answer).splitlines()
+            from bridle.base.untrusted import unwrapped
+
+            return visible(unwrapped("agent-result", answer)).splitlines()
         case e.ContextAdded(source="skill", content=(TextBlock(text=words), *_)):
             from bridle.clients.interaction.skill_words import skill_named
 
