@@ -38,6 +38,7 @@ from bridle.mcp.server_tokens import (
 from bridle.mcp.tool_lists import KeptLists, ToolList
 from bridle.mcp.value_references import BadReference, ReferenceValues, filled_launch
 from bridle.protocol.errors import BridleError
+from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from bridle.mcp.input_requests import InputReply, InputRequest
@@ -92,12 +93,20 @@ class ServerUser(Protocol):
         """How it is, or what it offers, is another now."""
         ...
 
+    def server_made(self, server: SharedServer, notice: Notice) -> None:
+        """It made something that later runs obey, which was put aside."""
+        ...
+
 
 class ActiveCall(Protocol):
     """A call under way. `user` is whose it is."""
 
     @property
     def user(self) -> ServerUser: ...
+    def hear_put_aside(self, notice: Notice) -> None:
+        """While it was, something was put aside that the server made."""
+        ...
+
     async def answer_input(self, request: InputRequest) -> InputReply:
         """Asks the person of this call."""
         ...
@@ -162,6 +171,7 @@ class SharedServer:
         self._tokens: ServerTokens | None = None
         self._auth: TokenAuth | None = None
         self._active: dict[ActiveCall, None] = {}
+        self._look_after: Callable[[], None] = _nothing
         self._used_s = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._soon: asyncio.Task[None] | None = None
@@ -287,10 +297,12 @@ class SharedServer:
             late.cancel()
 
     def started_call(self, call: ActiveCall) -> None:
+        self._look_after()
         self._calls += 1
         self._active[call] = None
 
     def ended_call(self, call: ActiveCall) -> None:
+        self._look_after()
         self._active.pop(call, None)
         self._used_s = self._clock.monotonic()
 
@@ -539,8 +551,8 @@ class SharedServer:
         policy = server_policy(definition, place.policy)
         self._log.begin(f"started: {definition.argv[0]}")
 
-        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
-            return place.spawn(
+        async def start(inlet: InputPipe, outlet: OutputPipe) -> Process:
+            process = await place.spawn(
                 definition.argv,
                 cwd=cwd,
                 env=place.env,
@@ -550,8 +562,17 @@ class SharedServer:
                 on_error=self._log.hear,
                 stdin=inlet,
             )
+            self._look_after = process.follow_put_aside(self._hear_put_aside)
+            return process
 
         return await open_duplex(start)
+
+    def _hear_put_aside(self, notice: Notice) -> None:
+        self._log.note(notice.message)
+        for call in self._active:
+            call.hear_put_aside(notice)
+        for user in tuple(self.users):
+            user.server_made(self, notice)
 
     async def _end_process(self, process: DuplexProcess) -> None:
         """Its input is closed, so it may leave by itself; then it is made to, with everything it left running."""
@@ -569,6 +590,7 @@ class SharedServer:
             for task in (left, late, hurry, drained):
                 task.cancel()
             await process.stop()
+            self._look_after = _nothing
             await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
 
     # What it says
@@ -635,7 +657,12 @@ def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPo
         order = ("deny", "filtered", "inherit")
         network = min(network, session.network, key=order.index)
     return msgspec.structs.replace(
-        session, mode=mode, network=network, scratch="", variables={**session.variables, **definition.env}
+        session,
+        mode=mode,
+        network=network,
+        scratch="",
+        variables={**session.variables, **definition.env},
+        resident=True,
     )
 
 
@@ -694,6 +721,10 @@ class ServerPool:
         """Ends them all."""
         everyone = {*self._servers.values(), *self._leaving.values()}
         await asyncio.gather(*(server.close() for server in everyone))
+
+
+def _nothing() -> None:
+    pass
 
 
 def _load() -> None:

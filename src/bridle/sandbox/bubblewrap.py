@@ -117,6 +117,7 @@ class Bubblewrap:
             limits=not _is_privileged(self._program),
             ended=ended,
             terminate=terminate_inside,
+            privileged=_is_privileged(self._program),
         )
 
     def _options(self, mounts: Sequence[Mount], confinement: Confinement, wait: Sequence[str]) -> list[str]:

@@ -10,16 +10,14 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.processes import CannotStart, Output, Processes, is_scarce
-from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
-from bridle.protocol.events import Notice
 from bridle.sandbox.plain_spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -30,17 +28,13 @@ from bridle.sandbox.plain_spawn import (
 
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
-    from bridle.engine.ports import Hosts
-    from bridle.sandbox.adapters import Adapter, Launch
+    from bridle.sandbox.adapters import Adapter
+    from bridle.sandbox.command_border import FolderWatch
     from bridle.sandbox.confinement import Confinement, HostContext
     from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.limits import CommandLimits
-    from bridle.sandbox.lookout import Lookout, MadeFile
+    from bridle.sandbox.lookout import Lookout
     from bridle.sandbox.proxy import OutsideNetwork
-    from bridle.sandbox.way_out import WayOut
-
-_SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
-"""What a command that succeeded nevertheless may have met on the way."""
+    from bridle.sandbox.residents import Residents
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
 _PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -103,6 +97,9 @@ class SandboxSpawn:
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
+        self._residents: dict[tuple[str, ...], Residents] = {}
+        self._open: list[SpawnPolicy] = []
+        self._changing: list[Sequence[str]] = []
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
     @property
@@ -208,6 +205,7 @@ class SandboxSpawn:
         """
         from bridle.sandbox.adapter_start import HeldBack, start
         from bridle.sandbox.adapters import CannotConfine
+        from bridle.sandbox.command_border import CommandBorder
         from bridle.sandbox.confinement import confinement_of, known_of
         from bridle.sandbox.limits import CommandLimits
 
@@ -219,12 +217,12 @@ class SandboxSpawn:
             self._processes.keep(group.counting, group.take)
         limits = CommandLimits(policy.max_file_mib, group.take)
         for pause_s in (*_PAUSES_S, None):
-            border = _Border(
+            border = CommandBorder(
                 adapter,
                 lambda: self._looked(confinement_of(policy, place, cwd)),
                 cwd,
                 limits,
-                lookout=self._lookout,
+                watch=functools.partial(self._watch, resident=policy.resident),
                 policy=policy,
                 outside=self._outside,
                 group=group,
@@ -266,13 +264,26 @@ class SandboxSpawn:
                 raise CannotStart(
                     argv[0], "no resources" if is_scarce(refused) else "no sandbox"
                 ) from refused
-            return ConfinedProcess(started, adapter.name, border.explain, border.put_aside, border.hosts)
+            return ConfinedProcess(
+                started,
+                adapter.name,
+                border.explain,
+                border.put_aside,
+                border.hosts,
+                border.follow_put_aside,
+            )
         raise AssertionError("unreachable")
 
-    def learn(self, paths: Sequence[str]) -> None:
-        """Files that later runs obey were changed by somebody who may."""
-        for lookout in self._lookouts.values():
-            lookout.learn(paths)
+    @contextlib.contextmanager
+    def changing(self, paths: Sequence[str]) -> Generator[None]:
+        """Meanwhile somebody changes these who may, whatever later runs obey."""
+        self._changing.append(paths)
+        try:
+            yield
+        finally:
+            for lookout in self._lookouts.values():
+                lookout.learn(paths)
+            self._changing.remove(paths)
 
     def close(self) -> None:
         """No command runs any more."""
@@ -305,6 +316,25 @@ class SandboxSpawn:
 
             found = self._lookouts[folders] = Lookout(folders)
         return found
+
+    def _watch(self, folders: tuple[str, ...], *, resident: bool) -> FolderWatch:
+        from bridle.sandbox.command_border import FolderWatch
+
+        lookout, residents = self._lookout(folders), self._residents.get(folders)
+        if residents is None and resident:
+            from bridle.sandbox.residents import Residents
+
+            residents = Residents(lookout, folders[0], self._agreed, self._notes)
+            self._residents[folders] = residents
+        return FolderWatch(lookout, residents, self._open)
+
+    def _agreed(self) -> list[str] | None:
+        """What commands that run and our own tools may change; None: anything, as git has it."""
+        if any(policy.git_tree for policy in self._open):
+            return None
+        return [
+            path for paths in (*self._changing, *(policy.agreed for policy in self._open)) for path in paths
+        ]
 
     def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""
@@ -374,214 +404,3 @@ def _strength(name: str) -> int:
     from bridle.sandbox.adapter_choice import ORDER
 
     return -ORDER.index(name) if name in ORDER else -len(ORDER)
-
-
-class _Border:
-    """The border around one command, from before it starts until after it has ended."""
-
-    def __init__(
-        self,
-        adapter: Adapter,
-        look: Callable[[], Confinement],
-        cwd: str,
-        limits: CommandLimits,
-        *,
-        lookout: Callable[[tuple[str, ...]], Lookout],
-        policy: SpawnPolicy,
-        outside: OutsideNetwork | None,
-        group: ControlGroup,
-    ) -> None:
-        self._group = group
-        self._adapter = adapter
-        self._limits = limits
-        self._look = look
-        self._cwd = cwd
-        self._confinement: Confinement | None = None
-        self._ended: Callable[[], None] = _nothing
-        self._lookout_for = lookout
-        self._policy = policy
-        self._watching: tuple[Lookout, int] | None = None
-        self._held: frozenset[str] = frozenset()
-        self._notes: list[str] = []
-        self.put_aside: list[Notice] = []
-        self._outside = outside
-        self._way_out: WayOut | None = None
-        self.variables: Mapping[str, str] = {}
-
-    def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        """How to start `argv`. Another command may change what is looked at meanwhile."""
-        if policy.network != "filtered":
-            return self._launch(argv, policy)
-        if self._adapter.name not in OWN_NETWORK:
-            raise CannotStart(argv[0], "no network filter")
-        from bridle.base.clock import SystemClock
-        from bridle.sandbox.proxy import OutsideNetwork
-        from bridle.sandbox.way_out import WayOut, proxy_variables
-
-        way_out = WayOut(policy.hosts, self._outside or OutsideNetwork(SystemClock()))
-        try:
-            launch = way_out.through(self._launch(argv, policy))
-        except BaseException:
-            way_out.close()
-            raise
-        self._way_out, self.variables = way_out, proxy_variables()
-        return launch
-
-    def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        from bridle.sandbox.adapters import starts_ahead
-
-        try:
-            if starts_ahead(self._adapter):
-                made = self._adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
-            else:
-                made = self._adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
-        except BaseException:
-            if self._watching is not None:
-                lookout, began = self._watching
-                lookout.forget(began)
-            raise
-        self._ended = made.ended
-        return made
-
-    def hosts(self) -> Hosts:
-        return self._way_out.hosts() if self._way_out is not None else {}
-
-    def _looked(self) -> Confinement:
-        self._confinement = confinement = self._look()
-        if confinement.folders:
-            lookout = self._lookout_for(confinement.folders)
-            self._held = frozenset(
-                (
-                    *confinement.held,
-                    *confinement.writable,
-                    *(confinement.read_only if self._holds() else ()),
-                )
-            )
-            self._watching = lookout, lookout.begin(self._held)
-        return confinement
-
-    def over(self) -> None:
-        """Nothing of it runs any more, or it never did."""
-        self._ended()
-        if self._way_out is not None:
-            self._way_out.close()
-        sealed = self._confinement
-        if sealed and (
-            sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
-        ):
-            from bridle.sandbox.aftermath import put_right
-
-            stuck: dict[str, OSError] = {}
-            tampered = put_right(sealed, stuck.__setitem__)
-            self._notes += [_told(self._shown(path)) for path in tampered if path not in stuck]
-            for path, problem in stuck.items():
-                self._tell_stuck(path, "leads git or an agent elsewhere, or names programs", problem)
-        if sealed and self._watching is not None:
-            (lookout, began), self._watching = self._watching, None
-            came = lookout.end(began, held=self._held, agreed=self._policy.agreed)
-            if came and self._policy.git_tree:
-                came = self._without_committed(came)
-            if came:
-                self._put_aside(came)
-            if sealed.working_trees and not self._policy.git_tree and _git_moved(sealed, began):
-                self._tell_stayed(sealed, began)
-
-    def _without_committed(self, came: Sequence[MadeFile]) -> list[MadeFile]:
-        """What is not as git has it in a commit; what is, is said."""
-        from bridle.sandbox.commits import is_committed
-
-        brought = [what.path for what in came if is_committed(what.path)]
-        if brought:
-            names = ", ".join(map(self._shown, brought))
-            self._notes.append(f"[sandbox: git brought {names}, which later runs obey]\n")
-        return [what for what in came if what.path not in brought]
-
-    def _tell_stayed(self, sealed: Confinement, began: int) -> None:
-        from shlex import quote
-
-        from bridle.sandbox.commits import stayed_behind
-
-        if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
-            self._notes.append(
-                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not "
-                "change what later runs obey. To bring it, run this in a call of its own: "
-                f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
-            )
-
-    def _put_aside(self, came: Sequence[MadeFile]) -> None:
-        from shlex import quote
-
-        from bridle.sandbox.aftermath import put_aside
-
-        for what in came:
-            try:
-                aside = put_aside(what)
-            except OSError as problem:
-                self._tell_stuck(what.path, what.why, problem)
-                continue
-            if aside:
-                shown, path = self._shown(what.path), self._shown(aside)
-                told = f"{shown} was put aside as {path}: it {what.why}"
-                back = f"bridle sandbox give-back {quote(path)}"
-                self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
-                self.put_aside.append(Notice(reason="PutAside", message=f"{told}. To bring it back: {back}"))
-
-    def _tell_stuck(self, path: str, why: str, problem: OSError) -> None:
-        from bridle.protocol.errors import sentence
-
-        data = {"path": self._shown(path), "why": why, "problem": problem.strerror or str(problem)}
-        message = sentence("NotPutAside", data)
-        self._notes.append(f"[sandbox: {message}]\n")
-        self.put_aside.append(Notice(reason="NotPutAside", message=message, data=data))
-
-    def _holds(self) -> bool:
-        """Whether what is to stay as it is cannot be changed by a command."""
-        return "read_only" in getattr(self._adapter, "covers", ("read_only",))
-
-    def _shown(self, path: str) -> str:
-        return visible(os.path.relpath(path, self._cwd), newlines=False)
-
-    def explain(self, exit_code: int, output: str) -> str:
-        notes = [*self._notes]
-        if exit_code and self._limits.was_met(exit_code, output):
-            most = f"{self._limits.file_mib:,} MiB here (sandbox.max_file_mib)"
-            notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
-        if exit_code and (met := self._group.met()):
-            notes.append(f"[sandbox: {met}]\n")
-        unreached = [f"[sandbox: {note}]\n" for note in self._way_out.notes()] if self._way_out else []
-        notes += unreached
-        if self._confinement and not unreached and (exit_code or any(sign in output for sign in _SIGNS)):
-            from bridle.sandbox.blocked import explain_blocked
-
-            told = explain_blocked(
-                adapter=self._adapter.name,
-                exit_code=exit_code,
-                output=output,
-                confinement=self._confinement,
-                cwd=self._cwd,
-            )
-            notes += [f"{told}\n"] if told else []
-        return "".join(notes)
-
-
-def _git_moved(sealed: Confinement, began: int) -> bool:
-    """Whether git noted since then that it went somewhere; mostly it did not, and nothing more is loaded."""
-    for tree in sealed.working_trees:
-        try:
-            if os.lstat(f"{tree.git_dir}/logs/HEAD").st_ctime_ns >= began:
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _told(path: str) -> str:
-    """What the model reads about something that was put back."""
-    if os.path.basename(path) in {"config", "config.worktree"}:
-        return (
-            f"[sandbox: {path} was put back as it was: commands may not name programs for git to run. "
-            'If it is needed, retry with escalate: "why"]\n'
-        )
-    if path.endswith("/.git"):
-        return f"[sandbox: {path} was put aside: this submodule names programs for git to run]\n"
-    return f"[sandbox: {path} would lead git elsewhere; it was put back as it was]\n"
