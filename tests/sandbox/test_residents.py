@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -20,21 +21,17 @@ from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.landlock import Landlock
 from bridle.sandbox.lookout import MARGIN_NS
 from bridle.sandbox.plain_spawn import find_program
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
-from bridle.sandbox.unshare import Unshare, programs
+from bridle.sandbox.unshare import programs
 from bridle.sandbox.write_listener import can_listen
+from sandbox import resident_scene
+from sandbox.killed_scenes import adapter_named
 
 OBEYS = 'while read -r line; do eval "$line"; echo done; done'
 """A server that does what it is told, line by line."""
-ADAPTERS: dict[str, Callable[[], object]] = {
-    "bubblewrap": lambda: Bubblewrap(find_program("bwrap") or ""),
-    "unshare": lambda: Unshare(programs()),  # type: ignore[arg-type]
-    "landlock": Landlock,
-}
 SANDBOXES = [
     pytest.param(
         "bubblewrap",
@@ -72,17 +69,18 @@ class World:
         for folder in (self.home, self.work):
             folder.mkdir()
         self.env = {"PATH": os.defpath, "HOME": str(self.home)}
-        self.notes = f"{self.home}/cut-off"
         self.where = folders(self.env)
+        self.notes = f"{self.where.state}/cut-off"
         self.processes = Processes()
+        self.adapter = adapter_named(adapter)
 
         async def choose():
-            return ADAPTERS[adapter]()
+            return self.adapter
 
         self.spawn = SandboxSpawn(
             self.processes,
             place=lambda: this_place(self.where, self.env, home=home_of(self.env)),
-            choose=choose,  # type: ignore[arg-type]
+            choose=choose,
             notes=self.notes,
         )
 
@@ -236,6 +234,7 @@ async def test_what_it_makes_of_a_persons_new_file_is_put_aside_and_the_persons_
     async with world.resident() as one:
         await settled(world)
         (world.work / "AGENTS.md").write_text("by hand")
+        await is_past(world.work / "AGENTS.md")
         await one.called("echo obey me > AGENTS.md")
     assert (world.work / "AGENTS.md").read_text() == "by hand"
     assert (world.work / "AGENTS.md.put-aside-1").read_text() == "obey me\n"
@@ -250,6 +249,7 @@ async def test_a_file_that_was_there_is_held_and_once_replaced_is_looked_after(b
         await settled(bubble)
         (bubble.work / "new").write_text("second")
         (bubble.work / "new").rename(agents)
+        await is_past(agents)
         await one.called("echo obey me > AGENTS.md")
         assert agents.read_text() == "second"
         assert len(one.notices) == 1
@@ -295,6 +295,7 @@ async def test_two_of_them_are_told_apart_from_a_person_and_each_is_looked_after
     async with world.resident() as one, world.resident() as two:
         await settled(world)
         (world.work / "AGENTS.md").write_text("by hand")
+        await is_past(world.work / "AGENTS.md")
         one.look()
         await two.called("echo x > .mcp.json")
         assert (world.work / "AGENTS.md").read_text() == "by hand"
@@ -327,15 +328,53 @@ async def test_a_hook_cannot_be_made_in_a_repository_that_was_there(bubble: Worl
     assert not (bubble.work / ".git/commondir").exists()
 
 
+class Unheard(Bubblewrap):
+    """As if it were root's own: the kernel tells nobody who writes."""
+
+    def ahead(self, *given, **named):
+        return super().ahead(*given, **named)._replace(privileged=True)
+
+
+async def test_where_nobody_hears_it_write_everything_that_came_is_put_aside(bubble: World) -> None:
+    bubble.adapter = Unheard(find_program("bwrap") or "")
+    async with bubble.resident() as one:
+        await one.called("echo x > .mcp.json")
+        (bubble.work / "AGENTS.md").write_text("by hand")
+        await one.called("true")
+    assert bubble.names() == {".mcp.json.put-aside-1", "AGENTS.md.put-aside-1"}
+    assert len(one.notices) == 2
+
+
+@pytest.mark.parametrize("adapter", SANDBOXES)
+def test_what_one_left_whose_engine_was_killed_is_put_aside_at_the_next_start(
+    adapter: str, tmp_path: Path
+) -> None:
+    """The engine is a process of its own. It is killed once its server has written, and before it has looked."""
+    world = World(tmp_path, adapter)
+    (world.work / "src").mkdir()
+    (world.work / "src/AGENTS.md").write_text("there before")
+    scene = [sys.executable, resident_scene.__file__, adapter, str(world.home), str(world.work)]
+    env = {**world.env, "PYTHONPATH": os.pathsep.join(sys.path)}
+    engine = subprocess.Popen(scene, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert engine.stdout is not None
+    try:
+        assert engine.stdout.readline() == b"written\n"
+    finally:
+        engine.kill()
+        engine.wait()
+        engine.stdout.close()
+    assert world.names() == {"AGENTS.md", "src"}, "nothing stands there for it either"
+    found = left_behind(world.policy(), world.where)
+    assert [notice.reason for notice in found] == ["PutAside", "PutAside"]
+    assert world.names() == {"AGENTS.md.put-aside-1", "src"}
+    assert set(os.listdir(world.work / "src")) == {"AGENTS.md", "CLAUDE.md.put-aside-1"}
+    assert left_behind(world.policy(), world.where) == []
+
+
 async def test_the_note_of_an_engine_that_lives_is_left_alone(world: World) -> None:
     async with world.resident() as one:
         await one.do("mkdir src; echo x > src/CLAUDE.md")
         assert len(os.listdir(world.notes)) == 1
         (world.work / "AGENTS.md").write_text("by hand")
-        assert left_behind(world.policy(), _Where(world)) == []  # type: ignore[arg-type]
+        assert left_behind(world.policy(), world.where) == []
         assert (world.work / "AGENTS.md").exists()
-
-
-class _Where:
-    def __init__(self, world: World) -> None:
-        self.state = str(world.home)

@@ -115,18 +115,20 @@ class Lookout:
         return self._sift(walk, first, began, agreed, alone=not self._shared)
 
     def look(
-        self, since_ns: int, *, held: Collection[str], agreed: Collection[str], judged: bool, top_only: bool
+        self, since_ns: int, *, held: Collection[str], agreed: Collection[str], top_only: bool
     ) -> list[MadeFile]:
-        """What came or changed since then that may not, where somebody who stays may have written; where nobody did
-        (not `judged`), it counts as it is. `top_only` looks at the top of the folders and no further."""
-        walk = self._walk(LATER_S, held, since_ns=since_ns if judged else None, top_only=top_only)
-        if judged:
-            return self._sift(walk, since_ns, since_ns, agreed, alone=False)
-        command_ns = min(self._running, default=None)
-        for met in walk:
-            if command_ns is None or _changed_ns(met) < command_ns:
-                self._learn(met)
-        return []
+        """What came or changed since then that may not: somebody who stays may have made it. `top_only` looks at the
+        top of the folders and no further."""
+        walk = self._walk(LATER_S, held, since_ns=since_ns, top_only=top_only)
+        return self._sift(walk, since_ns, since_ns, agreed, alone=False)
+
+    def learn_top(self, until_ns: int, *, held: Collection[str]) -> None:
+        """At the top of the folders, what has not changed since then counts as it is, unless a command may have made
+        it."""
+        until_ns = min((until_ns, *self._running))
+        for met in self._walk(LATER_S, held, top_only=True):
+            if (changed_ns := _changed_ns(met)) < until_ns:
+                self._learn(met, changed_ns)
 
     def _sift(
         self, walk: Iterable[_Met], first: int, began: int, agreed: Collection[str], *, alone: bool
@@ -148,7 +150,7 @@ class Lookout:
                 if alone and self._was_moved(met):
                     came.append(MadeFile(_entry(met), _OBEYED))
                 else:
-                    self._learn(met)
+                    self._learn(met, changed_ns)
             elif changed_ns >= began and (found := self._judge(met, agreed)):
                 came.append(found)
                 if met.kind == "folder":
@@ -193,7 +195,7 @@ class Lookout:
             new = reasons - self._repositories.get(met.path, frozenset())
             if new:
                 return MadeFile(_entry(met), _words(new))
-            self._learn(met)
+            self._repositories[met.path] = reasons
             return None
         if met.path not in self._obeyed:
             if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
@@ -245,13 +247,21 @@ class Lookout:
             if path not in self._theirs
         )
 
-    def _learn(self, met: _Met) -> None:
-        if met.kind in ("repository", "bare"):
-            self._repositories[met.path] = _reasons(met.path, met.kind, self._roots)
-        elif met.kind == "folder":
+    def _learn(self, met: _Met, changed_ns: int | None = None) -> None:
+        """It counts as it is. Not if it was changed since `changed_ns` after all: somebody may work while we look."""
+        if met.kind == "folder":
             self._obeyed.setdefault(met.path, None)
+            return
+        if met.kind == "file":
+            now, reasons = _read(met.path, self._obeyed.get(met.path)), frozenset[str]()
+        else:
+            now, reasons = None, _reasons(met.path, met.kind, self._roots)
+        if changed_ns is not None and _changed_ns(met) != changed_ns:
+            return
+        if met.kind != "file":
+            self._repositories[met.path] = reasons
         elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
-            self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
+            self._obeyed[met.path] = now
 
     def _walk(
         self,

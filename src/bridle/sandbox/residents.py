@@ -115,26 +115,27 @@ class Residents:
         if not self._here or (agreed := self._agreed()) is None:
             return
         self._look_at_top(agreed)
-        began_ns = time.time_ns() - MARGIN_NS
-        if writers := self._writers(self._all_ns):
-            self._judge(writers, self._all_ns, agreed, top_only=False)
-        self._all_ns = began_ns
+        since_ns, self._all_ns = self._all_ns, time.time_ns() - MARGIN_NS
+        if writers := self._writers(since_ns):
+            self._judge(writers, since_ns, agreed, top_only=False)
         with self._noting, contextlib.suppress(OSError):
             self._note.drop()
-            if self._writers(began_ns):
-                self._note.write(began_ns)
+            if self._writers(self._all_ns):
+                self._note.write(self._all_ns)
 
     def _look_at_top(self, agreed: Collection[str]) -> None:
+        """The time is taken first: who writes from here on is judged by the next look."""
         since_ns, self._top_ns = self._top_ns, time.time_ns() - MARGIN_NS
         self._is_heard = False
-        self._judge(self._writers(since_ns), since_ns, agreed, top_only=True)
+        if writers := self._writers(since_ns):
+            self._judge(writers, since_ns, agreed, top_only=True)
+        else:
+            self._lookout.learn_top(self._top_ns, held=_held_by_all(self._here))
 
     def _judge(
         self, writers: Sequence[Resident], since_ns: int, agreed: Collection[str], *, top_only: bool
     ) -> None:
-        holding = [one.still_held() for one in writers or self._here]
-        held = holding[0].intersection(*holding[1:])
-        came = self._lookout.look(since_ns, held=held, agreed=agreed, judged=bool(writers), top_only=top_only)
+        came = self._lookout.look(since_ns, held=_held_by_all(writers), agreed=agreed, top_only=top_only)
         for one in writers:
             one.found(came, since_ns)
             came = []
@@ -176,6 +177,11 @@ class Residents:
             self._quiet.cancel()
         if self._loop is not None:
             self._quiet = self._loop.call_later(QUIET_S, self.look)
+
+
+def _held_by_all(residents: Iterable[Resident]) -> set[str]:
+    first, *others = (one.still_held() for one in residents)
+    return first.intersection(*others)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
