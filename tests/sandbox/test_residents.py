@@ -280,15 +280,14 @@ async def test_a_look_at_it_does_not_make_a_commands_files_count_as_they_are(wor
     os.mkfifo(world.work / "go")
     async with world.resident() as one:
         await settled(world)
-        running = asyncio.ensure_future(
-            world.command("mkdir src; echo x > src/AGENTS.md; echo > made; cat go")
-        )
+        running = asyncio.ensure_future(world.command("echo x > CLAUDE.md; echo > made; cat go"))
         await until((world.work / "made").exists)
+        await is_past(world.work / "made")
         one.look()
         (world.work / "go").write_text("go")
         said = await running
-    assert os.listdir(world.work / "src") == ["AGENTS.md.put-aside-1"]
-    assert "src/AGENTS.md was put aside" in said
+    assert world.names() == {"CLAUDE.md.put-aside-1", "made", "go"}
+    assert "CLAUDE.md was put aside" in said
 
 
 async def test_two_of_them_are_told_apart_from_a_person_and_each_is_looked_after(world: World) -> None:
