@@ -12,6 +12,37 @@ export interface Accepted {
   opened?: number | null;
 }
 
+/**
+ * An agent, who wrote it and where. Of a project's that nobody trusts yet only the name of its file is told.
+ *
+ * `tools` is None where it sees what its session has; `provider` is empty where it works with that of its session.
+ * `chosen`: the session talks with it.
+ */
+export interface AgentEntry {
+  callable?: boolean;
+  category?: string;
+  chosen?: boolean;
+  cost?: string;
+  description?: string;
+  display_name?: string;
+  hidden?: boolean;
+  mode?: "all" | "primary" | "subagent";
+  name: string;
+  place?: string;
+  provider?: string;
+  selectable?: boolean;
+  source?: "builtin" | "bundle" | "code" | "plugin" | "project" | "settings" | "user";
+  tools?: Array<string> | null;
+  trusted?: boolean;
+}
+
+/** `problems` say which definitions do not count, and why. */
+export interface AgentList {
+  agents: Array<AgentEntry>;
+  kind: "AgentList";
+  problems?: Array<string>;
+}
+
 /** `digest` is the one of the question that was shown; a changed question refuses the answer. */
 export interface AnswerPermission {
   answer: "always" | "deny" | "once" | "pattern" | "tool";
@@ -164,16 +195,32 @@ export interface CheckHealth {
   kind: "CheckHealth";
 }
 
+/** What a child came to. `stop` is how its turn ended; of `tools_used` and `files` the first ones are named. */
 export interface ChildEnded {
   agent: string;
+  files?: Array<string>;
   invocation: string;
   ok: boolean;
   result: string;
+  steps?: number;
+  stop?: "cancelled" | "content_filter" | "end_turn" | "error" | "interrupted" | "max_tokens" | null;
+  tools_used?: Array<string>;
+  usd?: number;
 }
 
+/**
+ * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
+ *
+ * `key` is what its memory is found by: the next child with the same goes on where this one ended.
+ */
 export interface ChildStarted {
   agent: string;
+  background?: boolean;
+  call_id?: string;
   invocation: string;
+  key?: string;
+  model?: string;
+  provider?: string;
   task: string;
 }
 
@@ -598,6 +645,15 @@ export interface GrantRevoked {
   stamp?: CommandStamp | null;
 }
 
+/** What another agent would be told, word for word, and which model reads it. */
+export interface Handoff {
+  agent: string;
+  model: string;
+  provider: string;
+  text: string;
+  tools?: Array<string>;
+}
+
 export interface Handshake {
   canonical_form_version?: number;
   command_kinds?: Array<string>;
@@ -722,6 +778,12 @@ export interface LaunchShown {
   files?: Array<string>;
   program?: string;
   unpinned?: string;
+}
+
+/** The agents of a session; without one those that Bridle brings and the person's own. */
+export interface ListAgents {
+  kind: "ListAgents";
+  session?: string | null;
 }
 
 /**
@@ -963,13 +1025,14 @@ export interface PermissionDecided {
  * A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
  *
  * `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
- * says. `of_server` is set where a server carries it out.
+ * says. `of_server` is set where a server carries it out, `handoff` where another agent would.
  */
 export interface PermissionRequested {
   because?: string;
   call_id: string;
   changes?: Array<FileChange>;
   digest?: string;
+  handoff?: Handoff | null;
   input: Record<string, unknown>;
   keys?: number;
   of_server?: ToolOfServer | null;
@@ -1351,6 +1414,16 @@ export interface ShellRequest {
   share?: boolean;
 }
 
+/** An agent that worked on something, or still does in the background. */
+export interface ShownChild {
+  agent: string;
+  as: "child";
+  ended?: boolean;
+  invocation: string;
+  steps?: number;
+  usd?: number;
+}
+
 /**
  * A command, or one in the background. `exit_code` is None while it runs, and negative for a signal.
  *
@@ -1667,7 +1740,7 @@ export interface ToolResult {
   metadata?: Record<string, unknown>;
   outcome: "blocked" | "cancelled" | "denied" | "error" | "ok" | "timeout" | "unknown";
   reason?: string | null;
-  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownJudgement | ShownWait | null;
+  shown?: ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownChild | ShownJudgement | ShownWait | null;
   tool: string;
 }
 
@@ -1880,6 +1953,7 @@ export type Query =
   | DescribeSession
   | DescribeSkill
   | FindSession
+  | ListAgents
   | ListChanges
   | ListGrants
   | ListModels
@@ -1902,6 +1976,7 @@ export interface Answers {
   DescribeSession: SessionDetails;
   DescribeSkill: SkillDescription;
   FindSession: SessionDetails;
+  ListAgents: AgentList;
   ListChanges: SessionChanges;
   ListGrants: GrantList;
   ListModels: ModelList;

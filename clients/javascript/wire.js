@@ -26,6 +26,7 @@ export const ROUTES = {
   EnterPlanMode: { method: "POST", path: "/v1/sessions/{session}/plan-mode" },
   ExitPlanMode: { method: "POST", path: "/v1/sessions/{session}/plan-mode" },
   FindSession: { method: "GET", path: "/v1/find-session" },
+  ListAgents: { method: "GET", path: "/v1/agents" },
   ListChanges: { method: "GET", path: "/v1/changes" },
   ListGrants: { method: "GET", path: "/v1/grants" },
   ListModels: { method: "GET", path: "/v1/models" },

@@ -6,6 +6,8 @@ within a minor release; everything else may move.
 
 TYPE_CHECKING = False  # what type checkers take for true; `typing` would be an import
 if TYPE_CHECKING:
+    from bridle.agents.definition import AgentDefinition as AgentDefinition
+    from bridle.agents.definition import AgentRule as AgentRule
     from bridle.app.embedding import open_engine as open_engine
     from bridle.clients import hub as hub
     from bridle.credentials.login_link import login_link as login_link
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from bridle.protocol.slash_arguments import SlashArgument as SlashArgument
 
 _HOMES = {
+    "AgentDefinition": "bridle.agents.definition",
+    "AgentRule": "bridle.agents.definition",
     "open_engine": "bridle.app.embedding",
     "login_link": "bridle.credentials.login_link",
     "tool": "bridle.engine.function_tool",

@@ -5,7 +5,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.base.lookalikes import lookalike_words, mark_lookalikes
@@ -81,6 +81,7 @@ TRICKY = st.text(st.sampled_from("sudo/- .0сѕоуρνжλ漢ｒｍ𝐬ⅰ⁄\u
 
 
 @given(ANY | TRICKY)
+@example("\u0395\uff210\u0300\xba")
 def test_marking_loses_nothing_and_marking_twice_changes_nothing(text: str) -> None:
     marked = mark_lookalikes(text)
     assert mark_lookalikes(marked) == marked

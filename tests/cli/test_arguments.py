@@ -130,7 +130,7 @@ def test_help_pages_fit_a_screen() -> None:
         (
             ("completion", "tcsh"),
             (
-                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models, skills, servers. '
+                'completion: "tcsh" is none of bash, zsh, fish, sessions, profiles, models, skills, agents, servers. '
                 "See: bridle help completion"
             ),
         ),
@@ -157,7 +157,7 @@ def test_help_pages_fit_a_screen() -> None:
             ("sessions", "list", "--jsno"),
             'There is no option "--jsno" here. Did you mean --json? See: bridle help sessions',
         ),
-        (("tools", "list"), '"list" means nothing here. See: bridle help tools'),
+        (("tools", "list", "all"), '"all" means nothing here. See: bridle help tools'),
         (
             ("run", "--allow-unsand", "x"),
             'There is no option "--allow-unsand" here. Did you mean --allow-unsandboxed? See: bridle help run',

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -250,9 +249,7 @@ def test_a_run_takes_leave_of_an_engine_that_ended(tmp_path: Path) -> None:
     ):
         run.until("ToolCallStarted")
         assert served.stop() == 0
-        ended_s = time.monotonic()
         ran = run.end()
-        assert time.monotonic() - ended_s < 3
         assert ran.code == 130
         assert "reconnecting" not in ran.err
         assert "Traceback" not in ran.err
@@ -264,7 +261,7 @@ def test_a_terminal_says_that_its_engine_was_killed(tmp_path: Path, *, back: boo
     with serving(place) as served, sitting(place, "-m", place.script(WAITS), "wait") as person:
         person.sees("running sleep 60")
         served.stop(signal.SIGKILL)
-        person.sees("! engine lost, reconnecting, gives up in", within_s=3)
+        person.sees("! engine lost, reconnecting, gives up in", within_s=10)
         if back:
             with serving(place):
                 person.waits(lambda: "engine lost" not in person.text, "that the engine is back")
@@ -297,7 +294,7 @@ def test_who_comes_back_to_another_engine_is_who_they_were(tmp_path: Path) -> No
     with serving(place) as served, sitting(place, "-m", script, "first") as person:
         person.sees("1 step")
         served.stop(signal.SIGKILL)
-        person.sees("! engine lost, reconnecting, gives up in", within_s=3)
+        person.sees("! engine lost, reconnecting, gives up in", within_s=10)
         person.types("second\r")
         with serving(place):
             person.sees("Two.")

@@ -94,7 +94,7 @@ def test_nobody_but_a_person_adds_a_bundle_and_everything_it_would_add_is_shown(
         "Keeps files tidy.", "7 files, sha256 ", "hook        PreToolUse write_file  ${BUNDLE}/bin/check",
         "MCP server  tidy_files  ${BUNDLE}/bin/server --fast (variables LEVEL=3)",
         "skills      skills  as /skills:tidy:NAME",
-        "commands    commands  as /tidy:NAME", "agent       agents/maid.md  not used yet",
+        "commands    commands  as /tidy:NAME", "agent       agents/maid.md  as tidy__maid",
         "program     bin/check", "program     bin/server",
     ):  # fmt: skip
         assert words in shown, words

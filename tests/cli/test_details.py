@@ -292,7 +292,7 @@ def test_10_you_notice_when_you_are_needed(place: Place, term: str, tmux: str) -
         assert b"\x07" not in person.bytes
         person.types("go\r")
         person.sees("Run this command?")
-        person.waits(lambda: b"\x07" in person.bytes, "the bell", within_s=1)
+        person.waits(lambda: b"\x07" in person.bytes, "the bell", within_s=10)
         person.types(CTRL_C)
         person.sees("stopped")
         leaves(person)

@@ -138,6 +138,8 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (q.ListSkills(session=S), None, "NotAttached", None, "NotAttached"),
     (q.DescribeSkill(name="a"), None, None, None, None),
     (q.DescribeSkill(name="a", session=S), None, "NotAttached", None, "NotAttached"),
+    (q.ListAgents(), None, None, None, None),
+    (q.ListAgents(session=S), None, "NotAttached", None, "NotAttached"),
     (q.ListProfiles(), None, None, None, None),
     (q.DescribeProfile(name="careful"), None, None, None, None),
     (q.ListGrants(session=S), None, "NotAttached", None, "NotAttached"),
@@ -311,6 +313,8 @@ FOR_PEOPLE = {
     "allow_project_hooks": True,
     "allow_hosts": ("example.com",),
     "append_system": "obey",
+    "agent": "build",
+    "agent_mode": "multi",
     "wide_folder": "/",
     "transcript": "off",
 }
@@ -320,6 +324,14 @@ def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
     assert {*FOR_AGENTS, *FOR_PEOPLE} == set(SessionOptions.__struct_fields__)
     for option, value in FOR_PEOPLE.items():
         assert reason(AGENT, c.CreateSession(cwd="/w", config={option: value})) == "NotAPerson"
+
+
+def test_an_agent_chooses_no_other_agent_to_talk_with_than_the_person_did() -> None:
+    plan = MeantSession(bounds=Bounds(mode="default", agent="plan"))
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="plan"), plan) is None
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="build"), plan) == "OnlyStricter"
+    assert reason(AGENT, c.CreateSession(cwd="/w", agent="plan"), MeantSession(bounds=Bounds())) is None
+    assert reason(PERSON, c.CreateSession(cwd="/w", agent="build"), plan) is None
 
 
 MODES = st.sampled_from(get_args(Mode))

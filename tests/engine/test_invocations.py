@@ -66,7 +66,9 @@ class Delegating:
 
     async def _run(self, _args, context):
         journal = self.session.engine.live.session(context.session).journal
-        self.child = child = journal.begin_child("inv_1", agent="review", task="Look at it.")
+        self.child = child = journal.begin_child(
+            e.ChildStarted(invocation="inv_1", agent="review", task="Look at it.")
+        )
         self._do(child)
         if self._leave:
             await asyncio.Event().wait()
@@ -309,7 +311,7 @@ def parts(journal, questions, run_tool):
         clock=FakeClock(),
         stopwatch=stopwatch,
         run_tool=run_tool,
-        concurrency=lambda _tool: "serial",
+        concurrency=lambda _tool, _given: "serial",
     )
     return stopwatch, dispatcher
 
@@ -318,7 +320,7 @@ async def test_calls_times_and_questions_of_a_child_are_its_own_and_go_to_the_pe
     log, clock = _MemoryLog(), FakeClock()
     main = Journal(session="sess_x", log=log, clock=clock, bus=None, conversation=Conversation())
     main.originator = "cli_x"
-    child = main.begin_child("inv_1", agent="review", task="")
+    child = main.begin_child(e.ChildStarted(invocation="inv_1", agent="review", task=""))
     questions = Questions(journal=main, clock=clock, can_be_reached=lambda: True)
     person = Client(id="cli_x", name="x", identity="human", answers=True)
     questions.attach(person)

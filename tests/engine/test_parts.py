@@ -55,7 +55,8 @@ def call_of(tool, name="call"):
 @given(st.lists(st.sampled_from(["read", "write", "other_read"])))
 def test_runs_keep_the_order_and_join_only_neighbours_that_are_parallel_safe(tools):
     grouped = runs(
-        [call_of(tool) for tool in tools], lambda tool: "serial" if tool == "write" else "parallel_safe"
+        [call_of(tool) for tool in tools],
+        lambda tool, _given: "serial" if tool == "write" else "parallel_safe",
     )
     assert [call.tool for group in grouped for call in group] == tools
     for group in grouped:
@@ -312,7 +313,7 @@ def test_the_first_tool_of_a_name_stays_and_hidden_ones_are_not_there():
     registry.hide(["grep"])
     assert [tool.name for tool in registry.list()] == ["bash"]
     assert registry.visible("grep") is None
-    assert registry.concurrency("nobody") == "serial"
+    assert registry.concurrency("nobody", {}) == "serial"
 
 
 def test_redacting_an_event_changes_only_its_texts():
@@ -345,7 +346,7 @@ async def test_the_function_that_runs_a_tool_is_given_and_dispatch_adds_no_polic
         clock=clock,
         stopwatch=Stopwatch(clock),
         run_tool=run_tool,
-        concurrency=lambda name: "parallel_safe" if name == "ls" else "serial",
+        concurrency=lambda name, _given: "parallel_safe" if name == "ls" else "serial",
     )
     calls = [call_of(name, f"call {index}") for index, name in enumerate(["ls", "ls", "rm", "ls"])]
     results = await dispatcher.run(calls, step=1, identity="human")

@@ -59,10 +59,10 @@ def test_every_name_is_asked_about_by_file_tools_and_commands(
 
     written = Subject(kind="path", access="write", value=name, resolved=str(work / name))
     call = msgspec.structs.replace(calls.make(), subjects=(written,))
-    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read).policy_file
     command = Subject(kind="command", access="run", value=f"echo x > '{name}'")
     call = msgspec.structs.replace(calls.make(), subjects=(command,))
-    assert facts_of_call(call, here, understand=read, agent_default=None).policy_file
+    assert facts_of_call(call, here, understand=read).policy_file
 
 
 @pytest.mark.parametrize("path", ALL)

@@ -14,7 +14,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded
 from bridle.safety.call_risk import CallFacts
 from bridle.safety.grants import Grant
-from bridle.safety.permission_policy import MODE_TABLE, Decision, Permissions, decide
+from bridle.safety.permission_policy import MODE_TABLE, AgentPolicy, Decision, Permissions, decide
 from bridle.safety.question_reasons import because, explanation, offers, remembers
 from bridle.safety.rules import TIERS, Rule, evaluate, in_tier_order, named_by_user, parse_rule
 from bridle.safety.touched_files import PathName
@@ -66,25 +66,42 @@ DENY, ASK, ALLOW = Rule("bash", "deny"), Rule("bash", "ask"), Rule("bash", "allo
 GRANT = Grant(grant_id="grant_1", tool="bash", subject="npm test")
 
 
-@pytest.mark.requirement("D11.1")
+def agent(default=None, *, rules=(), mode=None):
+    return AgentPolicy(name="review", rules=tuple(rules), default=default, mode=mode)
+
+
+@pytest.mark.requirement("D11.1", "D11.2")
 @pytest.mark.parametrize(
     ("rules", "grants", "agent_default", "verdict", "step"),
     [
         ([ALLOW, DENY], [GRANT], "allow", "deny", 2),
         ([ASK], [GRANT], "deny", "allow", 3),
-        ([ASK, ALLOW], [], "deny", "ask", 4),
-        ([ALLOW, ASK], [], "deny", "allow", 4),
-        ([], [], "deny", "deny", 5),
-        ([], [], "allow", "allow", 5),
+        ([ASK, ALLOW], [], "allow", "ask", 4),
+        ([ALLOW, ASK], [], "allow", "allow", 4),
+        ([ALLOW, ASK], [], "ask", "ask", 5),
+        ([ALLOW, ASK], [], "deny", "ask", 5),
+        ([], [], "deny", "ask", 5),
+        ([], [], "allow", "ask", 6),
         ([], [], None, "ask", 6),
         ([Rule("grep", "deny")], [], None, "ask", 6),
     ],
 )
 def test_the_steps_are_taken_in_order(rules, grants, agent_default, verdict, step) -> None:
-    query = CallFacts(tool="bash", risk="shell", command="npm test", agent_default=agent_default)
-    decision = decide(query, mode="default", rules=rules, grants=grants)
+    decision = decide(BASH, mode="default", rules=rules, grants=grants, agent=agent(agent_default))
     assert (decision.verdict, decision.step) == (verdict, step)
     assert decision.decided_by in STEPS_BY_WORD[step]
+
+
+@pytest.mark.requirement("D11.4")
+def test_what_an_agent_denies_itself_is_for_a_person_and_denied_where_nobody_is_asked() -> None:
+    own = agent(rules=[Rule("bash", "allow", command="ls"), Rule("*", "deny", reason="it only reads")])
+    asked = decide(BASH, mode="yolo", agent=own)
+    assert (asked.verdict, asked.for_person, asked.note) == ("ask", True, "it only reads")
+    silent = decide(BASH, mode="yolo", agent=agent(rules=own.rules, mode="plan"))
+    assert (silent.verdict, silent.reason) == ("deny", "ModeDenied")
+    assert decide(BASH, mode="default", grants=[GRANT], agent=own).verdict == "allow", (
+        "a person said yes before"
+    )
 
 
 STEPS_BY_WORD = {2: ("rule",), 3: ("grant",), 4: ("rule",), 5: ("agent",), 6: ("mode",), 7: ("default",)}
@@ -94,7 +111,6 @@ STEPS_BY_WORD = {2: ("rule",), 3: ("grant",), 4: ("rule",), 5: ("agent",), 6: ("
 @pytest.mark.parametrize("mode", ["safe", "plan"])
 def test_a_mode_that_only_reads_asks_nobody_whatever_wants_to(mode) -> None:
     for query in (
-        msgspec.structs.replace(BASH, agent_default="ask"),
         msgspec.structs.replace(BASH, escalates=True),
         msgspec.structs.replace(BASH, quiet=True),
     ):
@@ -570,8 +586,7 @@ def test_the_words_for_why_it_is_asked_name_a_rule_or_the_mode(shell) -> None:
     plain = decide(query, mode="default", rules=[Rule("bash", "ask")])
     assert because(query, plain) == "a rule says to ask"
     assert because(query, decide(query, mode="strict")) == "mode strict asks about everything"
-    agent = msgspec.structs.replace(query, agent_default="ask")
-    assert because(agent, decide(agent, mode="default")) == "this agent asks first"
+    assert because(query, decide(query, mode="default", agent=agent("ask"))) == "this agent asks first"
 
 
 # What can never happen
@@ -608,17 +623,31 @@ QUERIES = st.builds(
     paths=st.lists(PATHS, max_size=2).map(lambda names: paths(*names)),
     quiet=st.booleans(),
     policy_file=st.booleans(),
-    agent_default=st.none() | VERDICTS,
 )
 MODES = st.sampled_from(list(TABLE))
+AGENTS = st.builds(
+    AgentPolicy,
+    name=st.just("review"),
+    rules=RULES.map(tuple),
+    default=st.none() | VERDICTS,
+    mode=st.none() | MODES,
+)
+FREEDOM = {"deny": 0, "ask": 1, "allow": 2}
+
+
+@pytest.mark.requirement("D11.7", "T9.7", "D11.3")
+@given(QUERIES, MODES, RULES, GRANTS, AGENTS)
+def test_an_agent_never_gets_more_than_its_session(query, mode, rules, grants, agent) -> None:
+    session = decide(query, mode=mode, rules=rules, grants=grants)
+    own = decide(query, mode=mode, rules=rules, grants=grants, agent=agent)
+    assert FREEDOM[own.verdict] <= FREEDOM[session.verdict]
+    assert own.for_person or not session.for_person or own.verdict == "deny"
 
 
 @given(QUERIES, MODES, RULES, GRANTS)
 def test_nothing_outvotes_a_rule_that_denies(query, mode, rules, grants) -> None:
     for rule in rules:
         if rule.verdict == "deny" and decide(query, mode="yolo", rules=[rule]).verdict == "deny":
-            if query.agent_default == "deny" and decide(query, mode="yolo").verdict == "deny":
-                continue
             decision = decide(query, mode=mode, rules=rules, grants=grants)
             assert (decision.verdict, decision.decided_by) == ("deny", "rule")
 

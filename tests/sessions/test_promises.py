@@ -108,8 +108,8 @@ async def main(folder):
     with opened(folder) as store:
         log = store.create("/work", profile="default")
         put(log, *(TextDelta(text="x" * 3000) for _ in range(400)))
-        await log.committed()
         try:
+            await log.committed()
             store.shelf.writer.settle()
             put(log, TextDelta(text="y"))
             await log.durable()

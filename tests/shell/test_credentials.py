@@ -11,7 +11,7 @@ from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.protocol.events import PermissionDecided
 from bridle.providers.script import answer, call, say
 from bridle.safety.call_risk import CallFacts
-from bridle.safety.permission_policy import decide
+from bridle.safety.permission_policy import AgentPolicy, decide
 from bridle.safety.rules import Rule
 
 pytestmark = pytest.mark.requirement("G2.12")
@@ -153,9 +153,11 @@ async def test_a_flag_that_says_yes_does_not_say_it_here(mode: str) -> None:
     assert of_kind(events, PermissionDecided)[0].decided_by == "nobody"
 
 
-@pytest.mark.parametrize("asks", [{"rules": [Rule("bash", "ask")]}, {"agent": "ask"}])
+@pytest.mark.parametrize(
+    "asks", [{"rules": [Rule("bash", "ask")]}, {"agent": AgentPolicy(name="review", default="ask")}]
+)
 def test_a_rule_or_an_agent_that_asks_leaves_it_to_a_person(asks) -> None:
     for fact in ("escalates", "discloses", "policy_file"):
-        query = CallFacts(tool="bash", risk="shell", agent_default=asks.get("agent"), **{fact: True})
-        decision = decide(query, mode="default", rules=asks.get("rules", ()))
+        query = CallFacts(tool="bash", risk="shell", **{fact: True})
+        decision = decide(query, mode="default", **asks)
         assert (decision.verdict, decision.for_person) == ("ask", True), fact

@@ -67,7 +67,8 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         transcript=_transcript(parts),
         say=parts.journal.emit,
     )
-    ours, outside = session_features(parts, fold), (*services.features, *opened.plugged)
+    ours = (*session_features(parts, fold), *_agents(parts))
+    outside = (*services.features, *opened.plugged)
     joined = join(ours, outside)
     parts.journal.watch(*watch_with(ours, parts.journal.emit, services.clock))
     parts.bus.watch(*watch_with(outside, parts.journal.emit, services.clock))  # they hear what is stored
@@ -124,7 +125,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
     limits = Limits(max_steps=settings.max_steps, stop_unanswered=settings.options.on_ask == "fail")
     return Session(
         TurnRunner(
-            _main(parts, joined),
+            invocation_parts(parts, joined),
             ids=services.ids,
             limits=limits,
             watcher=parts.watching,
@@ -144,8 +145,8 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
     )
 
 
-def _main(parts: SessionParts, joined: Joined) -> InvocationParts:
-    """What the main invocation works with: the model and the tools, each behind its layers."""
+def invocation_parts(parts: SessionParts, joined: Joined) -> InvocationParts:
+    """What an invocation works with: the model and the tools, each behind its layers."""
     services, journal, stopwatch = parts.services, parts.journal, parts.stopwatch
     model = Model(
         provider=services.models.provider,
@@ -183,6 +184,14 @@ def _run_tool(parts: SessionParts, joined: Joined) -> RunTool:
         return await layered()(call)
 
     return run
+
+
+def _agents(parts: SessionParts) -> Iterator[Feature]:
+    """Other agents that may be sent, in a session that has more than one."""
+    if parts.agent is not None and parts.agent.settings.mode == "multi":
+        from bridle.app.agents_feature import agents  # they stand on all the others
+
+        yield agents(parts, invocation_parts)
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

@@ -12,6 +12,7 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 
 if TYPE_CHECKING:
+    from bridle.agents.definition import AgentDefinition
     from bridle.engine.ports import Provider
     from bridle.engine.services import ToolSource
     from bridle.engine.tools import Tool
@@ -25,6 +26,7 @@ async def open_engine(
     env: Mapping[str, str] | None = None,
     model: Provider | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    agents: Sequence[AgentDefinition] = (),
     plugins: Sequence[Plugin] = (),
     notice: Callable[[str], None] = lambda _text: None,
 ) -> AsyncGenerator[Engine]:
@@ -33,8 +35,8 @@ async def open_engine(
     It reads the person's own settings and keeps its sessions among theirs; with `home`, all of that is in one folder.
     `env` is the environment it looks into, that of the process where none is given. `model` stands in for a provider
     of its name. `tools` come behind the built-in ones and pass the same gates; `plugins` are used beside those the
-    settings list. `notice` hears what it has to say
-    beside its sessions. Raises `BridleError` with a stable reason.
+    settings list. `agents` can be chosen and sent like any other. `notice` hears what it has to say beside its
+    sessions. Raises `BridleError` with a stable reason.
     """
     known = _environment(home, env)
     engine = Engine(
@@ -43,6 +45,7 @@ async def open_engine(
         clock=SystemClock(),
         model=model,
         tools=tools,
+        agents=agents,
         plugins=plugins,
         notice=notice,
     )

@@ -36,6 +36,7 @@ from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.service_access import ServiceAccess
     from bridle.app.trace_export import TraceExport
@@ -60,13 +61,14 @@ TRANSPORTS = ("mcp_server", "rest", "ws")
 class Engine:
     """Everything of one process: the store, the processes, the sessions and their clients.
 
-    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store` keeps
-    the sessions in place of the encrypted database in the data folder, and is closed with the engine. `tools` come
-    behind the built-in ones; one that takes a name of theirs is left out, and each session says so. `features` are
-    those of others, for every session; what collides among them is refused here. `plugins` register for each session,
-    beside those its settings list. `adopts_orphans` is for a program that starts all its processes through this engine
-    (see `Processes`), `listening` for one that others can reach. With `waits_for_room` a full disk makes calls wait
-    instead of ending the turn: somebody is there to see.
+    `model` and `fetch` stand in for a provider of its name and for the web, in tests and for embedders; `store`
+    keeps the sessions in place of the encrypted database in the data folder, and is closed with the engine.
+    `tools` come behind the built-in ones; one that takes a name of theirs is left out, and each session says
+    so; so are `agents`. `features` are those of others, for every session; what collides among them is refused
+    here. `plugins` register for each session, beside those its settings list. `adopts_orphans` is for a program
+    that starts all its processes through this engine (see `Processes`), `listening` for one that others can
+    reach. With `waits_for_room` a full disk makes calls wait instead of ending the turn: somebody is there to
+    see.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Engine:
         model: Provider | None = None,
         fetch: JudgedFetch | None = None,
         tools: Sequence[Tool | ToolSource] = (),
+        agents: Sequence[AgentDefinition] = (),
         store: Store | None = None,
         features: Sequence[Feature] = (),
         plugins: Sequence[Plugin] = (),
@@ -129,6 +132,7 @@ class Engine:
             spawn=machine_spawn(processes, where=where, home=home_of(env), env=env),
             fetch=functools.cache(lambda: fetch or _web(env, clock)),
             tools=tuple(tools),
+            agents=tuple(agents),
             features=self._features.features,
             room=self.sessions if waits_for_room else None,
             listening=listening,

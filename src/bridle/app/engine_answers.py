@@ -78,6 +78,7 @@ class EngineAnswers:
             max_steps=settings.max_steps,
             max_cost=settings.usd_per_session,
             effort=settings.effort,
+            agent=settings.agents.agent if settings.agents is not None else None,
         )
 
     async def set_up(self, command: SaveModel | ConnectProvider) -> None:

@@ -14,6 +14,7 @@ from bridle.plugin.loading import LoadedPlugin, bad_plugin, idle_sections, load_
 from bridle.safety.rules import Rule
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_settings import AgentSettings
     from bridle.app.settings import SessionSettings
     from bridle.config.tiers import Tiers
     from bridle.engine.features import Feature
@@ -40,9 +41,20 @@ def session_plugins(
             written=(*settings.hooks.written, *(hook for one in loaded for hook in _hooks(one))),
         ),
         providers=_with_providers(settings.providers, loaded),
+        agents=_with_agents(settings.agents, loaded),
         warnings=(*settings.warnings, *(warning.text for warning in said)),
     )
     return settings, loaded
+
+
+def _with_agents(written: AgentSettings | None, loaded: Sequence[LoadedPlugin]) -> AgentSettings | None:
+    more = tuple(agent for one in loaded for agent in one.agents)
+    if not more:
+        return written
+    from bridle.agents.agent_settings import AgentSettings
+
+    said = written or AgentSettings()
+    return msgspec.structs.replace(said, definitions=(*said.definitions, *more))
 
 
 def _refuse_names_of_bundles(settings: SessionSettings, loaded: Sequence[LoadedPlugin]) -> None:

@@ -102,7 +102,7 @@ def require_trust(
     approvals: Approvals,
     files: Sequence[InstructionFile],
     waiting: Sequence[WorkspaceFile],
-    skills: Iterable[TrustItem] = (),
+    more: Iterable[TrustItem] = (),
 ) -> None:
     """For `--require-trust`: refuses to begin while anything of the project waits for a person."""
     settings = ((f"settings file {file.shown}", _config_item(file)) for file in waiting)
@@ -111,7 +111,7 @@ def require_trust(
         for file in files
         if file.scope == "project"
     )
-    wanted = ((f"skill {item.shown}", item) for item in skills)
+    wanted = ((f"{item.kind} {item.shown}", item) for item in more)
     refuse_unseen(approvals, (*settings, *instructions, *wanted))
 
 
@@ -144,6 +144,7 @@ def project_items(
         *_server_items(tiers, cwd=cwd, env=env, state=where.state),
         *_secrets_items(root),
         *_prompt_items(tiers, root=root, cwd=cwd, where=where),
+        *_agent_items(tiers, cwd=cwd, where=where, env=env),
     )
 
 
@@ -153,6 +154,12 @@ def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Itera
 
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)
+
+
+def _agent_items(tiers: Tiers, *, cwd: str, where: Folders, env: Mapping[str, str]) -> Iterator[TrustItem]:
+    from bridle.app.agent_sources import agent_items
+
+    return agent_items(tuple(tiers.get("agents.folders") or ()), where=where, cwd=cwd, env=env)
 
 
 def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:

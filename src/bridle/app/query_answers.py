@@ -106,6 +106,12 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             if session is None:
                 return described_skill(_own_skills(sources), name)
             return sight.live[session].run.skill(name)
+        case q.ListAgents(session=session):
+            from bridle.app.agent_answers import own_agents
+
+            if session is None:
+                return own_agents(sources.where, sources.env)
+            return sight.live[session].run.agents()
         case q.ListProfiles(session=session):
             from bridle.app.profile_answers import profile_list
 

@@ -52,6 +52,7 @@ async def next_request(
         async for envelope in opening.store.events(row.id):
             conversation.apply(envelope)
     settings, plugged = opening.settings_of(place)
+    agents = opening.agents_of(place, settings, plugged)
     services, _ = await opening.services_of(settings, place, command.env)
     person = Client(id="", name="preview", identity="human", answers=False)
     chosen = model_of(conversation, await choose_model(command, person, settings, services.known))
@@ -66,6 +67,7 @@ async def next_request(
             approvals=place.approvals,
             held_by=OFF if settings.sandbox.mode == "off" else await services.spawn.held_by(),
             plugged=plugged,
+            agents=None if agents is None else agents.registry,
         )
         next_prefix = compose(services, opened).next_prefix
         return await _preview(conversation, chosen, content, next_prefix=next_prefix, models=services.models)

@@ -25,6 +25,7 @@ from bridle.context.instruction_files import has_instruction_files
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
 from bridle.context.skills.skill_list import skills_text
+from bridle.engine.conversation import MAIN
 from bridle.engine.features import (
     EventListener,
     Feature,
@@ -36,7 +37,7 @@ from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import ModelChanged, Notice, PrefixSet
+from bridle.protocol.events import DurableEvent, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
@@ -262,10 +263,11 @@ def sandbox(parts: SessionParts) -> Feature:
 
 def instructions(parts: SessionParts) -> Feature:
     """System text, tools and model in force, and what of the project's instructions joins them later."""
-    files = functools.cache(lambda: session_instructions(parts))
+    is_main = parts.journal.invocation is MAIN
+    files = functools.cache(lambda: session_instructions(parts, None if is_main else _not_now))
 
     async def system() -> str:
-        return await _system_text(parts, files, asks=True)
+        return await _system_text(parts, files, asks=is_main)
 
     async def add_touched(step: Step, proceed: AskModel) -> Reply:
         if not step.journal.conversation.known_files:
@@ -361,6 +363,10 @@ def _parameters(parts: SessionParts) -> Parameters:
     return Parameters(effort=parts.settings.effort, answer_schema=parts.settings.options.output_schema)
 
 
+def _unsaid(_event: DurableEvent) -> None:
+    """What a person was told once already."""
+
+
 async def _not_now(question_id: str, question: AnyQuestion) -> AnyAnswer | None:
     """Where nobody is asked."""
 
@@ -380,7 +386,7 @@ def session_instructions(parts: SessionParts, ask: AskPerson | None = None) -> S
     trust, root, notice = (
         trust_port(opened.approvals, services.clock),
         repository_root(opened.cwd),
-        parts.journal.emit,
+        parts.journal.emit if parts.journal.invocation is MAIN else _unsaid,
     )
     how = IN_CI if services.env.get("CI") else AT_A_DESK
     return SessionInstructions(
@@ -403,14 +409,21 @@ async def _system_text(parts: SessionParts, files: Callable[[], SessionInstructi
     config = parts.services.where.config
     has_files = has_instruction_files(opened.cwd, config_folder=config, sources=settings.sources)
     text = await files().text() if has_files else ""  # most of this is loaded where there is one
-    more = "\n\n".join(filter(None, (settings.instructions, text, await _skills_text(parts, asks=asks))))
+    agent = parts.agent
+    told = (
+        settings.instructions,
+        text,
+        await _skills_text(parts, asks=asks),
+        agent.words() if agent is not None else "",
+    )
     system = os.uname()
     return system_text(
         cwd=opened.cwd,
         system=f"{system.sysname} {system.machine}",
         date=iso_ms(clock.now_ms())[:10],
         sandbox=_held_in(parts),
-        more=more,
+        role=agent.definition.system if agent is not None else "",
+        more="\n\n".join(filter(None, told)),
     )
 
 

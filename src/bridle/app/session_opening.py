@@ -14,7 +14,7 @@ from bridle.app.settings import SessionOptions, SessionSettings, session_options
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
-from bridle.config.folders import home_of
+from bridle.config.folders import has_agent_folder, home_of
 from bridle.config.problems import shown
 from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.control.authority import is_looser
@@ -34,11 +34,13 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import opening_words
 
 if TYPE_CHECKING:
+    from bridle.app.agent_sources import FoundAgents
     from bridle.app.session_past import Carried, StoredPast
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import (
+        AgentList,
         GrantEntry,
         ProfileDescription,
         SkillDescription,
@@ -89,10 +91,6 @@ class SessionOpening:
             raise
 
     async def _open(self, command: CreateSession, client: Client) -> Run:
-        if command.agent is not None:
-            raise CommandRefused(
-                "UnknownAgent", agent=visible(command.agent, newlines=False), known="none yet"
-            )
         place = await self.place_of(command)
         if command.resume is not None:
             working_folder(place.cwd)
@@ -101,22 +99,27 @@ class SessionOpening:
         carried = await self._carried(command)
         _refuse_wide(place.cwd, place.options, self._services.env)
         settings, plugged = self.settings_of(place)
+        agents = self.agents_of(place, settings, plugged)
         if settings.require_trust:
             from bridle.app.project_trust import all_instruction_files, require_trust
 
             files = all_instruction_files(self._services.where, place.cwd, settings.sources)
-            skills: Iterable[TrustItem] = ()
+            more: list[TrustItem] = []
             if settings.skills.enabled:
                 from bridle.app.skill_sources import project_skill_items
 
-                skills = project_skill_items(
+                more += project_skill_items(
                     settings.skills,
                     where=self._services.where,
                     cwd=place.cwd,
                     env=self._services.env,
                     now_ms=self._services.clock.now_ms(),
                 )
-            require_trust(place.approvals, files, settings.waiting, skills)
+            from bridle.app.agent_sources import agent_items
+
+            listed = settings.agents.folders if settings.agents is not None else ()
+            more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
+            require_trust(place.approvals, files, settings.waiting, more)
         services, keys_notice = await self.services_of(settings, place, command.env)
         chosen = await choose_model(command, client, settings, services.known)
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
@@ -142,11 +145,13 @@ class SessionOpening:
                 unjudged=None if past is None else past.unjudged,
                 kept_until=0 if past is None else past.kept_until,
                 plugged=plugged,
+                agents=None if agents is None else agents.registry,
                 has_new_profile=past is not None and before != settings.profile,
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
-            notices = (*keys_notice, *_no_limit(command, place.options, settings.mode))
+            told = () if agents is None else agents.notices
+            notices = (*keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 
@@ -158,7 +163,7 @@ class SessionOpening:
             raise
         self.known_of[log.session] = services.known
         self._begun(place.cwd, services)
-        return self._run_of(ready, opened)
+        return self._run_of(ready, opened, agents)
 
     # What holds in it
 
@@ -191,6 +196,30 @@ class SessionOpening:
         settings, loaded = session_plugins(settings, self._plugins)
         features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
         return _with_packs_checked(settings, features), features
+
+    def agents_of(
+        self, place: SessionPlace, settings: SessionSettings, plugged: Sequence[Feature]
+    ) -> FoundAgents | None:
+        """The agents of a session; None where there are Bridle's alone and none is chosen. Refuses before there is a
+        log what cannot be talked with."""
+        said, services = settings.agents, self._services
+        if said is None and not services.agents and not has_agent_folder(services.where, place.cwd):
+            return None
+        from bridle.app.agent_sources import agents_of_session, chosen_agent
+
+        tools = (tool.name for feature in plugged for tool in feature.tools)
+        found = agents_of_session(
+            settings,
+            where=services.where,
+            cwd=place.cwd,
+            env=services.env,
+            approvals=place.approvals,
+            code=services.agents,
+            tools=(*tools, *(one.name for one in services.tools)),
+        )
+        if said is not None and said.agent is not None:
+            chosen_agent(found.registry, said.agent, found.waiting)
+        return found
 
     def _refuse_other_profile(self, place: SessionPlace) -> None:
         """An agent has what the person's settings give: a stored session with a profile of its own is for people."""
@@ -273,7 +302,7 @@ class SessionOpening:
 
         return await stored_past(self.store, session, self._services, env, options)
 
-    def _run_of(self, ready: ReadySession, opened: OpenedLog) -> Run:
+    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents | None) -> Run:
         log = opened.log
 
         async def stays() -> bool:
@@ -308,6 +337,12 @@ class SessionOpening:
             where, env = self._services.where, self._services.env
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
 
+        def agents() -> AgentList:
+            from bridle.app.agent_answers import agent_list
+
+            said = opened.settings.agents
+            return agent_list(found, said.agent if said is not None else None)
+
         def skills() -> SkillList:
             from bridle.app.query_answers import listed_skills
 
@@ -328,6 +363,7 @@ class SessionOpening:
             output=ready.output,
             skills=skills,
             skill=skill,
+            agents=agents,
             prompts=ready.prompts,
             profile=profile,
             added_slash=tuple(command for feature in added for command in feature.slash),

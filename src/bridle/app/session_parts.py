@@ -36,8 +36,11 @@ from bridle.sandbox.session_border import claimed_spawn, session_policy
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_registry import AgentRegistry
+    from bridle.agents.definition import AgentDefinition
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
+    from bridle.app.session_agents import WorkingAgent
     from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
@@ -53,9 +56,9 @@ if TYPE_CHECKING:
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
-    `servers` are the MCP servers that run, made with the first one.
-    `tools` are those an embedder brings; a source of tools among them serves each session for itself. `features` come
-    from outside, for every session. `listening`: others can reach this engine, so that a question waits for them.
+    `servers` are the MCP servers that run, made with the first one. `agents` and `tools` are those an embedder
+    brings; a source of tools among them serves each session for itself. `features` come from outside, for every
+    session. `listening`: others can reach this engine, so that a question waits for them.
     """
 
     where: Folders
@@ -71,6 +74,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     servers: Callable[[], ServerPool]
     traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
+    agents: tuple[AgentDefinition, ...] = ()
     features: tuple[Feature, ...] = ()
     room: Room | None = None
     listening: bool = False
@@ -92,7 +96,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
     the fold of the log is kept. `plugged` are the plugins of this session. `has_new_profile`: it goes on with another
-    profile than it had.
+    profile than it had. `agents` are those there are; None where they are Bridle's alone and nobody talks with one.
     """
 
     log: OpenLog
@@ -106,6 +110,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     kept_until: int = 0
     plugged: tuple[Feature, ...] = ()
     has_new_profile: bool = False
+    agents: AgentRegistry | None = None
 
 
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +118,8 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
 
     `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
     `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
-    `saved` are the grants that are kept; None where none are.
+    `saved` are the grants that are kept; None where none are. `agent` is whose parts they are; None where there is one
+    and nobody chose it. `tools` are all of the session, `registry` those the agent sees.
     """
 
     services: ProcessServices
@@ -123,6 +129,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     questions: Questions
     stopwatch: Stopwatch
     registry: Registry
+    tools: Registry
     known_files: Callable[[], KnownFiles]
     folders: SessionFolders
     gates: Callable[[], Gates]
@@ -135,6 +142,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     undo: SessionUndo
     saved: SavedGrants | None
     skills: SessionSkills | None
+    agent: WorkingAgent | None = None
 
     @property
     def settings(self) -> SessionSettings:
@@ -158,9 +166,11 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     stopwatch = Stopwatch(clock)
     questions = _questions(journal, services, settings, stopwatch)
     folders = session_folders(opened.cwd, settings.options.add_dirs)
-    registry = session_registry(settings, mode=lambda: opened.conversation.mode)
+    agent = _main_agent(opened)
+    tools = session_registry(settings, mode=lambda: opened.conversation.mode)
+    registry = tools if agent is None else agent.tools_of(tools)
     saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
-    gates = functools.cache(lambda: _gates(services, opened, folders, registry, saved))
+    gates = functools.cache(lambda: _gates(services, opened, folders, registry, saved, agent))
 
     def shows_content(path: str) -> bool:
         return gates().sight.shows_content(path)
@@ -183,6 +193,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         questions=questions,
         stopwatch=stopwatch,
         registry=registry,
+        tools=tools,
+        agent=agent,
         known_files=functools.cache(lambda: _known_files(opened.conversation)),
         folders=folders,
         gates=gates,
@@ -262,10 +274,11 @@ def _gates(
     folders: SessionFolders,
     registry: Registry,
     saved: SavedGrants | None,
+    agent: WorkingAgent | None,
 ) -> Gates:
     from bridle.app.gates import gates, understanding
 
-    return gates(
+    made = gates(
         opened.settings,
         registry,
         where=services.where,
@@ -275,6 +288,19 @@ def _gates(
         saved=saved,
         env=services.env,
     )
+    if agent is None:
+        return made
+    return msgspec.structs.replace(made, permissions=agent.permissions_of(made.permissions))
+
+
+def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
+    settings = opened.settings.agents
+    if settings is None or not settings.in_use:
+        return None
+    from bridle.app.session_agents import main_agent  # nobody pays for agents who has none
+
+    assert opened.agents is not None, "they are found where somebody talks with one"
+    return main_agent(settings, opened.agents)
 
 
 def _known_files(conversation: Conversation) -> KnownFiles:

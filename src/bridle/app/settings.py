@@ -22,6 +22,7 @@ from bridle.safety.trust import Approvals
 from bridle.sandbox.session_border import SandboxSettings
 
 if TYPE_CHECKING:
+    from bridle.agents.agent_settings import AgentSettings
     from bridle.config.workspace import WorkspaceFile
     from bridle.mcp.server_definitions import ServerDefinition
     from bridle.safety.path_guard import PathMode
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 HEADLESS_STEPS = 500
 """Model calls in one turn of a run, unless somebody named a number."""
+_OF_AGENTS = frozenset({"agent", "agent_mode", "agents", "multi_agent", "delegation"})
+_OF_CHILDREN = frozenset({"child", "delegates"})
+"""The sections that say something of agents, and those of `context`."""
 _RULE_TIERS: "Mapping[str, RuleTier]" = {
     "local": "local",
     "project": "project",
@@ -74,6 +78,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     transcript: SystemText | None = None
     output_schema: dict[str, Any] | None = None
     memory: bool | None = None
+    agent: str | None = None
+    agent_mode: Literal["single", "multi"] | None = None
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +106,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `tool_packs`: None where all tools are there. `bundles` are the folders of those that count. `unused` are settings
     that somebody has written and nothing uses yet. `plugin_tiers` are there where something is said about plugins: they
-    read it themselves.
+    read it themselves. `agents` is None where nothing is said of them.
     """
 
     options: SessionOptions
@@ -144,13 +150,16 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Literal["events", "envelope", "chain"] | None = None
     memory: bool = True
     prompt_folders: tuple[str, ...] = ()
+    agents: "AgentSettings | None" = None
 
 
 def session_options(command: CreateSession) -> SessionOptions:
-    if "profile" in command.config:
-        raise CommandRefused("BadCommand", kind="CreateSession", problem="profile is no part of config")
+    for beside in ("profile", "agent"):
+        if beside in command.config:
+            raise CommandRefused("BadCommand", kind="CreateSession", problem=f"{beside} is no part of config")
     try:
-        return msgspec.convert({**command.config, "profile": command.profile}, SessionOptions)
+        given = {**command.config, "profile": command.profile, "agent": command.agent}
+        return msgspec.convert(given, SessionOptions)
     except msgspec.ValidationError as problem:
         raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
 
@@ -237,6 +246,7 @@ def session_settings(
         transcript=_transcript(tiers),
         memory=_memory(tiers, options),
         prompt_folders=tuple(tiers.get("commands.folders") or ()),
+        agents=agent_settings(tiers),
     )
 
 
@@ -247,6 +257,17 @@ def skill_settings(tiers: Tiers) -> SkillSettings:
         folders=tuple(tiers.get("skills.folders") or ()),
         bundles=bundle_folders(tiers.sources),
     )
+
+
+def agent_settings(tiers: Tiers) -> "AgentSettings | None":
+    """What settings say of agents; None where they say nothing. Raises `BadConfig` for one that means nothing."""
+    written = [source.values for source in tiers.sources if source.tier != "defaults"]
+    said = any(one.keys() & _OF_AGENTS or one.get("context", {}).keys() & _OF_CHILDREN for one in written)
+    if not said and not bundle_folders(tiers.sources):
+        return None
+    from bridle.app.agent_tables import settings_of_agents  # nobody pays for agents who has none
+
+    return settings_of_agents(tiers)
 
 
 def server_settings(tiers: Tiers) -> ServerSettings:
@@ -372,6 +393,8 @@ def _flag_options(options: SessionOptions) -> list[GivenOption]:
         ("--effort", "effort", options.effort),
         ("--max-cost", "budget.usd_per_session", options.max_cost),
         ("--no-transcript", "transcript.format", options.transcript),
+        ("--agent", "agent", options.agent),
+        ("--agent-mode", "agent_mode", options.agent_mode),
     )
     return [GivenOption(name, key, value) for name, key, value in given if value is not None]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
-from bridle.config.setting_table import key_of, nearest
+from bridle.config.setting_table import key_of
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def all_problems(tiers: Tiers) -> list[Problem]:
         plugins = _plugins(tiers)
         found += plugins.problems
         found += (*_hooks(tiers), *_servers(tiers), *_rules(tiers, plugins.tools), *_levels(tiers))
+        found += _agents(tiers)
         found += _not_used_yet(tiers)
     return sorted(found, key=lambda problem: problem.severity != "error")
 
@@ -66,6 +68,16 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
 
     for found in decoded_servers(tiers, tables):
         if isinstance(found, BadSetting):
+            yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
+
+
+def _agents(tiers: Tiers) -> Iterator[Problem]:
+    if not tiers.get("agents"):
+        return
+    from bridle.app.agent_tables import BadAgentTable, decoded_agents
+
+    for found in decoded_agents(tiers):
+        if isinstance(found, BadAgentTable):
             yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
 
 

@@ -101,7 +101,6 @@ def execute(parts: SessionParts) -> RunTool:
             sight=parts.gates().sight,
             known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
-            invocation=journal.invocation,
         )
         changes = call.definition.side_effect == "workspace"
         paths = [subject.resolved for subject in call.subjects if subject.kind == "path"] if changes else []

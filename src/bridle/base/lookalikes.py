@@ -50,6 +50,12 @@ def mark_lookalikes(text: str, *, prose: bool = False) -> str:
     """
     if text.isascii():
         return text
+    while (marked := _marked(text, prose=prose)) != text:  # a mark written out parts a word in two
+        text = marked
+    return text
+
+
+def _marked(text: str, *, prose: bool) -> str:
     odd = {match.start() for match in _sign(prose).finditer(text)}
     meant = _scripts_meant(text)
     for word in _word().finditer(text):

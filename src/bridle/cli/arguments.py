@@ -11,15 +11,16 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
 VERBS = (
-    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "skills", "memory", "config",
-    "profiles", "plugins", "permissions", "trust", "sandbox", "hooks", "mcp", "serve", "attach", "token", "doctor",
-    "redact", "debug", "conformance", "completion", "help",
+    "run", "demo", "sessions", "undo", "cost", "login", "logout", "models", "tools", "skills", "agents", "memory",
+    "config", "profiles", "plugins", "permissions", "trust", "sandbox", "hooks", "mcp", "serve", "attach", "token",
+    "doctor", "redact", "debug", "conformance", "completion", "help",
 )  # fmt: skip
 TALK = "talk"
 """The verb of a call without one: nothing at all, options, or a prompt of several words."""
 DEFAULT_ACTIONS = {
     "sessions": "list",
     "skills": "list",
+    "agents": "list",
     "config": "show",
     "profiles": "list",
     "plugins": "list",
@@ -34,7 +35,7 @@ DEFAULT_ACTIONS = {
 }
 """What a verb does when no action is named."""
 OTHER_NAMES = {
-    "exec": "run", "list-tools": "tools", "policy": "permissions",
+    "exec": "run", "list-tools": "tools", "list-agents": "agents", "policy": "permissions",
     "ack": "trust ack", "verify-ack": "trust verify",
 }  # fmt: skip
 """What other tools taught people to type."""
@@ -116,7 +117,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, word: str) -> NoReturn:
         """There is no such word here."""
-        from bridle.config.setting_table import nearest
+        from bridle.base.spelling import nearest
 
         name = word.partition("=")[0]
         options = {
@@ -142,7 +143,7 @@ class Parser(argparse.ArgumentParser):
         """A word that is none of those there are is named with them, and with the one that was probably meant."""
         if action.choices is None or value in action.choices:
             return
-        from bridle.config.setting_table import nearest
+        from bridle.base.spelling import nearest
 
         known = [str(choice) for choice in action.choices]
         near = nearest(str(value), known)
@@ -198,6 +199,7 @@ def _session_options(verb: Parser) -> None:
             f"--{mode}", dest="mode", action="store_const", const=mode, default=argparse.SUPPRESS
         )
     verb.add_argument("--strict-permissions", action="store_true")
+    _agent_options(verb)
     verb.add_argument("--append-system-prompt", metavar="TEXT|@FILE")
     verb.add_argument("--persistent-grants", action=argparse.BooleanOptionalAction)
     verb.add_argument("--memory", action=argparse.BooleanOptionalAction)
@@ -227,6 +229,19 @@ def _session_options(verb: Parser) -> None:
     verb.add_argument("--no-attach", action="store_true")
     verb.add_argument("--on-orphan", choices=("ask", "fail", "mark-unknown"), default="fail")
     _settings_options(verb)
+
+
+def _agent_options(verb: Parser) -> None:
+    """Who is talked with, whether they may send others, and how much each of them reads."""
+    verb.add_argument("--agent", metavar="AGENT")
+    verb.add_argument("--agent-mode", choices=("single", "multi"))
+    for mode in ("single", "multi"):
+        verb.add_argument(
+            f"--{mode}-agent", dest="agent_mode", action="store_const", const=mode, default=argparse.SUPPRESS
+        )
+    for who in ("main", "sub"):
+        verb.add_argument(f"--{who}-max-context-tokens", type=_positive, metavar="N")
+        verb.add_argument(f"--{who}-compact-at", type=_share, metavar="SHARE")
 
 
 def _personal_answers(verb: Parser) -> None:
@@ -521,7 +536,9 @@ def _models_words(models: Parser) -> None:
 
 
 def _tools_words(tools: Parser) -> None:
+    tools.add_argument("action", nargs="?", choices=("list",))
     tools.add_argument("--json", action="store_true")
+    _settings_options(tools)
 
 
 def _skills_words(skills: Parser) -> None:
@@ -537,6 +554,20 @@ def _skills_words(skills: Parser) -> None:
     new.add_argument("name", metavar="NAME")
     new.add_argument("--description", metavar="TEXT")
     new.add_argument("--own", action="store_true")
+    for verb in (listed, show, check, new):
+        verb.add_argument("--json", action="store_true")
+
+
+def _agents_words(agents: Parser) -> None:
+    action = agents.add_below("action")
+    listed, show, check, new = action("list"), action("show"), action("check"), action("new")
+    show.add_argument("name", metavar="AGENT")
+    check.add_argument("path", nargs="*", metavar="FILE")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--description", metavar="TEXT")
+    new.add_argument("--own", action="store_true")
+    for verb in (listed, show, check):
+        _settings_options(verb)
     for verb in (listed, show, check, new):
         verb.add_argument("--json", action="store_true")
 
@@ -693,7 +724,7 @@ def _completion_words(completion: Parser) -> None:
     completion.add_argument(
         "shell",
         metavar="SHELL",
-        choices=("bash", "zsh", "fish", "sessions", "profiles", "models", "skills", "servers"),
+        choices=("bash", "zsh", "fish", "sessions", "profiles", "models", "skills", "agents", "servers"),
     )
 
 
@@ -709,6 +740,7 @@ _WORDS: Mapping[str, Callable[[Parser], None]] = {
     "models": _models_words,
     "tools": _tools_words,
     "skills": _skills_words,
+    "agents": _agents_words,
     "config": _config_words,
     "profiles": _profiles_words,
     "plugins": _plugins_words,
@@ -763,6 +795,16 @@ def _dollars(text: str) -> float:
         number = 0
     if not 0 < number < 1e9:
         raise argparse.ArgumentTypeError(f'"{text}" is not an amount of dollars above 0')
+    return number
+
+
+def _share(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a share above 0 and at most 1')
     return number
 
 

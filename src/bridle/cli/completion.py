@@ -1,6 +1,7 @@
 """`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
 
-The script holds every word itself but for sessions, profiles, models, skills and servers, which it asks for when Tab
+The script holds every word itself but for sessions, profiles, models, skills, agents and servers,
+which it asks for when Tab
 is pressed. Where no word fits, the shell offers files as ever.
 """
 
@@ -26,6 +27,7 @@ _LIVE = {
     "PROFILE": "profiles",
     "MODEL": "models",
     "SKILL": "skills",
+    "AGENT": "agents",
     "SERVER": "servers",
 }
 """What the pages write in capitals and only Bridle knows, with the word that lists it."""
@@ -76,6 +78,8 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
         return _models(env)
     if what == "skills":
         return _skills(env)
+    if what == "agents":
+        return _agents(env)
     if what == "servers":
         return _servers(env)
     from bridle.app.machine_store import store_to_look
@@ -94,6 +98,15 @@ def _skills(env: Mapping[str, str]) -> list[str]:
 
     try:
         return skill_names(env)
+    except BridleError:  # settings that cannot be read
+        return []
+
+
+def _agents(env: Mapping[str, str]) -> list[str]:
+    from bridle.cli.agents import agent_names
+
+    try:
+        return agent_names(env)
     except BridleError:  # settings that cannot be read
         return []
 

@@ -9,7 +9,8 @@ bridle — a coding agent that asks first, remembers everything and can undo it
   bridle demo                   watch it work, with a script
 
 Look back   sessions  undo  cost  memory
-Set up      login  logout  models  config  profiles  plugins  tools  skills  doctor  completion
+Set up      login  logout  models  config  profiles  plugins  tools  skills  agents
+            doctor  completion
 Safety      permissions  trust  sandbox  hooks
 Share       serve  attach  token  mcp
 
@@ -147,7 +148,7 @@ A provider of your own: bridle config set providers.NAME.base_url URL, and provi
 """
 
 TOOLS = """\
-bridle tools [--json] — what the model may ask for.
+bridle tools [list] [--json] — what the model may ask for. Takes --config FILE, --profile NAME and --set KEY=VALUE.
 
 risk         what a call can do at worst: rules and modes go by it
 concurrency  parallel-safe calls of one step run together, exclusive ones alone, serial ones in order
@@ -168,6 +169,23 @@ Looked for, the last wins: those Bridle brings, folders of your home that skills
 folder, listed folders of the project, .bridle/skills. Of a project or a listed folder, a skill counts when you agreed
 to all of its files (bridle trust ack); your own need no word. In a conversation: /skills, /skills:NAME, /skills:reload.
 list and show take --config FILE, --profile NAME and --set KEY=VALUE. More: docs/skills.md
+"""
+
+AGENTS = """\
+bridle agents — who works: a prompt, the tools it sees, and how far it may go. Never freer than the session it is in.
+
+  bridle agents list [--json]             what can be chosen or sent here, where each comes from, what is not trusted
+  bridle agents show AGENT [--json]       one whole: its tools, its rules, its prompt
+  bridle agents check [FILE…] [--json]    whether files are agents, every line to change; exit 1 for errors
+  bridle agents new NAME [--own]          a file to begin with: in .bridle/agents, or with --own in your own
+                                          (--description TEXT says what it is for)
+  bridle --agent review                   talk with that one; bridle config set agent NAME does so from now on
+  bridle run --multi-agent "…"            let it send others; --single-agent (the default) lets it not
+
+A name belongs to the first that has it: those Bridle brings, [agents.NAME] of your settings, agents/ in your config
+folder, plugins and bundles (as PLUGIN__NAME), then .bridle/agents and folders of the project that agents.folders lists
+(.claude/agents). Of a project, a file counts when you agreed to it (bridle trust ack). More: docs/agents.md
+list, show and check take --config FILE, --profile NAME and --set KEY=VALUE.
 """
 
 CONFIG = """\
@@ -506,6 +524,8 @@ BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
 BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMARY_TARGET_TOKENS
                 as context.max_tokens, context.compact_at and context.summary_tokens
+BRIDLE_SUB_…    the same for agents that are sent, and more of them: docs/agents.md
+BRIDLE_AGENT, BRIDLE_AGENT_MODE   who is talked with, and whether they may send others (single, multi)
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
 BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
@@ -546,6 +566,7 @@ PAGES = {
     "models": MODELS,
     "tools": TOOLS,
     "skills": SKILLS,
+    "agents": AGENTS,
     "config": CONFIG,
     "profiles": PROFILES,
     "plugins": PLUGINS,

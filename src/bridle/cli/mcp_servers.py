@@ -18,13 +18,13 @@ from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.files import read_limited, repository_root
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
+from bridle.base.spelling import nearest
 from bridle.base.tool_names import unique_server_parts
 from bridle.base.visible import visible
 from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown
-from bridle.config.setting_table import nearest
 from bridle.config.tiers import Tiers, load, merge
 from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.presented_tools import used_tools

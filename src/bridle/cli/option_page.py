@@ -11,6 +11,13 @@ OPTIONS = (
     ("--add-dir DIR", "also allow this folder; repeat it for more"),
     ("-y, --yes, --auto-approve", "yes to questions; never lifts a deny, a hook or trust"),
     ("--mode MODE", "strict default safe auto yolo plan; also --plan, --yolo"),
+    ("--agent NAME", "who you talk with: bridle agents list"),
+    ("--agent-mode MODE", "single multi: whether it may send others; also --single-agent, --multi-agent"),
+    (
+        "--main-max-context-tokens N",
+        "how much of a conversation is sent; --main-compact-at SHARE: from where on in short",
+    ),
+    ("--sub-max-context-tokens N", "the same for agents that are sent; --sub-compact-at SHARE"),
     ("--strict-permissions", "the same as --mode strict"),
     ("--allow RULE, --deny RULE", "rules of this run, such as 'bash(npm test*)'; repeat them"),
     ("--allow-policy-changes", "also change what later runs obey, such as AGENTS.md"),

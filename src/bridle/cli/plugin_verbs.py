@@ -13,6 +13,7 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here, working_folder
 from bridle.cli.console import say, say_json, tell
@@ -26,7 +27,6 @@ from bridle.config.bundles import (
 )
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown, written
-from bridle.config.setting_table import nearest
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
@@ -196,7 +196,8 @@ def bundle_things(contents: BundleContents) -> Iterator[AddedThing]:
     for folder in contents.commands:
         yield AddedThing("commands", folder, f"as /{contents.name}:NAME")
     for path in contents.agents:
-        yield AddedThing("agent", path, "not used yet")
+        stem = path.rpartition("/")[2].removesuffix(".md")
+        yield AddedThing("agent", path, f"as {contents.name}__{stem}")
     for words in contents.unused:
         yield AddedThing("not used", words)
 

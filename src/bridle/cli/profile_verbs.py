@@ -12,6 +12,7 @@ import msgspec
 from bridle.app.profile_answers import is_trusted_profile, profile_entries
 from bridle.base.files import private_folder, write_atomic
 from bridle.base.phrases import counted
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.cli.config import problem_data, unwritable, working_folder
 from bridle.cli.console import say, say_json
@@ -28,7 +29,6 @@ from bridle.config.profiles import (
     is_name,
     read_preset,
 )
-from bridle.config.setting_table import nearest
 from bridle.config.settings_report import rows
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import UsageError

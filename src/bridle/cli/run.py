@@ -342,6 +342,7 @@ def session_wanted(
         cwd=cwd,
         env=allowed_environment(env),
         profile=parsed.profile,
+        agent=parsed.agent,
         model=_model_of(parsed.model),
         mode=_mode_of(parsed),
         aliases=(parsed.session,) if parsed.session else (),
@@ -362,7 +363,8 @@ def session_wanted(
             "on_ask": parsed.on_ask or "deny",
             "dry_run": parsed.dry_run,
             "config_file": parsed.config,
-            "sets": parsed.set,
+            "sets": [*parsed.set, *_context_sets(parsed)],
+            "agent_mode": parsed.agent_mode,
             "persistent_grants": parsed.persistent_grants,
             "sandbox": parsed.sandbox,
             "network": parsed.network,
@@ -376,6 +378,17 @@ def session_wanted(
             "memory": parsed.memory,
         },
     )
+
+
+def _context_sets(parsed: argparse.Namespace) -> list[str]:
+    """How much of a conversation is sent, by options of their own, as settings."""
+    given = {
+        "context.max_tokens": parsed.main_max_context_tokens,
+        "context.compact_at": parsed.main_compact_at,
+        "context.child.max_tokens": parsed.sub_max_context_tokens,
+        "context.child.compact_at": parsed.sub_compact_at,
+    }
+    return [f"{key}={value}" for key, value in given.items() if value is not None]
 
 
 def _model_of(name: str | None) -> str | None:

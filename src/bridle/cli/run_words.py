@@ -125,9 +125,9 @@ def _named_prompt(name: str, arguments: str) -> str:
 
 
 def _unknown(name: str) -> UsageError:
+    from bridle.base.spelling import nearest
     from bridle.commands.git_commands import WRITES
     from bridle.commands.prompts import PROMPTS
-    from bridle.config.setting_table import nearest
 
     names = (*(one.name for one in PROMPTS), *WRITES)
     *others, last = (f"/{one}" for one in names)

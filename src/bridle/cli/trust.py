@@ -94,8 +94,27 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
         )
 
     _review_all(config_items(settings().waiting), approvals)
+    _review_all(_chosen_agent_items(settings(), parsed, approvals, env), approvals)
     for problem in settings().warnings:
         say(visible(problem.text, newlines=False) + "\n")
+
+
+def _chosen_agent_items(
+    tiers: Tiers, parsed: argparse.Namespace, approvals: Approvals, env: Mapping[str, str]
+) -> list[TrustItem]:
+    """The file of the project that is the agent to talk with, while nobody agreed to it."""
+    wanted = parsed.agent or tiers.get("agent")
+    if not wanted:
+        return []
+    from bridle.app.agent_sources import agent_items
+
+    listed = tuple(tiers.get("agents.folders") or ())
+    items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
+    return [
+        item
+        for item in items
+        if os.path.basename(item.path) == f"{wanted}.md" and not item.is_trusted(approvals)
+    ]
 
 
 def _items(approvals: Approvals, cwd: str, env: Mapping[str, str]) -> tuple[TrustItem, ...]:

@@ -84,6 +84,10 @@ def _carry_out(parsed: argparse.Namespace) -> int:
             from bridle.cli.skills import skills
 
             return skills(parsed, os.environ)
+        case "agents":
+            from bridle.cli.agents import agents
+
+            return agents(parsed, os.environ)
         case "config":
             from bridle.cli.config import config
 
@@ -226,7 +230,7 @@ def _without_habits(arguments: list[str]) -> list[str]:
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
         return [first, *(_without_print(rest) if first == "run" else rest)]
-    from bridle.config.setting_table import nearest
+    from bridle.base.spelling import nearest
 
     near = "--version" if first == "version" else nearest(first, VERBS)
     hint = f" Did you mean {near}?" if near else ""

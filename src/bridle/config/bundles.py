@@ -89,12 +89,14 @@ def installed_bundles(data_folder: str) -> list[InstalledBundle]:
 
 
 class CountingBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle that is, file by file, as a person agreed to it. `skills` and `commands` are folders below its own."""
+    """A bundle that is, file by file, as a person agreed to it. `skills` and `commands` are folders below its own,
+    `agents` files."""
 
     name: str
     folder: str
     skills: tuple[str, ...]
     commands: tuple[str, ...]
+    agents: tuple[str, ...]
 
 
 def counting_bundles(data_folder: str, among: Collection[str] | None = None) -> Iterator[CountingBundle]:
@@ -113,6 +115,7 @@ def counting_bundles(data_folder: str, among: Collection[str] | None = None) -> 
                 folder=bundle.folder,
                 skills=contents.skills,
                 commands=contents.commands,
+                agents=contents.agents,
             )
 
 

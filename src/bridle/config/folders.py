@@ -110,3 +110,15 @@ def project_folder(cwd: str) -> str | None:
         if folder == root:
             return None
         folder = os.path.dirname(folder)
+
+
+AGENTS = "agents"
+"""The folder of agents, in the person's config folder and in that of a project."""
+
+
+def has_agent_folder(where: Folders, cwd: str) -> bool:
+    """Whether there may be agents as files for a session in `cwd`, besides those in folders that settings list."""
+    project = project_folder(cwd)
+    return os.path.isdir(os.path.join(where.config, AGENTS)) or (
+        project is not None and os.path.isdir(os.path.join(project, AGENTS))
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
     LineNumbers,
@@ -19,7 +20,6 @@ from bridle.config.setting_table import (
     Table,
     canonical,
     key_of,
-    nearest,
     node_at,
     path_of,
     tree,
@@ -36,6 +36,17 @@ VARIABLES: Mapping[str, str] = {
     "BRIDLE_MAIN_MAX_CONTEXT_TOKENS": "context.max_tokens",
     "BRIDLE_MAIN_COMPACT_AT_RATIO": "context.compact_at",
     "BRIDLE_MAIN_SUMMARY_TARGET_TOKENS": "context.summary_tokens",
+    "BRIDLE_MAIN_KEEP_RAW_DELEGATE_RESULTS": "context.delegates.kept_raw",
+    "BRIDLE_MAIN_MAX_DELEGATE_RESULT_TOKENS": "context.delegates.result_tokens",
+    "BRIDLE_SUB_MAX_CONTEXT_TOKENS": "context.child.max_tokens",
+    "BRIDLE_SUB_COMPACT_AT_RATIO": "context.child.compact_at",
+    "BRIDLE_SUB_SUMMARY_TARGET_TOKENS": "context.child.summary_tokens",
+    "BRIDLE_SUB_RECENT_TURNS": "context.child.recent_turns",
+    "BRIDLE_SUB_MAX_HANDOFF_TOKENS": "context.child.handoff_tokens",
+    "BRIDLE_SUB_MAX_DELEGATE_CONTEXT_TOKENS": "context.child.delegate_context_tokens",
+    "BRIDLE_SUB_MAX_RESULT_TOKENS_TO_MAIN": "context.child.result_tokens",
+    "BRIDLE_AGENT": "agent",
+    "BRIDLE_AGENT_MODE": "agent_mode",
 }
 """The variables that are settings."""
 

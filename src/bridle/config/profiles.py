@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.spelling import nearest
 from bridle.config.folders import PROJECT_FOLDER
 from bridle.config.problems import Problem, shown, shown_names
-from bridle.config.setting_table import nearest
 from bridle.config.settings_file import ParsedFile, ProfileScope, SettingsFile, read
 
 DEFAULT = "default"

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.regex import compiled_later
+from bridle.base.spelling import folded_name
 from bridle.protocol.events import Mode, Verdict
 
 SettingPath: TypeAlias = tuple[str | int, ...]
@@ -211,6 +212,16 @@ DISCOVERY = one_of("a way of discovery", ("eager", "lazy", "auto"))
 SERVER_TRANSPORT = one_of("a transport", ("stdio", "http", "sse"))
 SERVER_SANDBOX = one_of("a sandbox mode of a server", ("workspace-write", "read-only", "off"))
 
+AGENT_MODES = ("single", "multi", "single-agent", "multi-agent")
+AGENT_MODE = one_of("an agent mode", AGENT_MODES)
+DEPTH = ValueKind(
+    wanted="a whole number from 0 to 8",
+    accepts=lambda value: type(value) is int and 0 <= value <= 8,
+)
+AT_ONCE = ValueKind(
+    wanted="a whole number from 1 to 16",
+    accepts=lambda value: type(value) is int and 0 < value <= 16,
+)
 CREDENTIAL_STORE = one_of("a credential store", ("encrypted", "keyring"))
 CREDENTIAL_HELPER = one_of("a use of the credential helper", ("always", "serve", "never"))
 
@@ -223,6 +234,19 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("mode", MODE, "What runs without a question.", default="default"),
     Setting("profile", TEXT, "A preset bundle of settings: a name, or a TOML file.", default="default"),
     Setting("instructions", TEXT, "Your own words, added to the system text."),
+    Setting("agent", TEXT, "The agent you talk with: bridle agents list; unset, none in particular."),
+    Setting("agent_mode", AGENT_MODE, "Whether it may send others: single unless said otherwise, or multi."),
+    Setting("multi_agent.enabled", FLAG, "The same as agent_mode = multi, where nothing says agent_mode."),
+    Setting("agents.*.disabled", FLAG, "Leave this agent out."),
+    Setting(
+        "agents.*.*", PLAIN, "An agent: description, prompt, tools, permissions and more; docs/agents.md."
+    ),
+    Setting(
+        "agents.folders",
+        TEXTS,
+        "More folders of a project with agents, such as .claude/agents.",
+        default=[],
+    ),
     Setting("paths", PATHS, "Where the file tools may go.", default="workspace"),
     Setting("allowed_paths", TEXTS, 'The folders they may use when paths is "allowlist".', default=[]),
     Setting(
@@ -241,6 +265,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("providers.*.wire", WIRE, "The protocol this endpoint speaks."),
     Setting("providers.*.base_url", ADDRESS, "Where requests go."),
+    Setting("providers.*.model", TEXT, "Its model for agents that name this provider, and for -m NAME."),
     Setting("providers.*.key_env", ENVIRONMENT_NAME, "The environment variable that holds the key."),
     Setting("providers.*.api_key", TEXT, "The key itself; the variable or a login is better.", secret=True),
     Setting("providers.*.auth", TEXT, 'How the key travels: "bearer", or the header that carries it.'),
@@ -376,6 +401,30 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("context.summary_tokens", WHOLE, "How long a summary may be.", default=3_000),
     Setting(
+        "context.child.max_tokens", WHOLE, "How much an agent that was sent reads at most.", default=12_000
+    ),
+    Setting("context.child.compact_at", SHARE, "From which share of that on it is summarised.", default=0.7),
+    Setting("context.child.summary_tokens", WHOLE, "How long such a summary may be.", default=1_200),
+    Setting("context.child.recent_turns", WHOLE, "How many of its last turns stay as they are.", default=3),
+    Setting("context.child.handoff_tokens", WHOLE, "How much it is handed over at most.", default=2_000),
+    Setting(
+        "context.child.delegate_context_tokens",
+        WHOLE,
+        "How much of that may be what its sender writes beside the task.",
+        default=1_000,
+    ),
+    Setting("context.child.result_tokens", WHOLE, "How long what it comes to may be.", default=1_000),
+    Setting(
+        "context.delegates.kept_raw",
+        WHOLE,
+        "How many results of agents stay as they came in the conversation of who sent them.",
+        default=2,
+    ),
+    Setting("context.delegates.result_tokens", WHOLE, "How long each of those may be.", default=1_000),
+    Setting(
+        "context.delegates.ledger_tokens", WHOLE, "How long the list of earlier ones may be.", default=1_200
+    ),
+    Setting(
         "commands.folders",
         TEXTS,
         "More folders of a project with prompts, such as .claude/commands.",
@@ -389,6 +438,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("multimodal.detail", DETAIL, "How closely the model looks at an image.", default="auto"),
     Setting("budget.usd_per_session", NUMBER, "What a session may cost, in dollars."),
     Setting("budget.max_steps", WHOLE, "Model calls in one turn; unset, 500 in a run.", default=100),
+    Setting("delegation.max_depth", DEPTH, "How deep agents may send agents.", default=1),
+    Setting(
+        "delegation.invocation",
+        VERDICT,
+        "The verdict on sending an agent that says nothing itself.",
+        default="ask",
+    ),
+    Setting("delegation.max_steps", WHOLE, "Model calls of an agent that was sent, at most.", default=10),
+    Setting("delegation.parallel", AT_ONCE, "How many of them work at once.", default=3),
+    Setting(
+        "delegation.catalog_tokens",
+        WHOLE,
+        "How much an agent is told about those it may send.",
+        default=2_000,
+    ),
     Setting(
         "trust.required",
         FLAG,
@@ -563,6 +627,13 @@ OTHER_NAMES: Mapping[str, str] = {
     "compact_at_ratio": "compact_at",
     "compress_at_ratio": "compact_at",
     "summary_target_tokens": "summary_tokens",
+    "default_agent": "agent",
+    "default_invocation_decision": "invocation",
+    "sub_invocation_max_turns": "max_steps",
+    "sub_agent": "child",
+    "max_handoff_tokens": "handoff_tokens",
+    "max_delegate_context_tokens": "delegate_context_tokens",
+    "max_result_tokens_to_main": "result_tokens",
 }
 """Names that are understood besides ours, where ours exists."""
 
@@ -624,29 +695,6 @@ def canonical(node: Node, written: str) -> str | None:
     if name not in node.children:
         name = OTHER_NAMES.get(name, "")
     return name if name in node.children and name != "[]" else None
-
-
-def folded_name(written: str) -> str:
-    """`baseUrl`, `baseURL` → `base_url`; anything that is not camelCase stays."""
-    if not written[:1].islower() or written.islower() or not written.isalnum():
-        return written
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", written).lower()
-
-
-NEAR = 0.75
-"""How alike two names are that differ by a slip of the hand; words with one half in common are less so."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name somebody probably meant; None where none is near."""
-    from difflib import get_close_matches
-
-    names, name = list(known), name[:80]
-    swapped = [match for match in names if sorted(match) == sorted(name)]  # the commonest slip
-    parts = [
-        match for match in names if len(name) > 2 and (match.startswith(name) or match.endswith(f".{name}"))
-    ]
-    return next(iter((*swapped, *get_close_matches(name, names, n=1, cutoff=NEAR), *parts)), None)
 
 
 def path_of(key: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from bridle.base.spelling import folded_name, nearest
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
     SETTINGS,
@@ -20,14 +21,15 @@ from bridle.config.setting_table import (
     SettingPath,
     Table,
     canonical,
-    folded_name,
     key_of,
-    nearest,
     tree,
 )
 
 Report = Callable[[Severity, str, int | None, str], Problem]
 """Makes a problem of a severity, a clause, a line and a key; whoever read the values knows where they stand."""
+
+
+_OTHER_MODES = ("single-agent", "multi-agent")
 
 
 class CheckedSettings(msgspec.Struct, frozen=True):
@@ -44,6 +46,12 @@ def folded(
     """Every known key under its one name. An unknown key is left out, and named with the nearest known one."""
     folding = _Folding(lines, report, unknown)
     found = folding.table(tree(), values, (), ())
+    if (
+        found.get("mode") in _OTHER_MODES
+    ):  # the other meaning this word has elsewhere; agent_mode goes before it
+        found.setdefault("agent_mode", found.pop("mode"))
+        if (line := folding.found.get(("mode",))) is not None:
+            folding.found.setdefault(("agent_mode",), line)
     return CheckedSettings(found, folding.found, folding.problems())
 
 

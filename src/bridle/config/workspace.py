@@ -35,7 +35,11 @@ AFTER_ACK = (
     "hooks",
     "mcp_servers",
     "skills",
+    "agent",
+    "agent_mode",
+    "agents",
 )
+AGENTS = "agents"
 
 NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
     "mode": {
@@ -59,6 +63,11 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
     },
     "sandbox.required": {False: (False, True), True: (True,)},
     "permissions.persist": {True: (True, False), False: (False,)},
+    "delegation.invocation": {
+        "allow": ("allow", "ask", "deny"),
+        "ask": ("ask", "deny"),
+        "deny": ("deny",),
+    },
     "paths": {
         "off": ("off", "workspace", "allowlist"),
         "workspace": ("workspace",),
@@ -70,6 +79,10 @@ NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
 AT_MOST = (
     "budget.usd_per_session",
     "budget.max_steps",
+    "delegation.max_depth",
+    "delegation.max_steps",
+    "delegation.parallel",
+    "delegation.catalog_tokens",
     "sandbox.max_file_mib",
     "sandbox.max_processes",
     "sandbox.max_memory_mib",
@@ -115,6 +128,8 @@ def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> Proj
     key = key_of(path)
     if path[0] in ALWAYS:
         return "always"
+    if path[0] == AGENTS and _at(own, path) and isinstance(value, dict):
+        return "never"  # an agent of the person's has no second author
     if path[0] in AFTER_ACK:
         return "after ack"
     if key in NOWHERE_LOOSER:
@@ -196,7 +211,10 @@ def _wishes(values: Table) -> Iterator[str]:
         address = table.get("url")
         does = f"connect to {shown(str(address))}" if address else f"start {_launch(table)}"
         yield f"{does} (server {shown(name)})"
-    told = {"allowed_tools": tools, "hooks": hooks, "mcp_servers": named}
+    agents = values.get(AGENTS)
+    added = [name for name in cast("Table", agents) if name != "folders"] if isinstance(agents, dict) else []
+    yield from (f"add the agent {shown(name)}" for name in added)
+    told = {"allowed_tools": tools, "hooks": hooks, "mcp_servers": named, AGENTS: added}
     for name in AFTER_ACK:
         if name in values and not told.get(name):
             yield f"set {name} = {shown(written(values[name]))}"
@@ -235,7 +253,7 @@ class _Sieve:
             if key_of(path) == RULES and isinstance(value, list):
                 if rules := self._rules(cast("list[Any]", value), path):
                     kept[name] = rules
-            elif isinstance(value, dict) and path[0] not in AFTER_ACK:
+            elif isinstance(value, dict) and (path[0] not in AFTER_ACK or path == (AGENTS,)):
                 if inner := self.table(cast("Table", value), path):
                     kept[name] = inner
             elif self._passes(path, cast("object", value)):

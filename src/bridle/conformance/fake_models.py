@@ -7,7 +7,7 @@ promise of the `Provider` port, or keeps it in an unusual way, and says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -46,12 +46,19 @@ if TYPE_CHECKING:
 ScriptedAnswer: TypeAlias = ScriptAnswer | Statement | tuple[Statement, ...]
 
 
-def scripted(*answers: ScriptedAnswer, clock: Clock | None = None, name: str = "demo") -> ScriptedModel:
+def scripted(
+    *answers: ScriptedAnswer,
+    clock: Clock | None = None,
+    name: str = "demo",
+    agents: Mapping[str, Sequence[ScriptedAnswer]] | None = None,
+) -> ScriptedModel:
     """A model that gives these answers in order: each a statement, several in a tuple, or an `answer(…)`.
 
-    Without a clock, waits and paces take real time. `name` is that of its provider.
+    Without a clock, waits and paces take real time. `name` is that of its provider. `agents` are the answers of agents
+    that are sent, by name.
     """
-    script = Script("test", tuple(_as_answer(given) for given in answers))
+    sent = {agent: tuple(map(_as_answer, given)) for agent, given in (agents or {}).items()}
+    script = Script("test", tuple(map(_as_answer, answers)), sent)
     return ScriptedModel(script, clock=clock or SystemClock(), name=name)
 
 

@@ -31,6 +31,7 @@ from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResu
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
+    from bridle.agents.definition import AgentDefinition
     from bridle.base.web import JudgedFetch
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import Store
@@ -110,6 +111,8 @@ async def harness(
     answers: bool = False,
     fetch: JudgedFetch | None = None,
     tools: Sequence[Tool | ToolSource] = (),
+    agent: str | None = None,
+    agents: Sequence[AgentDefinition] = (),
     store: Store | None = None,
     features: Sequence[Feature] = (),
     plugins: Sequence[Plugin] = (),
@@ -121,8 +124,9 @@ async def harness(
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
-    `fetch` stands in for the web; `tools` are brought along, behind the built-in ones, and `features` and `plugins`, of
-    which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
+    `fetch` stands in for the web; `tools` and `agents` are brought along, behind the built-in ones, and `features` and
+    `plugins`, of which the layers stand in open slots. `store` keeps the sessions in place of the encrypted database.
+    `agent` is the one to talk with.
     `waits_for_room`: on a full disk somebody is there to make room. `env` is more of the person's environment.
     """
     with tempfile.TemporaryDirectory(prefix="bridle-") as scratch:
@@ -137,6 +141,7 @@ async def harness(
             model=model,
             fetch=fetch,
             tools=tools,
+            agents=agents,
             store=store,
             plugins=plugins,
             features=features,
@@ -151,6 +156,7 @@ async def harness(
                     model=None if resume else f"{model.name}:scripted",
                     mode=mode,
                     profile=profile,
+                    agent=agent,
                     resume=resume,
                     config=options,
                 )

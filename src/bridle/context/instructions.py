@@ -29,10 +29,10 @@ When you are done, say briefly what you changed and what you checked."""
 _BORDER = "Commands run in: "
 
 
-def system_text(*, cwd: str, system: str, date: str, sandbox: str, more: str = "") -> str:
-    """The header, the facts of this session's surroundings, and the texts a person has agreed to."""
+def system_text(*, cwd: str, system: str, date: str, sandbox: str, role: str = "", more: str = "") -> str:
+    """The header, the agent's role, the facts of this session's surroundings, and the texts a person has agreed to."""
     facts = (f"Folder: {cwd}", f"System: {system}", f"Date: {date}", f"{_BORDER}{sandbox}")
-    return "\n\n".join(filter(None, (HEADER, "\n".join(facts), more)))
+    return "\n\n".join(filter(None, (HEADER, role, "\n".join(facts), more)))
 
 
 def with_sandbox(system: str, sandbox: str) -> str:

@@ -43,6 +43,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     max_steps: int = 0
     max_cost: float | None = 0.0
     effort: Effort | None = None
+    agent: str | None = None
 
 
 class MeantSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +251,8 @@ def _create(client: Client, command: c.CreateSession, live: MeantSession) -> Ref
             return _not_a_person(what)
     if command.mode is not None and is_looser(command.mode, live.bounds.mode):
         return _only_less(f"Mode {command.mode}")
+    if command.agent is not None and live.bounds.agent not in (None, command.agent):
+        return _only_less(f"The agent {command.agent}")
     for name, value in command.config.items():
         allowed = FOR_AGENTS.get(name)
         if allowed is None:
@@ -345,6 +348,7 @@ FOR_THE_ATTACHED: Mapping[str, Check | None] = {
     "ListSlash": None,
     "ListSkills": None,
     "DescribeSkill": None,
+    "ListAgents": None,
     "ListProfiles": None,
     "DescribeProfile": None,
     "CustomQuery": None,

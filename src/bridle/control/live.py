@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bridle.engine.slash_command import SessionPrompts, SlashCommand
     from bridle.protocol.messages import Effort
     from bridle.protocol.queries import (
+        AgentList,
         GrantEntry,
         OutputPart,
         ProfileDescription,
@@ -55,9 +56,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
     without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
     is what it did to files, `output` a part of what a call printed.
-    `skills` are those it knows, `skill` is one of them whole, `prompts` what else becomes input by a name. `profile` is
-    the one in force, with what the session has. `added_slash`, `queries` and `commands` are what plugins and features
-    that not every session has add to it. `effort` is that of its settings.
+    `skills` are those it knows, `skill` is one of them whole, `agents` are those there are, `prompts` what else becomes
+    input by a name. `profile` is the one in force, with what the session has. `added_slash`, `queries` and `commands`
+    are what plugins and features that not every session has add to it. `effort` is that of its settings.
     """
 
     session: Session
@@ -68,6 +69,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     output: Callable[[str, int], Awaitable[OutputPart]]
     skills: Callable[[], SkillList]
     skill: Callable[[str], SkillDescription]
+    agents: Callable[[], AgentList]
     profile: Callable[[], ProfileDescription]
     added_slash: tuple[SlashCommand, ...] = ()
     prompts: tuple[SessionPrompts, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -63,13 +63,13 @@ async def _through_the_gate(call: ToolCall, proceed: RunTool) -> ToolOutput:
 
 
 def runs(
-    calls: Sequence[RequestedCall], concurrency: Callable[[str], Concurrency]
+    calls: Sequence[RequestedCall], concurrency: Callable[[str, dict[str, Any]], Concurrency]
 ) -> list[list[RequestedCall]]:
     """Groups calls: neighbours that are `parallel_safe` together, every other one alone."""
     grouped: list[list[RequestedCall]] = []
     joining = False
     for call in calls:
-        safe = concurrency(call.tool) == "parallel_safe"
+        safe = concurrency(call.tool, call.input) == "parallel_safe"
         if safe and joining:
             grouped[-1].append(call)
         else:
@@ -88,7 +88,7 @@ class Dispatcher:
         clock: Clock,
         stopwatch: Stopwatch,
         run_tool: RunTool,
-        concurrency: Callable[[str], Concurrency],
+        concurrency: Callable[[str, dict[str, Any]], Concurrency],
         watcher: Watcher | None = None,
     ) -> None:
         self._journal = journal
@@ -163,6 +163,7 @@ class Dispatcher:
             step=step,
             originator=self._journal.originator,
             identity=identity,
+            invocation=self._journal.invocation,
             by_person=step == BY_PERSON and identity == "human",
             problem=requested.problem,
             write=progress.write,

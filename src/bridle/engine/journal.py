@@ -231,14 +231,14 @@ class Journal:
         """Has `hear` told of events of these kinds as they are recorded, in children that begin from now on too."""
         self._watched, self._hear = kinds, hear
 
-    def begin_child(self, invocation: str, *, agent: str, task: str) -> Journal:
+    def begin_child(self, started: ChildStarted) -> Journal:
         """Records that an agent begins to work on a task, and gives the journal of this invocation: its events are in
         the same log, numbered with the others, and in a conversation of their own."""
-        self.emit(ChildStarted(invocation=invocation, agent=agent, task=task))
-        return self.within(self._main.children[invocation])
+        self.emit(started)
+        return self.within(self._main.children[started.invocation])
 
     def end_child(self, child: Journal, *, ok: bool, result: str) -> None:
-        """Records what a child of this invocation came to. It writes nothing more."""
+        """Records what a child of this invocation came to where nobody saw its end. It writes nothing more."""
         assert child.invocation.id is not None
         agent = child.invocation.agent_path[-1]
         self.emit(ChildEnded(invocation=child.invocation.id, agent=agent, ok=ok, result=result))

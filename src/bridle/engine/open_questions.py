@@ -141,11 +141,16 @@ class Questions:
         self._open: dict[str, _Open] = {}
         self._timers: dict[str, Timer] = {}
         self._answered: dict[str, str] = {}
+        self._turns: asyncio.Lock | None = None
 
     def within(self, journal: Journal) -> Questions:
-        """The questions of another invocation: to the same people, with its stamp, answered wherever those answer."""
+        """The questions of another invocation: to the same people, with its stamp, answered wherever those answer.
+
+        Children put theirs one at a time, whoever of them works beside the others.
+        """
         from copy import copy  # most sessions have no children
 
+        self._turns = self._turns or asyncio.Lock()
         other = copy(self)
         other.journal = journal
         return other
@@ -206,6 +211,14 @@ class Questions:
         return await self._answer_to(asked, question_id, None, question=question)
 
     async def _answer_to(
+        self, event: PermissionRequested | QuestionAsked, number: str, nobody: Any, **more: Any
+    ) -> Any:
+        if self._turns is None or self.journal.invocation.id is None:
+            return await self._put(event, number, nobody, **more)
+        async with self._turns:
+            return await self._put(event, number, nobody, **more)
+
+    async def _put(
         self,
         event: PermissionRequested | QuestionAsked,
         number: str,
@@ -370,5 +383,5 @@ class Questions:
 
 def _digest(request: PermissionRequested) -> str:
     """Of everything a yes is about: the call, and what is said about it."""
-    about = (request.tool, request.input, request.parts, request.offers, request.changes)
+    about = (request.tool, request.input, request.parts, request.offers, request.changes, request.handoff)
     return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()

@@ -113,13 +113,14 @@ class Wire(Protocol):
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. `answers` counts the answers its conversation has had; what was compacted counts too.
 
-    A request beside the conversation has step 0.
+    A request beside the conversation has step 0. `agent` is the name of a child; the main one has none.
     """
 
     model: str
     body: bytes
     step: int
     answers: int
+    agent: str = ""
 
 
 class Provider(Protocol):

@@ -113,6 +113,7 @@ class Model:
             body=self._buffer.body(conversation, provider.wire),
             step=step.number,
             answers=conversation.answers,
+            agent=conversation.invocation.agent_path[-1] if conversation.invocation.agent_path else "",
         )
         step.emit(StepStarted(step=step.number, provider=prefix.provider, model=prefix.model))
         await step.journal.outcomes_kept()

@@ -18,6 +18,7 @@ from bridle.protocol.events import (
     DurableEvent,
     Evidence,
     FileChange,
+    Handoff,
     IdentityClass,
     Notice,
     Outcome,
@@ -39,13 +40,13 @@ Concurrency: TypeAlias = Literal["serial", "parallel_safe", "exclusive"]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call is about: the path, command or address a guard looks at.
+    """What a call is about: the path, command or address a guard looks at, or the agent that would work.
 
     The guard fills `resolved`, the absolute path without symlinks, and for a file to be written `content`: the digest
     of what it held when the question was asked.
     """
 
-    kind: Literal["path", "command", "url"]
+    kind: Literal["path", "command", "url", "agent"]
     access: Literal["read", "write", "run", "fetch"]
     value: str
     resolved: str = ""
@@ -105,8 +106,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     before anybody is asked, `known` being what the model knows of them; it may read and wait, gives nothing where it
     cannot tell, and the failed output where the call could only fail. `input_schema` is what the model reads of
     `input`; made from it when not given. `is_told`: whether the model is told of it; it can be called all the same.
-    `of_server` is what people are shown of the server it belongs to. `own_files` are the files of Bridle's own that a
-    call changes, absolute: no path a call names leads there, and undo has nothing else to go by.
+    `of_server` is what people are shown of the server it belongs to. `handoff` is what a call would have another agent
+    told, for whoever is asked about it. `side_by_side` says of a call's input that it may run beside others like it.
+    `own_files` are the files of Bridle's own that a call changes, absolute: no path a call names leads there, and undo
+    has nothing else to go by.
     """
 
     name: str
@@ -124,6 +127,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     changes: Callable[[Any, ToolCall, str, KnownFiles], tuple[FileChange, ...] | ToolOutput] | None = None
     is_told: Callable[[], bool] | None = None
     of_server: ToolOfServer | None = None
+    handoff: Callable[[Any, ToolCall], Handoff] | None = None
+    side_by_side: Callable[[dict[str, Any]], bool] | None = None
     own_files: Callable[[Any], tuple[str, ...]] | None = None
 
     def schema(self) -> ToolSchema:
@@ -152,7 +157,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     applies, only the question is skipped. `must_ask` says why a person is to be asked even where the rules would allow.
     `parts` are the simple commands of a script, `named` the paths, resolved, and the addresses they are known to use.
     `foreseen` is there for git commands that change files; `agreed` are files later runs obey that a person let change.
-    `asked`: a person said yes to this very call.
+    `asked`: a person said yes to this very call. `invocation` is whose call it is.
     """
 
     id: str
@@ -161,6 +166,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     originator: str
     identity: IdentityClass = "human"
+    invocation: Invocation = MAIN
     by_person: bool = False
     problem: str | None = None
     write: Callable[[str], Future[None] | None]
@@ -230,7 +236,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question)` puts a
     question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
-    is for tools that look at more files than the call names. `invocation` is whose call it is.
+    is for tools that look at more files than the call names.
     """
 
     call: ToolCall
@@ -242,10 +248,14 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     spilled: Callable[[str], Generator[bytes] | None]
     emit: Callable[[DurableEvent], object]
     ask: AskPerson
-    invocation: Invocation = MAIN
     dry_run: bool = False
     sight: Sight = EVERYTHING
     known: KnownFiles = msgspec.field(default_factory=_knows_nothing)
+
+    @property
+    def invocation(self) -> Invocation:
+        """Whose call it is."""
+        return self.call.invocation
 
     @property
     def policy(self) -> SpawnPolicy:
@@ -332,10 +342,18 @@ class Registry:
     def origin(self, name: str) -> ToolOrigin | None:
         return self._origins[self._owners[name]] if name in self._tools else None
 
-    def concurrency(self, name: str) -> Concurrency:
+    def concurrency(self, name: str, given: dict[str, Any]) -> Concurrency:
         """How a call may run beside others; one that nobody knows runs alone."""
         tool = self.visible(name)
-        return tool.concurrency if tool else "serial"
+        if tool is None:
+            return "serial"
+        if tool.side_by_side is not None and tool.side_by_side(given):
+            return "parallel_safe"
+        return tool.concurrency
+
+    def within(self, sees: Callable[[Tool], bool]) -> Registry:
+        """The same tools, as one sees them who has only some. What is offered or taken out later is so for both."""
+        return _Narrowed(self, sees)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         """What the model reads of the visible tools. The same tuple for as long as the same tools are visible."""
@@ -352,6 +370,32 @@ class Registry:
 
     def _out_of_sight(self) -> frozenset[str]:
         return self._hidden | {name for name, shows in self._shown_while.items() if not shows()}
+
+
+class _Narrowed(Registry):
+    """A registry that shows only some of another's tools."""
+
+    def __init__(self, whole: Registry, sees: Callable[[Tool], bool]) -> None:
+        super().__init__()
+        self._whole = whole
+        self._sees = sees
+        self._told: tuple[tuple[ToolSchema, ...], tuple[ToolSchema, ...]] = ((), ())
+        self.replace, self.hide, self.show_while = whole.replace, whole.hide, whole.show_while
+        self.offers, self.origin = whole.offers, whole.origin
+
+    def visible(self, name: str) -> Tool | None:
+        tool = self._whole.visible(name)
+        return tool if tool is not None and self._sees(tool) else None
+
+    def list(self) -> tuple[Tool, ...]:
+        return tuple(filter(self._sees, self._whole.list()))
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        told = self._whole.schemas()
+        if told is not self._told[0]:
+            seen = {tool.name for tool in self.list()}
+            self._told = (told, tuple(schema for schema in told if schema.name in seen))
+        return self._told[1]
 
 
 def _input_problem(given: object) -> str:

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """`stop_unanswered`: a question nobody can answer ends the turn instead of only the call."""
+    """`stop_unanswered`: a question nobody can answer ends the turn instead of only the call. `is_final`: nobody is
+    asked whether more steps may follow."""
 
     max_steps: int = 100
     stop_unanswered: bool = False
+    is_final: bool = False
 
 
 ReadMention: TypeAlias = Callable[[str], tuple[str, dict[str, Any]] | None]
@@ -149,6 +151,8 @@ class TurnRunner:
 
     async def _go_on(self, steps: int) -> bool:
         """Asks a person whether a long turn may go on. Nobody there means no."""
+        if self._limits.is_final:
+            return False
         from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion  # not before it is so far
 
         question = StepLimitQuestion(steps=steps, more=self._limits.max_steps)

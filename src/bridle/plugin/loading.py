@@ -12,12 +12,14 @@ from typing import Any, cast
 
 import msgspec
 
+from bridle.agents.definition import AgentDefinition
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown, written
-from bridle.config.setting_table import key_of, nearest, path_of
+from bridle.config.setting_table import key_of, path_of
 from bridle.config.tiers import Tiers
 from bridle.engine.features import Feature, join
 from bridle.plugin.contract import Plugin
@@ -52,6 +54,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[AddedRule, ...]
     hooks: tuple[dict[str, Any], ...]
     providers: Mapping[str, Mapping[str, Any]]
+    agents: tuple[AgentDefinition, ...]
     settings: tuple[str, ...]
     warnings: tuple[Problem, ...]
 
@@ -70,6 +73,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
             (len(self.rules), "rule"),
             (len(self.hooks), "hook"),
             (len(self.providers), "provider"),
+            (len(self.agents), "agent"),
         )
         return ", ".join(counted(number, noun) for number, noun in parts if number) or "nothing"
 
@@ -212,6 +216,7 @@ def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
         rules=tuple(registrar.rules),
         hooks=tuple(registrar.hooks),
         providers=dict(registrar.providers),
+        agents=tuple(registrar.agents),
         settings=settings.keys,
         warnings=tuple(settings.warnings),
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import msgspec
 
+from bridle.agents.agent_fields import name_problem
+from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.base.visible import visible
 from bridle.engine.features import (
     EventListener,
@@ -57,6 +59,7 @@ class Registrar:
         self.rules: list[AddedRule] = []
         self.hooks: list[dict[str, Any]] = []
         self.providers: dict[str, dict[str, Any]] = {}
+        self.agents: list[AgentDefinition] = []
         self._decode = decode
         self._request_layers: list[PlacedRequestLayer] = []
         self._tool_layers: list[PlacedToolLayer] = []
@@ -154,6 +157,16 @@ class Registrar:
         write there themselves goes before. `options` are the other keys: `key_env`, `auth`, `local`, `headers`."""
         known = f"{self.name}_{_word(name)}" if name else self.name
         self.providers[known] = {"wire": wire, "base_url": base_url, **options}
+
+    def add_agent(self, agent: AgentDefinition) -> None:
+        """An agent that can be chosen and sent as `NAME__agent`. It is never freer than its session.
+
+        Raises ValueError for a name that cannot be one.
+        """
+        if problem := name_problem(agent.name):
+            raise ValueError(problem)
+        origin = AgentOrigin(scope="plugin", place=f"plugin {self.name}")
+        self.agents.append(msgspec.structs.replace(agent, name=f"{self.name}__{agent.name}", origin=origin))
 
     def add_service(self, service: Service) -> None:
         """What runs beside the session for as long as it does."""

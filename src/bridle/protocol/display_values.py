@@ -83,6 +83,16 @@ class ShownServerResult(_Shown, frozen=True, tag="server_result"):
     pictures: int = 0
 
 
+class ShownChild(_Shown, frozen=True, tag="child"):
+    """An agent that worked on something, or still does in the background."""
+
+    invocation: str
+    agent: str
+    steps: int = 0
+    usd: float = 0.0
+    ended: bool = True
+
+
 class ShownJudgement(_Shown, frozen=True, tag="judgement"):
     """What became of a call that nobody saw end, by the word of the client `by`; of nobody, where it is empty."""
 
@@ -97,5 +107,12 @@ class ShownWait(_Shown, frozen=True, tag="wait"):
 
 
 AnyShown: TypeAlias = (
-    ShownEdit | ShownCommand | ShownRead | ShownSearch | ShownServerResult | ShownJudgement | ShownWait
+    ShownEdit
+    | ShownCommand
+    | ShownRead
+    | ShownSearch
+    | ShownServerResult
+    | ShownChild
+    | ShownJudgement
+    | ShownWait
 )

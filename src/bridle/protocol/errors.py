@@ -63,7 +63,18 @@ SENTENCES: Mapping[str, Sentence] = {
         "{what} would allow more than the person's own settings do. An agent may only ask for less.", 3
     ),
     "SelfApproval": Sentence("An agent cannot approve its own action; a person has to answer.", 3),
-    "UnknownAgent": Sentence('There is no agent "{agent}". Known: {known}.', 2),
+    "UnknownAgent": Sentence(
+        'There is no agent "{agent}". You can talk with: {known}. See: bridle agents', 2
+    ),
+    "AgentNotSelectable": Sentence(
+        "The agent {agent} is only for other agents to send. You can talk with: {known}.", 2
+    ),
+    "AgentNotTrusted": Sentence(
+        "The agent {agent} is in {path}, which nobody agreed to yet. Read it and agree: bridle trust ack", 3
+    ),
+    "BadAgent": Sentence("{problem}. The other agents are used. Check: bridle agents check", 2),
+    "AgentNameTaken": Sentence("{place} is not used: the name {agent} belongs to the agent of {first}."),
+    "AgentToolUnknown": Sentence("{place}: the agent {agent} names tools that are not here: {tools}."),
     "UnknownSession": Sentence('There is no session "{session}". List them: bridle sessions', 2),
     "AmbiguousSession": Sentence('"{session}" fits more than one session: {matches}.', 2),
     "NoSessionHere": Sentence("There is no session to continue in {cwd}. Start one: bridle run PROMPT", 2),
@@ -281,6 +292,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "AsideStopped": Sentence("The question beside the work was stopped; nothing else changed."),
     "UnknownGrant": Sentence('There is no saved permission "{grant}" here. List them: bridle permissions', 2),
     "AgentDenied": Sentence("{tool} is not something this agent may do.", 3),
+    "AgentNotCallable": Sentence("Agent {agent} is not callable. Agents: {known}."),
+    "AgentNotForCaller": Sentence("Agent {agent} is not one that {caller} may send."),
+    "DelegationCycle": Sentence("Cycle detected: {chain}."),
+    "DelegationTooDeep": Sentence("Max delegation depth ({most}) exceeded."),
+    "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),

@@ -342,11 +342,21 @@ class ToolOfServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     believed: bool = False
 
 
+class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What another agent would be told, word for word, and which model reads it."""
+
+    agent: str
+    provider: str
+    model: str
+    text: str
+    tools: tuple[str, ...] = ()
+
+
 class PermissionRequested(Event, frozen=True):
     """A question to a person. `because` says in a few words why it is asked, `parts` what a command consists of.
 
     `changes` are what would become of files, where the tool can say so. So many different people must say yes as `keys`
-    says. `of_server` is set where a server carries it out.
+    says. `of_server` is set where a server carries it out, `handoff` where another agent would.
     """
 
     call_id: str
@@ -362,6 +372,7 @@ class PermissionRequested(Event, frozen=True):
     changes: tuple[FileChange, ...] = ()
     keys: int = 1
     of_server: ToolOfServer | None = None
+    handoff: Handoff | None = None
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -553,16 +564,33 @@ class GrantRevoked(ByCommand, frozen=True):
 
 
 class ChildStarted(Event, frozen=True):
+    """An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
+
+    `key` is what its memory is found by: the next child with the same goes on where this one ended.
+    """
+
     invocation: str
     agent: str
     task: str
+    provider: str = ""
+    model: str = ""
+    call_id: str = ""
+    key: str = ""
+    background: bool = False
 
 
 class ChildEnded(Event, frozen=True):
+    """What a child came to. `stop` is how its turn ended; of `tools_used` and `files` the first ones are named."""
+
     invocation: str
     agent: str
     ok: bool
     result: str
+    stop: TurnStop | None = None
+    steps: int = 0
+    usd: float = 0.0
+    tools_used: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class HookTimeout(Event, frozen=True):

@@ -332,6 +332,43 @@ class DescribeSkill(Query[SkillDescription], frozen=True):
     session: str | None = None
 
 
+class AgentEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent, who wrote it and where. Of a project's that nobody trusts yet only the name of its file is told.
+
+    `tools` is None where it sees what its session has; `provider` is empty where it works with that of its session.
+    `chosen`: the session talks with it.
+    """
+
+    name: str
+    description: str = ""
+    display_name: str = ""
+    mode: Literal["primary", "subagent", "all"] = "all"
+    source: Literal["builtin", "settings", "user", "project", "bundle", "plugin", "code"] = "builtin"
+    place: str = ""
+    hidden: bool = False
+    selectable: bool = True
+    callable: bool = True
+    provider: str = ""
+    category: str = ""
+    cost: str = ""
+    tools: tuple[str, ...] | None = None
+    trusted: bool = True
+    chosen: bool = False
+
+
+class AgentList(QueryAnswer, frozen=True):
+    """`problems` say which definitions do not count, and why."""
+
+    agents: tuple[AgentEntry, ...]
+    problems: tuple[str, ...] = ()
+
+
+class ListAgents(Query[AgentList], frozen=True):
+    """The agents of a session; without one those that Bridle brings and the person's own."""
+
+    session: str | None = None
+
+
 class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A profile that can be chosen by `name`, and who wrote it. Of a project's that nobody trusts yet only the name is
     told."""
@@ -519,6 +556,7 @@ AnyQuery: TypeAlias = (
     | ListSlash
     | ListSkills
     | DescribeSkill
+    | ListAgents
     | ListProfiles
     | DescribeProfile
     | ListGrants
@@ -540,6 +578,7 @@ AnyQueryAnswer: TypeAlias = (
     | SlashList
     | SkillList
     | SkillDescription
+    | AgentList
     | ProfileList
     | ProfileDescription
     | GrantList

@@ -34,7 +34,7 @@ OWN_KEY = "BRIDLE_API_KEY"
 """The key for the provider of the chosen model, whichever that is."""
 LOGIN = "bridle login"
 """Where a stored credential came from, as people know it."""
-_NOT_OF_ENDPOINT = ("api_key", "oauth")
+_NOT_OF_ENDPOINT = ("api_key", "model", "oauth")
 SHORTEST_KEY = 8
 """What is shorter is no secret, and would turn up by chance."""
 
@@ -338,13 +338,14 @@ class Models:
             await self._shared.connections.close()
 
     def _split(self, name: str) -> tuple[str, str]:
-        """At the first colon; `provider/model` too when the first part is a provider."""
+        """At the first colon; `provider/model` too when the first part is a provider. A provider by itself means the
+        model that its settings name."""
         provider, colon, model = name.partition(":")
         if not colon and "/" in name:
             first, _, rest = name.partition("/")
             if first in self.names():
                 return first, rest
-        return provider, model
+        return provider, model or self._sections.get(provider, {}).get("model", "")
 
     def _script(self, model: str) -> ScriptedModel:
         if model not in self._scripts:

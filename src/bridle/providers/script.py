@@ -20,6 +20,8 @@ answer is a list of statements, one a line:
     pace N                      deltas a second for the text from here on, 0 for as fast as possible
     chunk N                     characters a delta for the text from here on
 
+A line `=== NAME` begins the answers of the agent of that name, should it be sent.
+
 Reading a script touches no file but in `find_script`; every problem is a `BadScript` with its line.
 """
 
@@ -100,10 +102,11 @@ class ScriptAnswer(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """The answers in order. `path` is what a person knows the script by."""
+    """The answers in order, and those of other agents. `path` is what a person knows the script by."""
 
     path: str
     answers: tuple[ScriptAnswer, ...]
+    agents: Mapping[str, tuple[ScriptAnswer, ...]] = {}
 
 
 # Scripts in code
@@ -154,6 +157,7 @@ _USAGE: Final = {
     "cache_read": "cache_read_tokens",
     "cache_write": "cache_write_tokens",
 }
+_AGENT: Final = "==="
 _END_WORD: Final = compiled_later(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
 
 
@@ -243,20 +247,32 @@ class _Parser:
         self._chunk: int | None = None
 
     def script(self) -> Script:
-        answers: list[ScriptAnswer] = []
+        agent = ""
+        answers: dict[str, list[ScriptAnswer]] = {agent: []}
         statements: list[Statement] = []
         first_line = 1
         while (line := self._peek()) is not None:
             self._line += 1
-            if line.rstrip() == "---":
-                answers.append(self._finished(statements, first_line))
+            if line.rstrip() == "---" or line.startswith(_AGENT):
+                answers[agent].append(self._finished(statements, first_line))
                 statements, first_line = [], self._line
+                if line.startswith(_AGENT):
+                    agent = self._agent(line, answers)
             elif line.strip() and not line.startswith("#"):
                 statements += self._statement(line)
-        if not answers and not statements:
-            raise self._bad("the script has no answers; begin with: say TEXT", line=1)
-        answers.append(self._finished(statements, first_line))
-        return Script(self._path, tuple(answers))
+        if not answers[agent] and not statements:
+            raise self._bad("the script has no answers; begin with: say TEXT", line=first_line)
+        answers[agent].append(self._finished(statements, first_line))
+        main, *others = ((name, tuple(given)) for name, given in answers.items())
+        return Script(self._path, main[1], dict(others))
+
+    def _agent(self, line: str, answers: dict[str, list[ScriptAnswer]]) -> str:
+        """Whose answers follow."""
+        name = line.removeprefix(_AGENT).strip()
+        if not name or name in answers:
+            raise self._bad(f"{_AGENT} needs the name of an agent that has no answers yet")
+        answers[name] = []
+        return name
 
     def _finished(self, statements: list[Statement], first_line: int) -> ScriptAnswer:
         if not statements:

@@ -89,7 +89,8 @@ class ScriptedWire:
 
 
 class ScriptedModel:
-    """A `Provider` that plays `script`: after n answers in a conversation comes number n, counted from 0.
+    """A `Provider` that plays `script`: after n answers in a conversation comes number n, counted from 0;
+    an agent that was sent has answers of its own.
 
     What to play is read from the request alone, so a resumed session goes on where it was. The one thing
     kept is how often a `fail` was met, until its answer is complete. After the last answer comes a sentence
@@ -101,7 +102,7 @@ class ScriptedModel:
         self._clock = clock
         self._name = name
         self._wire = ScriptedWire()
-        self._failures: Counter[tuple[int, int]] = Counter()
+        self._failures: Counter[tuple[str, int, int]] = Counter()
 
     @property
     def name(self) -> str:
@@ -124,11 +125,11 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         # A real answer never comes at once; here, too, others get their turn first.
         await self._clock.sleep(0)
-        number = request.answers
+        agent, number = request.agent, request.answers
         calls, before = 0, "" if _asks_for_schema(request.body) else LABEL
         stop: StopReason = "end_turn"
         usage = Usage()
-        for index, statement in enumerate(self._answer(number).statements):
+        for index, statement in enumerate(self._answer(agent, number).statements):
             match statement:
                 case Say() | Think():
                     for pause_s, text in _deltas(statement, before=before):
@@ -142,7 +143,7 @@ class ScriptedModel:
                     yield ModelCall(statement.tool, arguments, f"s{number + 1}_{calls}")
                 case Wait():
                     await self._clock.sleep(statement.seconds)
-                case Fail() if self._is_due(statement, (number, index)):
+                case Fail() if self._is_due(statement, (agent, number, index)):
                     if statement.reason == "cut":
                         return
                     raise self._error(statement)
@@ -154,22 +155,23 @@ class ScriptedModel:
                     stop = statement.reason
                 case Spend():
                     usage = statement.usage
-        self._forget_failures(number)
+        self._forget_failures(agent, number)
         yield ModelDone("tool_use" if calls else stop, usage)
 
-    def _answer(self, number: int) -> ScriptAnswer:
-        if number < len(self._script.answers):
-            return self._script.answers[number]
+    def _answer(self, agent: str, number: int) -> ScriptAnswer:
+        answers = self._script.agents.get(agent, ()) if agent else self._script.answers
+        if number < len(answers):
+            return answers[number]
         return ScriptAnswer((Say(sentence("ScriptEnded", {"path": self._script.path})),))
 
-    def _is_due(self, fail: Fail, place: tuple[int, int]) -> bool:
+    def _is_due(self, fail: Fail, place: tuple[str, int, int]) -> bool:
         if fail.times is not None and self._failures[place] >= fail.times:
             return False
         self._failures[place] += 1
         return True
 
-    def _forget_failures(self, number: int) -> None:
-        for place in [place for place in self._failures if place[0] == number]:
+    def _forget_failures(self, agent: str, number: int) -> None:
+        for place in [place for place in self._failures if place[:2] == (agent, number)]:
             del self._failures[place]
 
     def _error(self, fail: Fail) -> ProviderError:

@@ -16,7 +16,7 @@ from bridle.base.paths import (
     is_beneath_any,
 )
 from bridle.engine.tools import Foreseen, Subject, ToolCall
-from bridle.protocol.events import CommandPart, Risk, Verdict
+from bridle.protocol.events import CommandPart, Risk
 from bridle.safety.patterns import consists_of, is_plain
 from bridle.safety.touched_files import (
     POLICY_FLAG,
@@ -51,6 +51,7 @@ SECRETIVE = "it may hold secrets"
 PRIVATE = "it may hold secrets, and is not of this folder"
 RUNS_CODE = "it runs code"
 CONNECTS = "it connects to the network"
+SENDS = "it hands over what you see to another agent"
 OUTSIDE = "it is outside this folder"
 CHANGES = "it changes files"
 UNKNOWN_FILES = "its files are not known before it runs"
@@ -68,8 +69,9 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     it. `escalates`: it wants out of the sandbox. `discloses`: it prints a secret. `obeyed` are the files that later
     runs obey and it would change; `brings`: git would, from a commit, so that the same command may bring others the
     next time. `must_ask` says why a person is asked whatever else would allow it. `hides` says why a rule about
-    programs cannot tell what it runs; it is looked for only where there are such rules. `concern` says in few words why
-    somebody might be asked. `lifted` are the flags by which a person answered a question of this call before it came.
+    programs cannot tell what it runs; it is looked for only where there are such rules. `sends` are agents it would
+    have work, each with the provider that reads along. `concern` says in few words why somebody might be asked.
+    `lifted` are the flags by which a person answered a question of this call before it came.
     """
 
     tool: str
@@ -82,6 +84,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[PathName, ...] = ()
     unknown_paths: bool = False
     urls: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
     quiet: bool = False
     policy_file: bool = False
     secret: bool = False
@@ -94,7 +97,6 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     must_ask: str = ""
     hides: str = ""
     concern: str = ""
-    agent_default: Verdict | None = None
     lifted: tuple[str, ...] = ()
 
     @property
@@ -145,10 +147,10 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """What a remembered yes to exactly this is about: the command, or each of the files."""
+        """What a remembered yes to exactly this is about: the command, the agent, or each of the files."""
         if self.command is not None:
             return (self._where_it_starts(self.command),)
-        return tuple(path.shown for path in self.paths)
+        return self.sends or tuple(path.shown for path in self.paths)
 
     def _where_it_starts(self, command: str) -> str:
         """The command as it would be typed in the workspace: `make` in another folder runs another Makefile."""
@@ -168,7 +170,6 @@ def facts_of_call(
     place: SessionPlaces,
     *,
     understand: Understand | None,
-    agent_default: Verdict | None,
     named: bool = False,
 ) -> CallFacts:
     """What there is to decide about a guarded call. With `named` somebody needs every program of a command by name."""
@@ -178,7 +179,7 @@ def facts_of_call(
         if command is None
         else _command_facts(call, command, place, understand, named=named)
     )
-    return msgspec.structs.replace(facts, agent_default=agent_default, must_ask=call.must_ask)
+    return msgspec.structs.replace(facts, must_ask=call.must_ask) if call.must_ask else facts
 
 
 def shown_parts(script: Understanding | None) -> tuple[CommandPart, ...]:
@@ -210,17 +211,21 @@ def _file_facts(call: ToolCall, place: SessionPlaces) -> CallFacts:
     outside = any(file.outside for file in seen)
     declared = call.definition.risk
     risk: Risk = "read" if declared == "write" and not call.mutating else declared
-    reads_inside = risk == "read" and not (outside or secret)
+    sends = tuple(subject.value for subject in call.subjects if subject.kind == "agent")
+    reads_inside = risk == "read" and not (outside or secret or sends)
     return CallFacts(
         tool=call.name,
         risk="dangerous" if policy_file else risk,
         paths=tuple(place.name(subject.resolved) for subject in paths),
         urls=tuple(subject.value for subject in call.subjects if subject.kind == "url"),
+        sends=sends,
         quiet=reads_inside or not (call.mutating or call.subjects),
         policy_file=policy_file,
         secret=secret,
         private=private,
-        concern=_file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
+        concern=SENDS
+        if sends
+        else _file_concern(risk, policy_file=policy_file, secret=secret, private=private, outside=outside),
         lifted=place.lifted.used(changes_policy=changes_policy) if changes_policy else (),
     )
 

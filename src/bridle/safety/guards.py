@@ -114,6 +114,8 @@ def _inspect(call: ToolCall, policy: PathPolicy, understand: Understand) -> _Fou
                 case "url":
                     _check_url(subject.value, policy)
                     found.append(subject)
+                case "agent":
+                    found.append(subject)
         except Blocked as blocked:
             return _blocked(subject, blocked)
     return _Found(tuple(found), command)

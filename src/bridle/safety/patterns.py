@@ -18,20 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from bridle.base.regex import compiled_later
+from bridle.base.tool_aliases import TOOL_ALIASES as ALIASES
 from bridle.shell.command_facts import Part
-
-ALIASES: dict[str, tuple[str, ...]] = {
-    "edit": ("write_file", "edit_file", "apply_patch"),
-    "Edit": ("write_file", "edit_file", "apply_patch"),
-    "Read": ("read_file",),
-    "Write": ("write_file",),
-    "Bash": ("bash",),
-    "Grep": ("grep",),
-    "Glob": ("glob",),
-    "Ls": ("ls",),
-    "LS": ("ls",),
-    "WebFetch": ("web_fetch",),
-}
 
 _COMPOUND = compiled_later(r"[;&|`$<>()\n\r\0]")
 _PART_BREAK = compiled_later(r"[;&|`<>(){}\n\r]+|\$\(")

@@ -5,15 +5,17 @@ The first that has something to say:
   2  any rule that denies
   3  a grant: a yes this session remembers, or one saved for this project
   4  the first matching rule, tiers from flags down to built-in
-  5  the agent's own default
+  5  the agent's own rules and mode, where they are stricter than what came of the others
   6  the mode's table
   7  ask
 Every decision names the step and what decided. Rules and grants come before the mode, so an allow rule holds in `safe`
-and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. A call a hook
+and `plan` too; but those modes never ask: where anything would ask a person there, the answer is no. An agent never
+gets more than its session has: what it denies itself is asked about, and only a person, or a yes they gave before, lets
+it pass. A call a hook
 wants asked about, and a command that asks to leave the sandbox or prints a secret, pass over grants and allow rules: a
 person says yes to each one. So does, where a rule denies commands, one that hides what it runs from that rule: the rule
 asks, in step 2. What leaves the sandbox, prints a secret or changes what later runs obey is `for_person`: no mode, no
-agent's default, no broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
+broad rule and no `yes` says it for them. A person who means it says so at the start, by a flag of
 its own (`Lifted`). A rule with `keys` asks for the yes of so many different people, in step 2: no other rule, no grant,
 no mode, no hook and no `yes` comes before it.
 
@@ -59,7 +61,7 @@ STEPS: Mapping[int, str] = {
     2: "a rule that denies",
     3: "a grant",
     4: "a rule",
-    5: "the agent's default",
+    5: "the agent",
     6: "the mode",
     7: "nothing, so somebody is asked",
 }
@@ -114,10 +116,40 @@ MODE_TABLE: Mapping[Mode, Mapping[Risk, ModeCell]] = {
 }  # fmt: skip
 
 
+class AgentPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent leaves of what its session lets happen. The first of its `rules` about a call counts, else
+    `default`; `mode` holds where it is stricter."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    default: Verdict | None = None
+    mode: Mode | None = None
+
+
 def decide(
-    query: CallFacts, *, mode: Mode, rules: Sequence[Rule] = (), grants: Iterable[Grant] = ()
+    query: CallFacts,
+    *,
+    mode: Mode,
+    rules: Sequence[Rule] = (),
+    grants: Iterable[Grant] = (),
+    agent: AgentPolicy | None = None,
 ) -> Decision:
     """The verdict on one call. `rules` are in tier order (see `in_tier_order`)."""
+    grants = tuple(grants)
+    decision = _of_session(query, mode, rules, grants)
+    if agent is None:
+        return decision
+    if agent.mode is not None:
+        decision = min(
+            decision, _of_session(query, agent.mode, rules, grants), key=lambda one: _FREEDOM[one.verdict]
+        )
+    return _of_agent(query, decision, agent, silent=mode in SILENT_MODES or agent.mode in SILENT_MODES)
+
+
+_FREEDOM: Mapping[Verdict, int] = {"deny": 0, "ask": 1, "allow": 2}
+
+
+def _of_session(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Iterable[Grant]) -> Decision:
     decision = _decide(query, mode, rules, grants)
     if decision.verdict != "ask":
         return decision
@@ -126,6 +158,27 @@ def decide(
             verdict="deny", decided_by="mode", step=6, rule=mode, reason="ModeDenied", note=decision.note
         )
     return msgspec.structs.replace(decision, for_person=True) if _is_for_person(query, mode) else decision
+
+
+def _of_agent(query: CallFacts, decision: Decision, agent: AgentPolicy, *, silent: bool) -> Decision:
+    """The same, or less of it: what the agent does not do by itself is for a person, who may have said yes before."""
+    if decision.verdict == "deny" or decision.decided_by == "grant":
+        return decision
+    rule = next((rule for rule in agent.rules if matches(rule, query)), None)
+    verdict = agent.default if rule is None else rule.verdict
+    if verdict is None or verdict == "allow" or (verdict == "ask" and decision.verdict == "ask"):
+        return decision
+    return Decision(
+        verdict="deny" if silent else "ask",
+        decided_by="agent",
+        step=5,
+        rule=None if rule is None else rule.shown,
+        origin=f"agent {agent.name}",
+        reason="AgentDenied" if silent else None,
+        note=None if rule is None else rule.reason,
+        for_person=verdict == "deny" or decision.for_person,
+        keys=decision.keys,
+    )
 
 
 def _is_for_person(query: CallFacts, mode: Mode) -> bool:
@@ -138,20 +191,18 @@ def _decide(query: CallFacts, mode: Mode, rules: Sequence[Rule], grants: Iterabl
         if rule.verdict == "deny" and matches(rule, query):
             return _by_rule(rule, step=2)
     if needing := _needing_most(rules, query):
-        return _by_keys(query, needing)
+        return _by_keys(needing)
     if query.hides and (guarding := _guarding(rules, query.tool)):
         return _by_hidden(query, guarding)
     if query.must_ask:
-        return _by_agent(query, "ask") or Decision(
-            verdict="ask", decided_by="hook", step=1, note=query.must_ask
-        )
+        return Decision(verdict="ask", decided_by="hook", step=1, note=query.must_ask)
     if query.escalates or query.discloses or query.brings:
-        return _by_agent(query, "ask") or Decision(verdict="ask", decided_by="default", step=7)
+        return Decision(verdict="ask", decided_by="default", step=7)
     if grant := _granted(query, grants):
         return Decision(verdict="allow", decided_by="grant", step=3, rule=grant.grant_id)
     if rule := first_match(query, rules):
         return _by_rule(rule, step=4)
-    return _by_agent(query, "ask" if query.for_person else "allow") or _by_mode(query, mode)
+    return _by_mode(query, mode)
 
 
 class Permissions:
@@ -171,7 +222,6 @@ class Permissions:
         mode: Callable[[], Mode] = lambda: "default",
         rules: Iterable[Rule] = (),
         yes: bool = False,
-        agent_default: Verdict | None = None,
         understand: Understand | None = None,
         protected: tuple[str, ...] = (),
         secret_files: tuple[str, ...] = SECRET_FILES,
@@ -186,7 +236,7 @@ class Permissions:
         )
         self._rules = in_tier_order(rules)
         self.names_programs = any(map(_denies_commands, self._rules))
-        self._agent_default: Verdict | None = agent_default
+        self.agent: AgentPolicy | None = None
         self._understand = understand
         self._saved = saved
         self._grants: dict[str, Grant] = {}
@@ -220,7 +270,6 @@ class Permissions:
             call,
             self._place,
             understand=self._understand,
-            agent_default=self._agent_default,
             named=self.names_programs,
         )
 
@@ -238,7 +287,15 @@ class Permissions:
         return self.decide(self.query(reading)).verdict == "allow"
 
     def decide(self, query: CallFacts) -> Decision:
-        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants)
+        return decide(query, mode=self.mode, rules=self._rules, grants=self.grants, agent=self.agent)
+
+    def within(self, agent: AgentPolicy) -> Permissions:
+        """The permissions of an agent in the same session. What a person says yes to there holds for all of it."""
+        from copy import copy  # most sessions have one agent
+
+        other = copy(self)
+        other.agent = agent
+        return other
 
     def remember(self, grant: GrantAdded) -> GrantAdded:
         """Takes a grant into this session and, if it is to be saved, into the file; returns it with its end.
@@ -306,9 +363,7 @@ def _needing_most(rules: Sequence[Rule], query: CallFacts) -> Rule | None:
     return max(wanting, key=lambda rule: rule.keys, default=None)
 
 
-def _by_keys(query: CallFacts, rule: Rule) -> Decision:
-    if query.agent_default == "deny":
-        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
+def _by_keys(rule: Rule) -> Decision:
     asked = _by_rule(rule, step=2)
     return msgspec.structs.replace(asked, for_person=True, keys=rule.keys)
 
@@ -325,8 +380,6 @@ def _guarding(rules: Sequence[Rule], tool: str) -> Rule | None:
 
 def _by_hidden(query: CallFacts, rule: Rule) -> Decision:
     """A person says what becomes of a command that a rule about commands cannot see through."""
-    if query.agent_default == "deny":
-        return Decision(verdict="deny", decided_by="agent", step=5, reason="AgentDenied")
     return Decision(
         verdict="ask",
         decided_by="rule",
@@ -341,15 +394,6 @@ def _by_hidden(query: CallFacts, rule: Rule) -> Decision:
 
 def _wants(rule: Rule) -> str:
     return "denies it" if rule.verdict == "deny" else f"wants {rule.keys} people for it"
-
-
-def _by_agent(query: CallFacts, at_most: Verdict = "allow") -> Decision | None:
-    """The agent's own default, if it has one that says no more than `at_most`."""
-    verdict = query.agent_default
-    if verdict is None or (at_most == "ask" and verdict == "allow"):
-        return None
-    reason = "AgentDenied" if verdict == "deny" else None
-    return Decision(verdict=verdict, decided_by="agent", step=5, reason=reason)
 
 
 def _by_mode(query: CallFacts, mode: Mode) -> Decision:

@@ -79,7 +79,7 @@ def permitted(
     """Behind this layer a call has been allowed, and the log says by what or by whom.
 
     Nobody is asked about a change that cannot be made: the call fails with what its tool says of it. That tells of the
-    file, so it is for calls whose files the model may read without a question.
+    file, so it is for calls whose files the model may read without a question. Nor about an agent that cannot be sent.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
@@ -90,7 +90,7 @@ def permitted(
         if decision.verdict == "ask" and not call.by_person:
             foreseen = await changes(call)
             if isinstance(foreseen, ToolOutput):
-                if permissions.may_read(call):
+                if call.definition.handoff is not None or permissions.may_read(call):
                     return msgspec.structs.replace(foreseen, outcome="error")
                 foreseen = ()
         if decision.verdict == "ask" and call.by_person and decision.keys == 1:
@@ -157,6 +157,7 @@ def question(
         offers=() if decision.keys > 1 else offers(query, persists=permissions.persists),
         keys=decision.keys,
         of_server=call.definition.of_server,
+        handoff=handoff(call.args, call) if (handoff := call.definition.handoff) is not None else None,
     )
 
 

@@ -454,6 +454,9 @@ def _shown_facts(shown: AnyShown) -> list[str]:
             return [counted(shown.last_line - shown.first_line + 1, "line")]
         case d.ShownServerResult(pictures=pictures):
             return [counted(pictures, "picture")] if pictures else []
+        case d.ShownChild(steps=steps, usd=usd, ended=ended):
+            cost = (f"${usd:.2f}",) if usd >= 0.005 else ()
+            return [counted(steps, "step"), *cost] if ended else ["in the background"]
         case d.ShownSearch() | d.ShownJudgement() | d.ShownWait():
             return []
         case _:

@@ -80,6 +80,8 @@ def _wish(question: TrustQuestion) -> str:
         return (
             f"The skill {_line(question.path)} wants to tell the model how to work. It may run its scripts."
         )
+    if question.kind == "agent":
+        return f"The agent of {_line(question.path)} wants to be talked with and sent."
     if question.kind == "mcp_server":
         return f"{_line(question.path)} waits for your word."
     if question.kind == "config":

@@ -1,0 +1,73 @@
+"""What a child is told: the task and what belongs to it, within a budget, and never the conversation it comes from.
+
+Pure. Ids are for the log: a child reads names, paths and words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
+
+CUT = " […]"
+_NOTES = (
+    "When you are done, answer whoever sent you: what it comes to, briefly, with files and lines. Lines that begin "
+    "with Finding:, Decision: or Question: are remembered should you be sent again."
+)
+
+
+class HandoffPacket(msgspec.Struct, frozen=True, kw_only=True):
+    """What one agent hands over to another."""
+
+    request: str
+    parent: str
+    child: str
+    cwd: str
+    task: str
+    context: str = ""
+    references: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    expected: str = ""
+    memory: str = ""
+    is_brief: bool = False
+
+
+def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int) -> str:
+    """The packet as a child reads it. The task always stands whole; of the rest the least needed gives way first."""
+    context = cut_to(packet.context, context_tokens)
+    parts = [
+        (
+            "task",
+            f"You are the agent {packet.child}, sent by {packet.parent} in {packet.cwd}.\n\nTask:\n{packet.task}",
+        ),
+        ("request", f"What the person asked for:\n{packet.request}" if packet.request else ""),
+        ("context", f"Context:\n{context}" if context else ""),
+        ("constraints", _listed("Keep to this", packet.constraints)),
+        ("files", _listed("Files that matter", packet.files)),
+        ("references", _listed("Where to read more", packet.references)),
+        ("memory", packet.memory),
+        ("expected", f"What is expected:\n{packet.expected}" if packet.expected else ""),
+        ("notes", "Answer in a few sentences. " * packet.is_brief + _NOTES),
+    ]
+    texts = {name: text for name, text in parts if text}
+    for name in ("memory", "references", "request", "context", "files", "constraints", "expected"):
+        over = estimated_tokens(sum(len(text) + 2 for text in texts.values())) - most_tokens
+        if over <= 0:
+            break
+        if name in texts:
+            room = len(texts[name]) - over * CHARACTERS_PER_TOKEN - len(CUT)
+            texts[name] = f"{texts[name][:room]}{CUT}" if room > 0 else ""
+    return "\n\n".join(filter(None, texts.values()))
+
+
+def cut_to(text: str, most_tokens: int) -> str:
+    """As much of the beginning of a text as so many tokens are estimated to hold."""
+    most = (most_tokens - 1) * CHARACTERS_PER_TOKEN
+    return text if len(text) <= most else f"{text[: max(0, most - len(CUT))]}{CUT}"
+
+
+def _listed(head: str, items: Sequence[str]) -> str:
+    return "\n".join((f"{head}:", *(f"- {item}" for item in items))) if items else ""

@@ -1,0 +1,113 @@
+"""The parts of a child, made from those of whoever sent it: the same session, seen by another agent.
+
+Log, people, grants, sandbox, undo and cost stay the session's. The child has a conversation, tools, rules and limits of
+its own, and none of them reaches further than its parent's session does.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+
+from bridle.agents.agent_settings import ChildContext
+from bridle.app.hook_feature import SessionHooks
+from bridle.app.model_features import budget, compaction, models
+from bridle.app.session_agents import WorkingAgent
+from bridle.app.session_features import calls, hooks, instructions, permissions, sandbox, trust
+from bridle.app.session_parts import SessionParts
+from bridle.app.session_undo import undo
+from bridle.context.compaction_layer import CompactionSettings
+from bridle.engine.features import Feature, Joined, join
+from bridle.engine.journal import Journal
+from bridle.engine.known_files import KnownFiles
+from bridle.engine.layers import known_and_visible
+from bridle.engine.stopwatch import Stopwatch
+from bridle.safety.hooks.context import Actor
+
+
+def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionParts:
+    """What a child works with, whose events go to `journal`."""
+    conversation, registry = journal.conversation, agent.tools_of(parent.tools)
+    settings = msgspec.structs.replace(
+        parent.settings, compaction=_compaction(agent.settings.child, parent.settings.compaction)
+    )
+
+    def gates():
+        made = parent.gates()
+        return msgspec.structs.replace(
+            made,
+            permissions=agent.permissions_of(made.permissions),
+            known_and_visible=known_and_visible(registry),
+        )
+
+    return msgspec.structs.replace(
+        parent,
+        opened=msgspec.structs.replace(parent.opened, conversation=conversation, settings=settings),
+        journal=journal,
+        questions=parent.questions.within(journal),
+        stopwatch=Stopwatch(parent.services.clock),
+        registry=registry,
+        known_files=functools.cache(lambda: KnownFiles(conversation.known_files)),
+        gates=functools.cache(gates),
+        hooks=_hooks(parent, journal, agent),
+        skills=None,
+        agent=agent,
+    )
+
+
+def child_layers(parts: SessionParts) -> Joined:
+    """What stands around the model and the tools of a child: what stands around those of its session, but for what
+    belongs to the conversation with a person."""
+    edits = functools.cache(lambda: _approved_edits(parts))
+    features = (
+        *hooks(parts),
+        permissions(parts, edits),
+        trust(edits),
+        calls(parts),
+        undo(parts.undo, parts.stopwatch, parts.journal),
+        sandbox(parts),
+        instructions(parts),
+        budget(parts),
+        models(parts),
+        compaction(parts),
+    )
+    plugged = (*parts.services.features, *parts.opened.plugged)
+    return join(features, tuple(map(_looking_on, plugged)))
+
+
+def _looking_on(feature: Feature) -> Feature:
+    """Of a feature from outside, what looks at every call."""
+    return Feature(name=feature.name, tool_layers=feature.tool_layers)
+
+
+def _approved_edits(parts: SessionParts):
+    from bridle.app.tool_layers import approved_edits
+
+    return approved_edits(parts)
+
+
+def _hooks(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionHooks | None:
+    """The hooks of the session, told on whose behalf things happen."""
+    if parent.hooks is None or parent.hooks.hooks is None:
+        return None
+    counting, invocation = parent.hooks.hooks, journal.invocation
+    actor = Actor(
+        session=journal.session,
+        cwd=counting.actor.cwd,
+        root_session=journal.session,
+        agent=agent.definition.name,
+        agent_path=invocation.agent_path,
+        invocation=invocation.id,
+    )
+    return SessionHooks(counting.acting_as(actor))
+
+
+def _compaction(child: ChildContext, session: CompactionSettings) -> CompactionSettings:
+    return msgspec.structs.replace(
+        session,
+        max_tokens=child.max_tokens,
+        compact_at=child.compact_at,
+        recent_turns=child.recent_turns,
+        summary_tokens=child.summary_tokens,
+    )

@@ -1,0 +1,67 @@
+"""Who works in a session: the agent a person talks to, and those it may send."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bridle.agents.agent_catalogue import catalogue_text
+from bridle.agents.agent_registry import AgentRegistry
+from bridle.agents.agent_settings import AgentSettings
+from bridle.agents.builtin_agents import DEFAULT_AGENT
+from bridle.agents.definition import AgentDefinition
+from bridle.agents.delegation import may_delegate, sees, sendable
+from bridle.app.agent_sources import chosen_agent
+from bridle.engine.tools import Registry
+from bridle.safety.permission_policy import AgentPolicy, Permissions
+from bridle.safety.rules import Rule
+
+
+class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent at work in a session, so many levels below the one a person talks to, and the others there are."""
+
+    definition: AgentDefinition
+    registry: AgentRegistry
+    settings: AgentSettings
+    depth: int = 0
+
+    @property
+    def delegates(self) -> bool:
+        return may_delegate(self.definition, self.depth, self.settings)
+
+    def tools_of(self, whole: Registry) -> Registry:
+        """What it sees of the tools of its session."""
+        return whole.within(sees(self.definition, delegates=self.delegates, is_child=self.depth > 0))
+
+    def permissions_of(self, session: Permissions) -> Permissions:
+        """What it leaves of what its session lets happen."""
+        agent = self.definition
+        rules = tuple(
+            Rule(
+                tool=rule.tool,
+                verdict=rule.verdict,
+                path=rule.path,
+                command=rule.command,
+                reason=rule.reason,
+                origin=f"agent {agent.name}",
+            )
+            for rule in agent.rules
+        )
+        return session.within(
+            AgentPolicy(
+                name=agent.name, rules=rules, default=agent.default_verdict, mode=agent.permission_mode
+            )
+        )
+
+    def words(self) -> str:
+        """What stands behind the instructions of its session: its own, and whom it may send."""
+        catalogue = ""
+        if self.delegates:
+            others = sendable(self.registry, self.definition)
+            catalogue = catalogue_text(others, self.settings.catalog_tokens)
+        return "\n\n".join(filter(None, (self.definition.append, catalogue)))
+
+
+def main_agent(settings: AgentSettings, registry: AgentRegistry) -> WorkingAgent:
+    """Whom a person talks to. Raises `CommandRefused` where nobody can."""
+    agent = chosen_agent(registry, settings.agent or DEFAULT_AGENT)
+    return WorkingAgent(definition=agent, registry=registry, settings=settings)

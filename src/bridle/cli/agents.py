@@ -1,0 +1,265 @@
+"""`bridle agents`: which there are here and how they stand, one of them whole, a check, and a file to begin with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from bridle.agents.agent_fields import name_problem
+from bridle.agents.agent_files import ENDING, AgentProblem, agent_paths, read_agent, read_agent_file
+from bridle.agents.agent_registry import AgentRegistry
+from bridle.agents.agent_settings import AgentSettings
+from bridle.agents.builtin_agents import BUILTIN_AGENTS
+from bridle.agents.definition import AgentDefinition, AgentOrigin
+from bridle.app.agent_answers import agent_list
+from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, find_agents
+from bridle.app.settings import agent_settings, is_acked
+from bridle.base.visible import visible
+from bridle.cli.config import working_folder
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.trust import stored_approvals
+from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
+from bridle.config.tiers import Tiers, load
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.queries import AgentEntry
+
+EXIT_PROBLEMS: Final = 1
+_BEGINNING: Final = """\
+---
+name: {name}
+description: {description}
+# mode: all                 # primary: talked with only; subagent: sent by others only; all: both
+# provider: NAME            # one of your providers; left out, that of the session
+# tools: [read_file, grep, glob, ls]   # what it sees; left out, everything the session has
+# permissions:              # only ever stricter than the session
+#   - {{ tool: bash, decision: deny, reason: "it only reads" }}
+# max_steps: 10             # model calls when another agent sends it
+# catalog:                  # what an agent that may send it is told
+#   cost: cheap
+#   use_when: [a change is done and somebody should look at it]
+---
+
+You are …. Say what you found, with files and lines.
+"""
+
+
+def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    match parsed.action:
+        case "show":
+            return _show(parsed, env)
+        case "check":
+            return _check(parsed, env)
+        case "new":
+            return _new(parsed, env)
+        case _:
+            return _list(parsed, env)
+
+
+def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+    return load(
+        where=folders(env),
+        cwd=os.path.realpath(working_folder()),
+        env=env,
+        config_file=getattr(parsed, "config", None),
+        profile=getattr(parsed, "profile", None),
+        sets=getattr(parsed, "set", ()),
+        is_acked=is_acked(stored_approvals(env)),
+    ).checked()
+
+
+def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[FoundAgents, str | None]:
+    """The agents that a session here would have, and the one it would talk with. Nobody is asked."""
+    tiers, where = _tiers(parsed, env), folders(env)
+    settings, providers = agent_settings(tiers) or AgentSettings(), tuple(tiers.get("providers") or ())
+    tools: tuple[str, ...] = ()
+    if tiers.get("plugins.enabled"):
+        from bridle.app.plugins import provider_sections
+        from bridle.plugin.loading import load_plugins
+
+        loaded = load_plugins(tiers)
+        more = (agent for plugin in loaded for agent in plugin.agents)
+        settings = msgspec.structs.replace(settings, definitions=(*settings.definitions, *more))
+        providers = tuple(provider_sections(tiers))
+        tools = tuple(tool.name for plugin in loaded for tool in plugin.feature.tools)
+    found = find_agents(
+        settings,
+        where=where,
+        cwd=os.path.realpath(working_folder()),
+        env=env,
+        approvals=stored_approvals(env),
+        tools=tools,
+        providers=providers,
+    )
+    return found, settings.agent
+
+
+def agent_names(env: Mapping[str, str]) -> list[str]:
+    """For Tab: the names of the agents here."""
+    return [one.name for one in agents_here(argparse.Namespace(), env)[0].registry.list()]
+
+
+# Looking
+
+
+def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found, chosen = agents_here(parsed, env)
+    listed = agent_list(found, chosen)
+    if parsed.json:
+        return say_json(listed)
+    for problem in listed.problems:
+        tell(visible(problem, newlines=False))
+    return say("\n".join(_rows([one for one in listed.agents if not one.hidden])) + "\n")
+
+
+def _rows(entries: Iterable[AgentEntry]) -> Iterator[str]:
+    heads = ("agent", "mode", "provider", "cost", "source", "what it is for")
+    rows = [heads, *map(_cells, entries)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads) - 1)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
+        yield "   ".join(cells).rstrip()
+
+
+def _cells(entry: AgentEntry) -> tuple[str, ...]:
+    source = entry.source if entry.source == "builtin" else entry.place or entry.source
+    if not entry.trusted:
+        return (entry.name, "", "", "", source, "not trusted: bridle trust ack")
+    name = f"{entry.name} *" if entry.chosen else entry.name
+    about = entry.description if len(entry.description) <= 100 else f"{entry.description[:99]}…"
+    return (name, entry.mode, entry.provider or "the session's", entry.cost, source, about)
+
+
+def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found, _chosen = agents_here(parsed, env)
+    name = OTHER_NAMES.get(parsed.name, parsed.name)
+    agent = found.registry.get(name)
+    if agent is None:
+        if waits := next((one for one in found.waiting if one.stem == name), None):
+            raise CommandRefused("AgentNotTrusted", agent=name, path=waits.shown)
+        known = ", ".join(one.name for one in found.registry.list())
+        raise CommandRefused("UnknownAgent", agent=visible(name, newlines=False)[:100], known=known)
+    if parsed.json:
+        return say_json(agent)
+    return say("\n".join(visible(line, newlines=False) for line in _facts(agent)) + f"\n{_prompt(agent)}")
+
+
+def _prompt(agent: AgentDefinition) -> str:
+    parts = "\n\n".join(filter(None, (agent.system, agent.append)))
+    return f"\n{visible(parts)}\n" if parts else ""
+
+
+def _facts(agent: AgentDefinition) -> Iterator[str]:
+    yield f"{agent.name}  {agent.mode}  {agent.origin.scope}: {agent.origin.place}"
+    yield agent.description
+    yield f"provider: {agent.provider.profile or 'that of the session'}"
+    yield f"tools: {'all of the session' if agent.tools is None else ', '.join(agent.tools) or 'none'}"
+    if agent.hidden_tools:
+        yield f"without: {', '.join(agent.hidden_tools)}"
+    for rule in agent.rules:
+        limit = rule.path or rule.command
+        reason = f" ({rule.reason})" if rule.reason else ""
+        yield f"rule: {rule.verdict} {rule.tool}{f'({limit})' if limit else ''}{reason}"
+    if agent.default_verdict is not None:
+        yield f"beside its rules: {agent.default_verdict}"
+    if agent.permission_mode is not None:
+        yield f"mode: {agent.permission_mode}, where that is stricter than the session's"
+    delegation, catalog = agent.delegation, agent.catalog
+    sends = "may send others" if delegation.can_delegate else "sends nobody"
+    sent = "can be sent" if agent.is_callable else "is not sent"
+    yield f"delegation: {sends}, {sent}, {agent.max_steps} steps"
+    yield f"catalogue: {catalog.category}, {catalog.cost}"
+    yield from (f"use when: {one}" for one in catalog.use_when)
+    yield from (f"avoid when: {one}" for one in catalog.avoid_when)
+
+
+# Checking
+
+
+class CheckedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about one file: nothing, or what to change."""
+
+    path: str
+    name: str = ""
+    problems: tuple[AgentProblem, ...] = ()
+    warnings: tuple[AgentProblem, ...] = ()
+
+
+def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found = [_checked(path, env) for path in parsed.path or _paths_here(parsed, env)]
+    bad = any(one.problems for one in found)
+    if parsed.json:
+        return say_json(found) or (EXIT_PROBLEMS if bad else 0)
+    lines = [line for one in found for line in _checked_lines(one)]
+    say(
+        "\n".join(lines or ["No agents of yours or of this project here. Begin one: bridle agents new NAME"])
+        + "\n"
+    )
+    return EXIT_PROBLEMS if bad else 0
+
+
+def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+    listed, cwd = _tiers(parsed, env).get("agents.folders") or (), os.path.realpath(working_folder())
+    places = agent_places(listed, where=folders(env), cwd=cwd, env=env)
+    return [path for place in places for path in agent_paths(place.folder)]
+
+
+def _checked(path: str, env: Mapping[str, str]) -> CheckedAgent:
+    shown = _shown(path, env)
+    read = read_agent_file(path, AgentOrigin(scope="user", place=shown)).read
+    problems = read.problems
+    if read.agent is not None and (taken := AgentRegistry(BUILTIN_AGENTS).register(read.agent)) is not None:
+        clause = f"Bridle brings an agent {taken.has_it.name}: choose another name"
+        problems = (AgentProblem(line=1, clause=clause),)
+    name = read.agent.name if read.agent is not None else ""
+    return CheckedAgent(path=shown, name=name, problems=problems, warnings=read.warnings)
+
+
+def _checked_lines(one: CheckedAgent) -> Iterator[str]:
+    place = visible(one.path, newlines=False)
+    for problem in (*one.problems, *one.warnings):
+        line = f":{problem.line}" if problem.line else ""
+        yield f"{place}{line}: {visible(problem.clause, newlines=False)}"
+    if not one.problems:
+        yield f"{place}: good"
+
+
+def _shown(path: str, env: Mapping[str, str]) -> str:
+    """A path as people write it: from where they are, or from their home."""
+    from bridle.cli.doctor_parts import at_home
+
+    here = os.path.relpath(path)
+    return at_home(os.path.abspath(path), env) if here.startswith("../") else here
+
+
+# Beginning one
+
+
+def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if problem := name_problem(parsed.name):
+        raise UsageError(problem)
+    if AgentRegistry(BUILTIN_AGENTS).get(parsed.name) is not None:
+        raise UsageError(f"Bridle brings an agent {parsed.name}: choose another name")
+    cwd = os.path.realpath(working_folder())
+    where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
+    file = os.path.join(where, AGENTS, f"{parsed.name}{ENDING}")
+    description = msgspec.json.encode(parsed.description or "What it is for, in a sentence.").decode()
+    text = _BEGINNING.format(name=parsed.name, description=description)
+    read = read_agent(text, stem=parsed.name, origin=AgentOrigin(scope="user", place=file))
+    if read.agent is None:
+        raise UsageError(f"--description: {read.problems[0].clause}")
+    try:
+        os.makedirs(os.path.dirname(file), mode=0o700 if parsed.own else 0o777, exist_ok=True)
+        with open(file, "x", encoding="utf-8") as made:
+            made.write(text)
+    except FileExistsError:
+        raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
+    except OSError as failure:
+        raise BridleError("FileUnwritable", path=file, problem=failure.strerror or str(failure)) from None
+    if parsed.json:
+        return say_json({"name": parsed.name, "file": file})
+    agree = "" if parsed.own else "\nThen agree to it, as to every file of a project: bridle trust ack"
+    return say(f"Wrote {_shown(file, env)}. Say in it what to do, and check it: bridle agents check{agree}\n")

@@ -1,0 +1,152 @@
+"""`bridle agents`: listing, showing, checking and beginning agents, and a run that talks with one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli_kit import Place
+from cli_terminal import sitting
+
+GOOD = "---\nname: {}\ndescription: Counts beans.\n---\n\nCount twice.\n"
+
+
+def write(folder: Path, name: str, text: str = GOOD) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text.format(name))
+    return folder / f"{name}.md"
+
+
+@pytest.fixture
+def own(place: Place) -> Path:
+    return place.home / ".config/bridle/agents"
+
+
+@pytest.mark.requirement("D13.13", "D12.43")
+def test_the_list_names_source_mode_provider_cost_and_trust(place: Place, own: Path) -> None:
+    write(own, "beans", GOOD.replace("---\n\n", "mode: subagent\ncatalog: {{ cost: cheap }}\n---\n\n"))
+    write(own, "broken", "---\nname: broken\n---\nx\n")
+    write(place.work / ".bridle/agents", "waiting")
+    shown = place.bridle("agents", "--set", "agent=plan")
+    rows = {line.split()[0]: line for line in shown.out.splitlines()}
+    assert list(rows) == ["agent", "build", "plan", "explore", "review", "solve", "beans", "waiting"]
+    assert rows["plan"].startswith("plan *")
+    assert rows["beans"].split() == [
+        "beans", "subagent", "the", "session's", "cheap", "~/.config/bridle/agents/beans.md", "Counts", "beans.",
+    ]  # fmt: skip
+    assert rows["waiting"].split() == [
+        "waiting", ".bridle/agents/waiting.md", "not", "trusted:", "bridle", "trust", "ack",
+    ]  # fmt: skip
+    assert "~/.config/bridle/agents/broken.md:1: there is no description" in shown.err
+    listed = json.loads(place.bridle("list-agents", "--json").out)
+    assert [(one["name"], one["source"], one["trusted"]) for one in listed["agents"]][-2:] == [
+        ("beans", "user", True),
+        ("waiting", "project", False),
+    ]
+    assert place.bridle("trust", "list").out.split()[:3] == ["new", "agent", ".bridle/agents/waiting.md"]
+
+
+def test_one_is_shown_whole_and_one_that_waits_is_not(place: Place, own: Path) -> None:
+    write(own, "beans")
+    write(place.work / ".bridle/agents", "waiting")
+    shown = place.bridle("agents", "show", "beans")
+    assert (shown.code, shown.out.splitlines()[-1]) == (0, "Count twice.")
+    assert json.loads(place.bridle("agents", "show", "beans", "--json").out)["system"] == "Count twice."
+    assert "rule: deny * (plan is read-only)" in place.bridle("agents", "show", "plan").out
+    refused = place.bridle("agents", "show", "waiting")
+    assert (refused.code, refused.out, "Count" in refused.err) == (3, "", False)
+    unknown = place.bridle("agents", "show", "nothing")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert 'There is no agent "nothing".' in unknown.err
+
+
+def test_a_check_says_file_line_and_what_to_change(place: Place, own: Path) -> None:
+    agents = place.work / ".bridle/agents"
+    write(agents, "good")
+    write(agents, "claude", GOOD.replace("---\n\n", "model: opus\n---\n\n"))
+    assert (done := place.bridle("agents", "check")).code == 0, done.out
+    assert done.out.splitlines() == [
+        ".bridle/agents/claude.md:4: model is not used: an agent names no model, only one of your providers",
+        ".bridle/agents/claude.md: good",
+        ".bridle/agents/good.md: good",
+    ]
+    bad = write(own, "build")
+    write(own, "empty", "---\nmode: x\n---\n")
+    done = place.bridle("agents", "check", str(bad), str(own / "empty.md"), str(own / "gone.md"), "--json")
+    assert done.code == 1
+    assert [[one["clause"] for one in each["problems"]] for each in json.loads(done.out)] == [
+        ["Bridle brings an agent build: choose another name"],
+        [
+            "there is no description: say in a sentence what the agent is for",
+            'mode: "x" is none of primary, subagent, all',
+            "there is no prompt: write it below the second line ---",
+        ],
+        ["it cannot be read (No such file or directory)"],
+    ]
+
+
+def test_a_new_one_is_a_good_one_and_nothing_is_written_over(place: Place, own: Path) -> None:
+    made = place.bridle("agents", "new", "beans", "--description", "Counts: beans")
+    assert (made.code, "bridle trust ack" in made.out) == (0, True)
+    assert place.bridle("agents", "check").out == ".bridle/agents/beans.md: good\n"
+    again = place.bridle("agents", "new", "beans")
+    assert (again.code, ".bridle/agents/beans.md is there already. Nothing was changed" in again.err) == (
+        2,
+        True,
+    )
+    assert place.bridle("agents", "new", "--own", "beans").code == 0
+    assert (own / "beans.md").is_file()
+    for name, words in (("Bad", '"Bad" is no name'), ("plan", "Bridle brings an agent plan")):
+        refused = place.bridle("agents", "new", name)
+        assert (refused.code, words in refused.err) == (2, True)
+
+
+@pytest.mark.through_engine
+@pytest.mark.requirement("D13.5", "D12.41")
+def test_a_run_talks_with_an_agent_and_says_who_can_be_chosen(place: Place, own: Path) -> None:
+    write(own, "beans")
+    assert place.bridle("run", "-m", "demo", "--agent", "beans", "hi").code == 0
+    refused = place.bridle("run", "-m", "demo", "--agent", "explore", "hi")
+    assert refused.code == 2
+    assert refused.err.splitlines()[-1] == (
+        "bridle: The agent explore is only for other agents to send. "
+        "You can talk with: build, plan, review, solve, beans."
+    )
+    unknown = place.bridle("run", "-m", "demo", "--agent", "nobody", "hi")
+    assert (unknown.code, 'There is no agent "nobody".' in unknown.err) == (2, True)
+
+
+@pytest.mark.requirement("D13.9")
+def test_the_options_of_agents_are_settings_of_the_run(place: Place) -> None:
+    given = ("--multi-agent", "--sub-max-context-tokens", "9000", "--sub-compact-at", "0.5",
+             "--main-max-context-tokens", "30000", "--main-compact-at", "0.6")  # fmt: skip
+    assert place.bridle("run", "-m", "demo", *given, "hi").code == 0
+    for wrong, words in (
+        (("--sub-compact-at", "2"), '"2" is not a share above 0 and at most 1'),
+        (("--sub-max-context-tokens", "no"), '"no" is not a whole number above 0'),
+        (("--agent-mode", "many"), '"many" is none of single, multi'),
+    ):
+        refused = place.bridle("run", "-m", "demo", *wrong, "hi")
+        assert (refused.code, words in refused.err) == (2, True), wrong
+
+
+@pytest.mark.requirement("D12.43")
+def test_at_a_terminal_the_agent_of_a_project_is_read_and_agreed_to(place: Place) -> None:
+    write(place.work / ".bridle/agents", "beans")
+    with sitting(place, "-m", "demo", "--agent", "beans") as person:
+        person.sees(
+            "The agent of .bridle/agents/beans.md wants to be talked with and sent. It is new to you."
+        )
+        person.sees("Enter not now ›")
+        person.types("u\r")
+        person.sees("Type what you want.")
+    assert "trusted" in place.bridle("trust", "list").out
+
+
+def test_names_of_agents_are_completed(place: Place, own: Path) -> None:
+    write(own, "beans")
+    assert place.bridle("completion", "agents").out.split() == [
+        "build", "plan", "explore", "review", "solve", "beans",
+    ]  # fmt: skip
