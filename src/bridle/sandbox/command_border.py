@@ -90,12 +90,13 @@ class CommandBorder:
             launch = way_out.through(self._launch(argv, policy))
         except BaseException:
             way_out.close()
+            self._unwatch()
             raise
         self._way_out, self.variables = way_out, proxy_variables()
         return launch
 
     def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        if policy.resident:
+        if policy.resident and policy.mode == "workspace-write":
             from bridle.sandbox.residents import Resident
 
             self._resident = Resident(self._found)
@@ -136,12 +137,15 @@ class CommandBorder:
         return confinement
 
     def _unwatch(self) -> None:
-        """It did not start after all."""
-        if self._watch is not None and self._resident is not None and self._watch.residents is not None:
-            self._watch.residents.leave(self._resident)
-        elif self._watch is not None and self._began is not None:
-            self._watch.lookout.forget(self._began)
-            self._watch.open.remove(self._policy)
+        """It did not start after all. Harmless when called again."""
+        watch, self._watch = self._watch, None
+        if self._resident is not None:
+            self._resident.listener.end()
+            if watch is not None and watch.residents is not None:
+                watch.residents.leave(self._resident)
+        elif watch is not None and self._began is not None:
+            watch.lookout.forget(self._began)
+            watch.open.remove(self._policy)
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
@@ -149,9 +153,7 @@ class CommandBorder:
         if self._way_out is not None:
             self._way_out.close()
         if self._resident is not None:
-            self._resident.listener.end()
-            if self._watch is not None and self._watch.residents is not None:
-                self._watch.residents.leave(self._resident)
+            self._unwatch()
             return
         sealed, watch = self._confinement, self._watch
         self._put_right(since_ns=0)
@@ -178,7 +180,7 @@ class CommandBorder:
             stuck: dict[str, OSError] = {}
             tampered = put_right(sealed, stuck.__setitem__, since_ns=since_ns)
             for path in (path for path in tampered if path not in stuck):
-                note = _told(self._shown(path))
+                note = _told(self._shown(path), escalates=self._resident is None)
                 self._notes.append(f"[sandbox: {note}]\n")
                 if self._resident is not None:  # whose output nobody reads for such words
                     self._say(Notice(reason="PutAside", message=f"{note}."))
@@ -295,13 +297,11 @@ def _git_moved(sealed: Confinement, began: int) -> bool:
     return False
 
 
-def _told(path: str) -> str:
+def _told(path: str, *, escalates: bool) -> str:
     """What is said about something that was put back."""
     if os.path.basename(path) in {"config", "config.worktree"}:
-        return (
-            f"{path} was put back as it was: commands may not name programs for git to run. "
-            'If it is needed, retry with escalate: "why"'
-        )
+        hint = '. If it is needed, retry with escalate: "why"' if escalates else ""
+        return f"{path} was put back as it was: commands may not name programs for git to run{hint}"
     if path.endswith("/.git"):
         return f"{path} was put aside: this submodule names programs for git to run"
     return f"{path} would lead git elsewhere; it was put back as it was"

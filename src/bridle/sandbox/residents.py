@@ -108,7 +108,8 @@ class Residents:
             for timer in (self._soon, self._quiet):
                 if timer is not None:
                     timer.cancel()
-            self._note.drop()
+            with self._noting:
+                self._note.drop()
 
     def look(self) -> None:
         """Looks at the top of the folders, and at everything where one of them may have written since that was done."""
@@ -149,13 +150,12 @@ class Residents:
         if self._is_heard:
             return
         self._is_heard = True
-        with contextlib.suppress(OSError):  # a full disk: nobody is kept from writing by that
-            self._write_note()
+        self._write_note()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._look_soon)
 
     def _write_note(self) -> None:
-        with self._noting:
+        with self._noting, contextlib.suppress(OSError):  # a full disk keeps nobody from writing elsewhere
             self._note.write(self._all_ns)
 
     def _look_soon(self) -> None:
