@@ -112,7 +112,7 @@ def filter_system_calls(program: bytes) -> None:
     import ctypes
 
     instructions = ctypes.create_string_buffer(program, len(program))
-    _checked(_libc().prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, _counted(program, instructions), 0, 0))
+    _checked(_libc().prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, _with_length(program, instructions), 0, 0))
 
 
 def listen_to_system_calls(program: bytes, number: int) -> int:
@@ -121,11 +121,11 @@ def listen_to_system_calls(program: bytes, number: int) -> int:
     import ctypes
 
     instructions = ctypes.create_string_buffer(program, len(program))
-    counted = _counted(program, instructions)
-    return _checked(_libc().syscall(number, _SECCOMP_SET_FILTER, _SECCOMP_NEW_LISTENER, counted, 0))
+    sized = _with_length(program, instructions)
+    return _checked(_libc().syscall(number, _SECCOMP_SET_FILTER, _SECCOMP_NEW_LISTENER, sized, 0))
 
 
-def _counted(program: bytes, instructions: Any) -> bytes:
+def _with_length(program: bytes, instructions: Any) -> bytes:
     import ctypes
 
     return struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
