@@ -199,10 +199,11 @@ export interface CheckHealth {
 
 /**
  * What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
- * `tools_used` and `files` the first ones are named.
+ * `tools_used`, of the `files` it knew and of those it `changed` the first ones are named.
  */
 export interface ChildEnded {
   agent: string;
+  changed?: Array<string>;
   files?: Array<string>;
   invocation: string;
   ok: boolean;
@@ -212,6 +213,38 @@ export interface ChildEnded {
   stopped_by?: string;
   tools_used?: Array<string>;
   usd?: number;
+}
+
+/**
+ * What is left of children for the next one like them: their own words, so notes and never instructions. In every
+ * list the oldest stands first.
+ */
+export interface ChildMemory {
+  decisions?: Array<string>;
+  files?: Array<string>;
+  findings?: Array<string>;
+  questions?: Array<string>;
+  results?: Array<ChildResult>;
+  summary?: string;
+}
+
+/**
+ * What is remembered from here on under `key`. It had to be compressed where it would have had more tokens than it
+ * may, `tokens_before`; `dropped` entries gave way. Tokens are estimates.
+ */
+export interface ChildMemoryUpdated {
+  agent: string;
+  dropped?: number;
+  key: string;
+  memory: ChildMemory;
+  tokens?: number;
+  tokens_before?: number;
+}
+
+/** A task that a child had, and the beginning of what it came to. */
+export interface ChildResult {
+  preview: string;
+  task: string;
 }
 
 /**
@@ -285,8 +318,10 @@ export interface CommandTaken {
  *
  * What stays of it, before the summary, are the messages of the events `also_kept`: pinned words and what people
  * asked for. The results of the calls `cleared`, by wire id, read `[compacted]` from here on; where that was enough,
- * there is no summary and nothing else was dropped. `pins` counts the pinned words that stay. `why`: the limit was
- * near, a person asked for it, or the provider refused the request as too long. Tokens are estimates.
+ * there is no summary and nothing else was dropped. `ledger`, where there is one, stands in the last of them: a line
+ * for each earlier result of an agent that was sent. `pins` counts the pinned words that stay. `why`: the limit was
+ * near, a person asked for it, the provider refused the request as too long, or results of agents went into their
+ * ledger. Tokens are estimates.
  */
 export interface Compacted {
   also_kept?: Array<number>;
@@ -295,12 +330,13 @@ export interface Compacted {
   dropped?: Stretch;
   kept?: Stretch;
   kept_from: number;
+  ledger?: Array<string>;
   pins?: number;
   summary: string;
   summary_tokens?: number;
   tokens_after?: number;
   tokens_before?: number;
-  why?: "asked" | "limit" | "refused";
+  why?: "asked" | "ledger" | "limit" | "refused";
 }
 
 export interface ConflictAnswer {
@@ -2074,6 +2110,7 @@ export interface Payloads {
   Branched: Branched;
   Cancelled: Cancelled;
   ChildEnded: ChildEnded;
+  ChildMemoryUpdated: ChildMemoryUpdated;
   ChildStarted: ChildStarted;
   ClientRequest: ClientRequest;
   CommandTaken: CommandTaken;

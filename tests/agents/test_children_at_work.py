@@ -13,7 +13,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerQuestion, CancelTurn, EndSession, RunSlash
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, EndSession, RunSlash
 from bridle.protocol.questions import UndoAnswer
 from bridle.providers.script import call, fail, say
 
@@ -194,7 +194,7 @@ async def test_a_child_sends_others_only_where_it_may_and_settings_let_it_go_so_
     assert paths == [(), ("middle",), ("middle", "explore"), ("middle",), ()]
 
 
-@pytest.mark.requirement("D12.40")
+@pytest.mark.requirement("D12.40", "D11.2", "D11.7", "T9.7")
 async def test_what_an_agent_denies_itself_is_asked_about_and_denied_where_nobody_is(tmp_path: Path) -> None:
     careful = msgspec.structs.replace(
         WRITER, rules=(AgentRule(tool="write_file", verdict="deny", path="docs/**", reason="docs are mine"),)
@@ -323,3 +323,25 @@ async def test_an_agent_in_the_background_ends_with_its_session() -> None:
     ends = [one.event for one in stored if isinstance(one.event, e.ChildEnded)]
     assert [(end.ok, end.stop) for end in ends] == [(False, "cancelled")]
     assert stored[-1].kind == "SessionEnded"
+
+
+@pytest.mark.requirement("D11.4")
+async def test_only_a_person_lets_an_agent_do_what_it_denies_itself_and_their_yes_holds(
+    tmp_path: Path,
+) -> None:
+    careful = msgspec.structs.replace(
+        WRITER, rules=(AgentRule(tool="write_file", verdict="deny", reason="I only read"),)
+    )
+    writes = [call("write_file", path=f"{name}.txt", content="x") for name in "ab"]
+    model = scripted(*sent("writer"), agents={"writer": [*writes, say("x")]})
+    options = {"agent_mode": "multi", "agents": [careful], "answers": True, "mode": "yolo"}
+    async with harness(model, folder=str(tmp_path), **options) as session:
+        number = await session.send("go")
+        asked = await session.until(e.PermissionRequested)
+        await session.connection.send(
+            AnswerPermission(session=session.id, call_id=asked.call_id, answer="tool")
+        )
+        events = await session.turn_of(number)
+    assert (asked.tool, asked.because) == ("write_file", "this agent asks first")
+    assert outcomes(events) == ["ok", "ok", "ok"]
+    assert len(of_kind(events, e.PermissionRequested)) == 1

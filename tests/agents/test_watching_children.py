@@ -1,16 +1,25 @@
 """People watch agents that were sent, and stop one of them."""
 
+import itertools
 from collections.abc import Sequence
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition
+from bridle.clients.as_events import events_lines
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import ScriptedAnswer, scripted
 from bridle.conformance.harness import harness, of_kind
+from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnswerPermission, AttachSession, CancelTurn
 from bridle.protocol.errors import CommandRefused
+from bridle.protocol.messages import Usage
+from bridle.protocol.queries import CustomQuery
 from bridle.providers.script import call, say, wait
 from bridle.providers.scripted import ScriptedModel
 
@@ -46,7 +55,7 @@ async def test_one_child_is_stopped_whoever_says_so_and_who_sent_it_goes_on(iden
     assert results["write_file"].outcome == "cancelled"
     sent = results["delegate_agent"]
     assert (sent.outcome, sent.reason) == ("cancelled", "ChildStopped")
-    assert sent.content == f"The agent writer was stopped by {by}."
+    assert sent.content.partition("\n\n")[0] == f"The agent writer was stopped by {by}."
     assert events[-1] == e.TurnEnded(stop="end_turn", steps=2)
 
 
@@ -83,3 +92,169 @@ async def test_where_there_are_no_agents_there_is_no_child_to_stop() -> None:
         with pytest.raises(CommandRefused) as refused:
             await session.connection.send(CancelTurn(session=session.id, invocation="inv_nobody"))
     assert refused.value.reason == "NoSuchChild"
+
+
+@pytest.mark.requirement("D18.2", "D18.6")
+async def test_any_client_can_ask_who_was_sent_what_they_are_at_and_what_they_cost() -> None:
+    query = CustomQuery(namespace="agents", verb="children")
+    async with harness(sending("writer"), **OPTIONS) as session:
+        query = msgspec.structs.replace(query, session=session.id)
+        number = await session.send("go")
+        asked = await session.until(e.PermissionRequested, since=number)
+        (waiting,) = (await session.connection.ask(query)).payload["children"]
+        assert (waiting["agent"], waiting["task"]) == ("writer", "Do it, writer.")
+        assert (waiting["state"], *waiting["path"], waiting["parent"]) == ("waiting", "writer", None)
+        answer = AnswerPermission(session=session.id, call_id=asked.call_id, answer="deny")
+        await session.connection.send(answer)
+        await session.turn_of(number)
+        (done,) = (await session.connection.ask(query)).payload["children"]
+    assert (done["state"], done["steps"]) == ("done", 2)
+
+
+@pytest.mark.requirement("D11.10", "D18.3")
+async def test_a_yes_to_an_agent_is_no_yes_to_any_call_of_it() -> None:
+    options = {name: value for name, value in OPTIONS.items() if name != "allow"}
+    asked: list[e.Envelope] = []
+    async with harness(sending("writer"), **options) as session:
+        number = await session.send("go")
+        async for envelope in session.connection.events(session.id, since=number):
+            if isinstance(envelope.event, e.PermissionRequested):
+                asked.append(envelope)
+                choice = "tool" if envelope.event.handoff else "deny"
+                call_id = envelope.event.call_id
+                answer = AnswerPermission(session=session.id, call_id=call_id, answer=choice)
+                await session.connection.send(answer)
+            if isinstance(envelope.event, e.TurnEnded) and envelope.invocation is None:
+                break
+        lines = [msgspec.json.decode(line) for line in events_lines(await session.stored())]
+    sent, write = (one.event for one in asked)
+    assert (sent.tool, write.tool) == ("delegate_agent", "write_file")
+    handoff = sent.handoff
+    assert (handoff.agent, handoff.provider, handoff.model) == ("writer", "demo", "scripted")
+    assert "Do it, writer." in handoff.text
+    assert "write_file" in handoff.tools
+    targets = [
+        (line["type"], line["targetType"], line["targetName"], line.get("agentPath"))
+        for line in lines
+        if line["type"].startswith("permission.")
+    ]
+    assert targets == [
+        ("permission.requested", "agent", "writer", None),
+        ("permission.granted", "agent", "writer", None),
+        ("permission.requested", "tool", "write_file", ["writer"]),
+        ("permission.denied", "tool", "write_file", ["writer"]),
+    ]
+
+
+@pytest.mark.requirement("D11.44")
+async def test_whoever_comes_in_the_middle_of_a_childs_work_hears_its_question_with_its_path() -> None:
+    async with harness(sending("writer"), **OPTIONS) as session:
+        number = await session.send("go")
+        asked = await session.until(e.PermissionRequested, since=number)
+        late = session.engine.connect(name="late", answers=True)
+        attached = await late.send(AttachSession(session=session.id))
+        async for envelope in late.events(session.id, since=attached.event or 0):
+            if isinstance(envelope.event, e.PermissionRequested):
+                break
+        assert (envelope.agent_path, envelope.event.call_id) == (("writer",), asked.call_id)
+        answer = AnswerPermission(session=session.id, call_id=asked.call_id, answer="once")
+        await late.send(answer)
+        events = await session.turn_of(number)
+    assert of_kind(events, e.ChildEnded)[0].ok
+
+
+NUMBERS = itertools.count(1)
+
+
+def told(event: e.AnyEvent, *path: str) -> e.Envelope:
+    """An event of the main agent, or of the one that this path leads to."""
+    return e.Envelope(
+        id=next(NUMBERS),
+        kind=type(event).__name__,
+        session="s",
+        originator="",
+        ts_ms=0,
+        event=event,
+        agent_path=path,
+        invocation=f"inv_{path[-1]}" if path else None,
+    )
+
+
+def begins(agent: str, *path: str) -> e.Envelope:
+    return told(e.ChildStarted(invocation=f"inv_{agent}", agent=agent, task="Do it."), *path)
+
+
+def ends(agent: str, *path: str, usd: float = 0.0, **fields) -> e.Envelope:
+    values = {"ok": True, "result": "", "stop": "end_turn", **fields}
+    return told(e.ChildEnded(invocation=f"inv_{agent}", agent=agent, usd=usd, **values), *path)
+
+
+def paid(usd: float | None, *path: str, **fields) -> e.Envelope:
+    return told(e.CostIncremented(provider="w", model="m", usage=Usage(), usd=usd, **fields), *path)
+
+
+def test_costs_of_children_that_work_side_by_side_are_their_own_and_of_those_they_sent() -> None:
+    main = Conversation()
+    for envelope in (
+        *(begins("one"), begins("two"), paid(0.5), paid(1.0, "one"), paid(2.0, "two")),
+        *(begins("below", "one"), paid(4.0, "one", "below"), ends("below", "one", usd=4.0)),
+    ):
+        main.apply(envelope)
+    assert main.children["inv_one"].own_usd == 5.0
+    assert main.children["inv_two"].own_usd == 2.0
+    assert main.spent_usd == 7.5
+
+
+class TestTree:
+    """The children of a session as one fold."""
+
+    def test_each_stands_below_whoever_sent_it_with_what_it_came_to(self) -> None:
+        tree = ChildTree()
+        for envelope in (
+            *(begins("one"), begins("below", "one"), paid(0.25, "one", "below"), ends("below", "one")),
+            *(paid(0.5, "one"), paid(None, "one", local=True), begins("two"), paid(None, "two")),
+            ends("two", ok=False, stop="error", result="It broke."),
+            ends("one", ok=False, stop="cancelled", stopped_by="Ana"),
+        ):
+            tree.take(envelope)
+        found = [(depth, one.agent, one.state, one.usd) for depth, one in tree.walk()]
+        assert found == [
+            (0, "one", "stopped", 0.5),
+            (1, "below", "done", 0.25),
+            (0, "two", "failed", None),
+        ]
+        assert tree.entries["inv_two"].why == "It broke."
+        assert tree.entries["inv_below"].path == ("one", "below")
+
+    def test_two_of_one_name_that_work_at_once_are_told_apart_and_each_is_found(self) -> None:
+        tree = ChildTree()
+        for number in (1, 2):
+            tree.take(told(e.ChildStarted(invocation=f"inv_ABCD{number}", agent="explore", task="")))
+        assert [one.label for one in tree.working] == ["explore", "explore 2"]
+        assert tree.named("explore").invocation == "inv_ABCD1"
+        assert tree.named("explore 2").invocation == "inv_ABCD2"
+        assert tree.named("inv_ABCD1").label == "explore"
+        assert tree.named("ABCD2").label == "explore 2"
+        assert tree.named("review") is None
+        tree.take(told(e.ChildEnded(invocation="inv_ABCD1", agent="explore", ok=True, result="")))
+        assert tree.named("explore").invocation == "inv_ABCD2", "one that works goes before one that did"
+
+    @given(st.lists(st.sampled_from(["start", "end", "cost", "ask", "answer"]), max_size=30))
+    def test_whatever_comes_in_whatever_order_nobody_is_lost(self, what) -> None:
+        tree, started = ChildTree(), set[str]()
+        events = {
+            "start": lambda: begins("one"),
+            "end": lambda: ends("one"),
+            "cost": lambda: paid(1.0, "one"),
+            "ask": lambda: told(
+                e.PermissionRequested(call_id="c", tool="t", input={}, risk="read", why=""), "one"
+            ),
+            "answer": lambda: told(
+                e.PermissionDecided(call_id="c", tool="t", verdict="allow", decided_by="person"), "one"
+            ),
+        }
+        for one in what:
+            tree.take(events[one]())
+            started |= {"inv_one"} if one == "start" else set()
+            assert set(tree.entries) == started
+            assert [child for _, child in tree.walk()] == list(tree.entries.values())

@@ -112,6 +112,18 @@ def test_a_check_that_hangs_ends_with_the_time_of_the_run(place: Place) -> None:
     assert ran.result["goal"]["reached"] is False
 
 
+def test_nobody_takes_the_words_of_a_round_for_the_persons(place: Place) -> None:
+    place.bridle("run", "-y", "-m", place.script(WORKS), *CHECK, "make done.txt")
+    session = place.only_session()
+    for words in (("sessions", "show", session), ("sessions", "replay", session, "--pace", "1000")):
+        told = place.bridle(*words).out
+        assert "make done.txt" in told
+        assert "round 1" in told
+        assert "Work on until it passes" not in told
+    exported = place.bridle("sessions", "export", session, "--format", "markdown", "-o", "-").out
+    assert "Work on until it passes" not in exported
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

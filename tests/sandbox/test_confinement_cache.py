@@ -6,8 +6,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.other_projects import OtherProjects
@@ -38,6 +39,8 @@ class Scene:
             others=OtherProjects(home),
             temporary=(str(base / "tmp"),),
         )
+        self._probe = base / "probe"
+        self._probe.write_text("")
         self.cache = ConfinementCache(now_ns=lambda: time.time_ns() + _LATER_NS)
         self.modes = [
             SpawnPolicy(mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")),
@@ -55,11 +58,9 @@ class Scene:
         for policy in self.modes:
             for _ in range(3):
                 self.cache.of(policy, self.place, str(self.workspace))
-        probe = self.base / "probe"
-        probe.write_text("")
-        before = probe.stat().st_ctime_ns
-        while probe.stat().st_ctime_ns == before:
-            probe.chmod(0o600)
+        before = self._probe.stat().st_ctime_ns
+        while self._probe.stat().st_ctime_ns == before:
+            self._probe.chmod(0o600)
 
     def is_true(self) -> bool:
         cwd = str(self.workspace)
@@ -136,6 +137,9 @@ _CHANGES = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(_CHANGES)
+@example([("../.config/gh", "folder", "")])
+@example([("../../own", "remove", "")])
+@example([("../../tmp", "folder", "")])
 def test_whatever_changes_the_answer_is_that_of_a_fresh_look(changes: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(Path(os.path.realpath(folder)))
@@ -171,3 +175,16 @@ def _change(path: Path, change: str, text: str) -> None:
                 pass
     except OSError:
         return  # nothing can be there now
+
+
+def test_packs_that_undo_could_not_keep_are_seen_when_they_come(scene: Scene) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == scene.base.stat().st_dev:
+        pytest.skip("there is no second file system")
+    scene.place = msgspec.structs.replace(scene.place, records=str(memory))
+    scene.settle()
+    packs = scene.workspace / ".git" / "objects" / "pack"
+    packs.mkdir()
+    for name in ("pack-1.pack", "pack-1.idx"):
+        (packs / name).write_text("x")
+    assert scene.is_true()

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -363,19 +365,43 @@ async def mounted_meanwhile(base: Path) -> None:
     await processes.close()
 
 
-def test_one_that_waited_while_something_was_mounted_is_not_used(tmp_path: Path) -> None:
-    unshare = ["unshare", *(["-r"] if os.getuid() else []), "--mount", "--propagation", "slave"]
-    if subprocess.run([*unshare, "true"], check=False).returncode:
-        pytest.skip("no namespaces of mounts here")
-    code = (
-        "import asyncio, pathlib, sys, test_warm_sandbox as t; "
-        "asyncio.run(t.mounted_meanwhile(pathlib.Path(sys.argv[1])))"
-    )
-    done = subprocess.run(
-        [*unshare, sys.executable, "-c", code, os.path.realpath(tmp_path)],
+def _in_process(function: str, base: Path, *prefix: str) -> subprocess.CompletedProcess[str]:
+    """Runs one of the functions here in a process of its own."""
+    code = f"import asyncio, pathlib, sys, {__name__.rpartition('.')[2]} as here; "
+    code += f"asyncio.run(here.{function}(pathlib.Path(sys.argv[1])))"
+    return subprocess.run(
+        [*prefix, sys.executable, "-c", code, os.path.realpath(base)],
         cwd=os.path.dirname(__file__),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_one_that_waited_while_something_was_mounted_is_not_used(tmp_path: Path) -> None:
+    unshare = ["unshare", *(["-r"] if os.getuid() else []), "--mount", "--propagation", "slave"]
+    if subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("no namespaces of mounts here")
+    done = _in_process("mounted_meanwhile", tmp_path, *unshare)
     assert done.returncode == 0, done.stderr
+
+
+async def killed_meanwhile(base: Path) -> None:
+    scene = Scene(base, Processes())
+    await scene.wait()
+    print(*_waiting(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_nothing_of_one_that_waited_is_left_when_its_engine_is_killed(tmp_path: Path) -> None:
+    done = _in_process("killed_meanwhile", tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((tmp_path / "ws").iterdir()) == []
+    for pid in map(int, done.stdout.split()):
+        try:
+            waiting = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        assert select.select([waiting], [], [], 20)[0], "it outlived its engine"
+        os.close(waiting)
+    assert done.stdout.split()

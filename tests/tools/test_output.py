@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.errors import BridleError
-from bridle.tools.output import HEAD_BYTES, TAIL_BYTES, WHOLE_BYTES, Spill, capped
+from bridle.tools.output import WHOLE_BYTES, Spill, capped
 
 pytestmark = pytest.mark.requirement("D9.7", "G7.6")
 
 
 KEY = bytes(range(32))
+END_BYTES = WHOLE_BYTES // 2
+"""So much of the beginning stays, and of the end."""
 
 
 def kept_in(folder: Path, **limits: int) -> Spill:
@@ -67,10 +69,10 @@ async def test_32_kilobytes_pass_whole_and_leave_no_file(tmp_path) -> None:
 
 async def test_one_byte_more_keeps_the_ends_and_spills_everything_to_a_private_file(tmp_path) -> None:
     spill = kept_in(tmp_path / "s")
-    text = "a" * HEAD_BYTES + "!" + "b" * TAIL_BYTES
+    text = "a" * END_BYTES + "!" + "b" * END_BYTES
     output = await run(spill, [text[:20_000], text[20_000:]])
     marker = '[… 1 bytes left out; read_file with path "output:call_1", offset and limit shows them]'
-    assert output.content == "a" * HEAD_BYTES + f"\n{marker}\n" + "b" * TAIL_BYTES
+    assert output.content == "a" * END_BYTES + f"\n{marker}\n" + "b" * END_BYTES
     assert output.metadata == {"truncated": True, "output_bytes": WHOLE_BYTES + 1}
     assert read(spill) == text
     (path,) = (tmp_path / "s").iterdir()
@@ -187,7 +189,7 @@ def test_cuts_fall_between_characters(
     head, marker, tail = output.content.split("\n")
     assert text.startswith(head)
     assert text.endswith(tail)
-    assert HEAD_BYTES - 4 < len(head.encode()) <= HEAD_BYTES
-    assert TAIL_BYTES - 4 < len(tail.encode()) <= TAIL_BYTES
+    assert END_BYTES - 4 < len(head.encode()) <= END_BYTES
+    assert END_BYTES - 4 < len(tail.encode()) <= END_BYTES
     left_out = int(marker.split()[1])
     assert left_out == len(text.encode()) - len(head.encode()) - len(tail.encode())

@@ -11,7 +11,12 @@ from bridle.protocol.events import Verdict
 
 
 class ChildContext(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a child reads and says, in tokens."""
+    """How much a child reads and says, in tokens.
+
+    `summary_tokens` is what a summary of its conversation may have, and what is remembered of it. `inline_tokens` is
+    what a result of a tool may have that does something, `retrieval_tokens` one of a tool that looks something up; the
+    rest of either can be asked for. `image_tokens` is what it may be shown of images.
+    """
 
     max_tokens: int = 12_000
     compact_at: float = 0.7
@@ -20,6 +25,9 @@ class ChildContext(msgspec.Struct, frozen=True, kw_only=True):
     handoff_tokens: int = 2_000
     delegate_context_tokens: int = 1_000
     result_tokens: int = 1_000
+    inline_tokens: int = 2_000
+    retrieval_tokens: int = 3_000
+    image_tokens: int = 4_000
 
 
 class DelegateResults(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bridle.agents.child_memory import memory_text, memory_within
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
+from bridle.protocol.events import ChildMemory
 
 CUT = " […]"
 _NOTES = (
@@ -31,7 +33,7 @@ class HandoffPacket(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     expected: str = ""
-    memory: str = ""
+    memory: ChildMemory = ChildMemory()
     is_brief: bool = False
 
 
@@ -48,7 +50,7 @@ def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int
         ("constraints", _listed("Keep to this", packet.constraints)),
         ("files", _listed("Files that matter", packet.files)),
         ("references", _listed("Where to read more", packet.references)),
-        ("memory", packet.memory),
+        ("memory", memory_text(packet.memory)),
         ("expected", f"What is expected:\n{packet.expected}" if packet.expected else ""),
         ("notes", "Answer in a few sentences. " * packet.is_brief + _NOTES),
     ]
@@ -57,7 +59,9 @@ def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int
         over = estimated_tokens(sum(len(text) + 2 for text in texts.values())) - most_tokens
         if over <= 0:
             break
-        if name in texts:
+        if name == "memory" and name in texts:
+            texts[name] = memory_within(packet.memory, estimated_tokens(len(texts[name])) - over - 1)
+        elif name in texts:
             room = len(texts[name]) - over * CHARACTERS_PER_TOKEN - len(CUT)
             texts[name] = f"{texts[name][:room]}{CUT}" if room > 0 else ""
     return "\n\n".join(filter(None, texts.values()))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
+
+from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
+from bridle.agents.delegate_ledger import delegate_ledger
+from bridle.agents.delegate_result import KeptAnswer, delegate_result
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
@@ -13,17 +19,45 @@ from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocat
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
-from bridle.engine.features import Feature
+from bridle.engine.features import Feature, FeatureQuery
+from bridle.engine.journal import masked
+from bridle.engine.ports import SessionLog
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.display_values import ShownChild
-from bridle.protocol.errors import sentence
-from bridle.protocol.events import Handoff, InputAccepted, ModelChanged
+from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.events import ChildMemory, Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.queries import CustomQuery
+from bridle.tools.read_file import SPILL_PREFIX
+
+MOST_SHOWN = 200
+"""Of so many calls it is known what people were shown of them."""
+PAGE = 1_000
+"""So many events of a log are read at once."""
 
 
 def session_delegation(parts: SessionParts, make_invocation: MakeInvocation) -> SessionDelegation:
     assert parts.agent is not None
     return SessionDelegation(parts, parts.agent, ChildRuns(parts, make_invocation))
+
+
+class SentAgents:
+    """The agents that were sent in a session, for clients that ask: folded from its log, as far as it was read."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._tree = ChildTree()
+        self._read = 0
+        self._reading = asyncio.Lock()
+
+    async def answer(self, _query: CustomQuery) -> dict[str, Any]:
+        async with self._reading:
+            while page := await self._log.since(self._read, limit=PAGE):
+                for envelope in page:
+                    self._tree.take(envelope)
+                    self._read = envelope.id or self._read
+        return {"children": msgspec.to_builtins(list(self._tree.entries.values()))}
 
 
 class SessionDelegation:
@@ -35,14 +69,18 @@ class SessionDelegation:
         self._main = main
         self._children = children
         self._room = asyncio.Semaphore(main.settings.parallel)
+        self._shown: dict[str, str] = {}
+        """What people were shown, by call: the child is told that, whatever became known since."""
         self._background: set[asyncio.Task[None]] = set()
 
     def feature(self) -> Feature:
-        """Other agents, for an agent that may send them."""
+        """Other agents, for an agent that may send them, and what stays of what they came to."""
         return Feature(
             name="agents",
             origin=BUILTIN,
             tools=(delegate_tool(self.for_tool()),),
+            request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
+            queries=(FeatureQuery(verb="children", answer=SentAgents(self._parts.opened.log).answer),),
             stop_child=self._children.stop,
             at_end=self._end,
         )
@@ -97,16 +135,23 @@ class SessionDelegation:
         agent = self._target(args, call)
         model, depth = self._model(agent), self._caller(call).depth + 1
         sees_tool = sees(agent, delegates=False, is_child=depth > 0)
+        while len(self._shown) >= MOST_SHOWN:  # of calls that a person refused
+            del self._shown[next(iter(self._shown))]
+        text = self._shown[call.id] = self._text(args, call)
         return Handoff(
             agent=agent.name,
             provider=model.provider,
             model=model.model,
-            text=self._text(args, call),
+            text=text,
             tools=tuple(tool.name for tool in self._parts.tools.list() if sees_tool(tool)),
         )
 
+    def _key(self, agent: AgentDefinition) -> str:
+        parts = self._parts
+        return memory_key(parts.journal.session, agent.name, self._model(agent).provider, parts.opened.cwd)
+
     def _text(self, args: DelegateArgs, call: ToolCall) -> str:
-        budget = self._main.settings.child
+        budget, memories = self._main.settings.child, self._parts.journal.conversation.memories
         packet = HandoffPacket(
             request=_request(self._parts.journal.conversation),
             parent=self._caller(call).definition.name,
@@ -118,6 +163,7 @@ class SessionDelegation:
             files=args.relevant_files,
             constraints=args.constraints,
             expected=args.expected_output,
+            memory=memories.get(self._key(self._target(args, call)), ChildMemory()),
             is_brief=args.return_mode == "brief",
         )
         return handoff_text(
@@ -137,27 +183,67 @@ class SessionDelegation:
             agent=agent,
             model=self._model(agent),
             task=args.task,
-            text=self._text(args, call),
+            text=self._shown.pop(call.id, "") or self._text(args, call),
             max_steps=min(limit for limit in limits if limit is not None),
             identity=call.identity,
+            key=self._key(agent),
             call_id=call.id,
         )
         if agent.delegation.background and not self._parts.settings.options.headless:
-            return self._begin_in_background(call.invocation, task)
-        outcome = await self._work(call.invocation, task)
-        return _result(outcome, settings.child.result_tokens)
+            return self._begin_in_background(args, call, task)
+        return await self._result(args, call, await self._work(call.invocation, task))
+
+    async def _result(self, args: DelegateArgs, call: ToolCall, outcome: ChildOutcome) -> ToolOutput:
+        """What a child came to as its sender reads it, the whole of it kept beside."""
+        settings, ended = self._main.settings, outcome.ended
+        how, reason = ("ok", None) if ended.ok else ("error", "ChildFailed")
+        if ended.stopped_by:
+            how, reason = "cancelled", "ChildStopped"
+        most_tokens = min(settings.child.result_tokens, settings.results.result_tokens)
+        answer, kept = await asyncio.to_thread(self._keep, call.id, outcome.text)
+        result = delegate_result(
+            answer, ended, kept, most_tokens=most_tokens, is_brief=args.return_mode == "brief"
+        )
+        cut = {"truncated": True, "output_bytes": len(answer.encode())} if result.is_cut and kept.path else {}
+        return ToolOutput(
+            outcome=how,
+            reason=reason,
+            content=result.text,
+            shown=ShownChild(
+                invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd
+            ),
+            metadata={
+                "subagent_id": ended.invocation,
+                "success": ended.ok,
+                "response": cut_to(answer, most_tokens),
+                "turns_completed": ended.steps,
+                "tools_used": list(ended.tools_used),
+                **cut,
+            },
+        )
+
+    def _keep(self, call_id: str, text: str) -> tuple[str, KeptAnswer]:
+        """The answer without secrets, kept where `read_file` finds it, also once it has left the conversation."""
+        answer = masked(text, self._parts.services.models.keys_in_use())
+        try:
+            self._parts.spill().keep(call_id, answer)
+        except (OSError, BridleError) as problem:
+            why = problem.message if isinstance(problem, BridleError) else problem.strerror or str(problem)
+            return answer, KeptAnswer(problem=f"the whole could not be kept ({why})")
+        return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
     async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
         async with self._room:
             return await self._children.run(caller, task)
 
-    def _begin_in_background(self, caller: Invocation, task: ChildTask) -> ToolOutput:
+    def _begin_in_background(self, args: DelegateArgs, call: ToolCall, task: ChildTask) -> ToolOutput:
         """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
 
         async def work() -> None:
-            outcome = await self._work(caller, task)
-            result = _result(outcome, self._main.settings.child.result_tokens).content
-            text = sentence("ChildDone", {"agent": task.agent.name, "task": task.task, "result": result})
+            outcome = await self._work(call.invocation, task)
+            result = await self._result(args, call, outcome)
+            data = {"agent": task.agent.name, "task": task.task, "result": result.content}
+            text = sentence("ChildDone", data)
             self._parts.journal.emit(
                 InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),
                 originator=outcome.ended.invocation,
@@ -187,22 +273,3 @@ def _request(conversation: Conversation) -> str:
         if entry.mark.source == "input":
             return "\n".join(block.text for block in entry.message.content if isinstance(block, TextBlock))
     return ""
-
-
-def _result(outcome: ChildOutcome, most_tokens: int) -> ToolOutput:
-    ended = outcome.ended
-    result, reason = ("ok", None) if ended.ok else ("error", "ChildFailed")
-    if ended.stopped_by:
-        result, reason = "cancelled", "ChildStopped"
-    return ToolOutput(
-        outcome=result,
-        reason=reason,
-        content=cut_to(outcome.text, most_tokens),
-        shown=ShownChild(invocation=ended.invocation, agent=ended.agent, steps=ended.steps, usd=ended.usd),
-        metadata={
-            "subagent_id": ended.invocation,
-            "success": ended.ok,
-            "turns_completed": ended.steps,
-            "tools_used": list(ended.tools_used),
-        },
-    )

@@ -7,10 +7,13 @@ its own, and none of them reaches further than its parent's session does.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import msgspec
 
 from bridle.agents.agent_settings import ChildContext
+from bridle.agents.delegate_ledger import delegate_ledger
+from bridle.app.gates import tools_seen
 from bridle.app.hook_feature import SessionHooks
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_agents import WorkingAgent
@@ -21,7 +24,6 @@ from bridle.context.compaction_layer import CompactionSettings
 from bridle.engine.features import Feature, Joined, join
 from bridle.engine.journal import Journal
 from bridle.engine.known_files import KnownFiles
-from bridle.engine.layers import known_and_visible
 from bridle.engine.stopwatch import Stopwatch
 from bridle.safety.hooks.context import Actor
 
@@ -39,7 +41,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
         return msgspec.structs.replace(
             made,
             permissions=agent.permissions_of(made.permissions),
-            known_and_visible=known_and_visible(registry),
+            known_and_visible=tools_seen(registry),
         )
 
     return msgspec.structs.replace(
@@ -72,9 +74,17 @@ def child_layers(parts: SessionParts) -> Joined:
         budget(parts),
         models(parts),
         compaction(parts),
+        *_ledger(parts),
     )
     plugged = (*parts.services.features, *parts.opened.plugged)
     return join(features, tuple(map(_looking_on, plugged)))
+
+
+def _ledger(parts: SessionParts) -> Iterator[Feature]:
+    """For a child that sends others itself."""
+    if parts.agent is not None and parts.agent.delegates:
+        ledger = delegate_ledger(parts.journal, parts.agent.settings.results)
+        yield Feature(name="delegate_ledger", request_layers=(ledger,))
 
 
 def _looking_on(feature: Feature) -> Feature:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
 
+from bridle.agents.child_memory import ChildNotes, ChildWork, updated_memory
 from bridle.agents.definition import AgentDefinition
+from bridle.agents.delegate_result import names_of
 from bridle.app.child_parts import child_layers, child_parts
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Joined
+from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Client
 from bridle.engine.turn import Ending
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
+from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     Cancelled,
     ChildEnded,
     ChildStarted,
+    Envelope,
     IdentityClass,
     InputAccepted,
     ModelChanged,
+    StepEnded,
+    ToolResult,
     TurnEnded,
     TurnStarted,
     TurnTiming,
@@ -38,8 +45,9 @@ MAX_NAMED = 20
 
 
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is to do. `text` is all it is told; `task` is what people read of it. Where it is `of_person`, it
-    has as much room as their session: nobody waits for a short answer."""
+    """What a child is to do. `text` is all it is told; `task` is what people read of it. What it leaves is remembered
+    under `key`, where it has one. Where it is `of_person`, it has as much room as their session: nobody waits for a
+    short answer."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -106,15 +114,61 @@ class ChildRuns:
         )
         parts = child_parts(parent, journal, below)
         self._working[journal.invocation.id] = parts
+        notes = noting(journal)
         stop = self._stops[journal.invocation.id] = ChildStop()
         ending = Ending(stop="cancelled", steps=0)
         try:
             ending = await _turn(parts, task, self._make_invocation(parts, child_layers(parts)), stop)
         finally:
             del self._working[journal.invocation.id], self._stops[journal.invocation.id]
-            outcome = _outcome(parts, task, ending, stop.client)
+            outcome = _outcome(parts, task, ending, stop.client, notes.changed)
+            if task.key:
+                self._remember(parts, task, outcome, notes)
             parent.journal.emit(outcome.ended)
         return outcome
+
+    def _remember(
+        self, parts: SessionParts, task: ChildTask, outcome: ChildOutcome, notes: ChildNotes
+    ) -> None:
+        """Keeps what a child leaves for the next one with its key."""
+        agent, memories = parts.agent, self._working[None].journal.conversation.memories
+        assert agent is not None
+        work = ChildWork(
+            task=task.task,
+            answer=outcome.text if outcome.ended.ok else "",
+            notes=notes,
+            files=outcome.ended.files,
+        )
+        parts.journal.emit(
+            updated_memory(
+                memories.get(task.key),
+                work,
+                key=task.key,
+                agent=task.agent.name,
+                max_tokens=agent.settings.child.summary_tokens,
+            )
+        )
+
+
+def noting(journal: Journal) -> ChildNotes:
+    """What a child says and changes from here on, as it does: a compaction of its conversation loses none of it."""
+    notes, conversation = ChildNotes(), journal.conversation
+
+    def hear(envelope: Envelope) -> None:
+        if envelope.invocation != conversation.invocation.id:
+            return
+        match envelope.event:
+            case StepEnded():
+                notes.hear_words(last_words(conversation))
+            case ToolResult(shown=ShownEdit(files=files)):
+                notes.hear_changes(file.path for file in files)
+            case ToolResult(shown=ShownCommand(changed=changed)):
+                notes.hear_changes(changed)
+            case _:
+                pass
+
+    journal.watch(frozenset({"StepEnded", "ToolResult"}), hear)
+    return notes
 
 
 async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationParts, stop: ChildStop) -> Ending:
@@ -150,7 +204,9 @@ async def _turn(parts: SessionParts, task: ChildTask, invocation: InvocationPart
     return ending
 
 
-def _outcome(parts: SessionParts, task: ChildTask, ending: Ending, stopper: Client | None) -> ChildOutcome:
+def _outcome(
+    parts: SessionParts, task: ChildTask, ending: Ending, stopper: Client | None, changed: Iterable[str]
+) -> ChildOutcome:
     conversation = parts.journal.conversation
     said, ok = last_words(conversation), ending.stop == "end_turn"
     by = "" if stopper is None or ending.stop != "cancelled" else _name(stopper)
@@ -165,7 +221,8 @@ def _outcome(parts: SessionParts, task: ChildTask, ending: Ending, stopper: Clie
         steps=ending.steps,
         usd=conversation.own_usd,
         tools_used=tools_used(conversation),
-        files=tuple(conversation.known_files)[:MAX_NAMED],
+        files=names_of(conversation.known_files, parts.opened.cwd)[-MAX_NAMED:],
+        changed=names_of(changed, parts.opened.cwd),
         stopped_by=by,
     )
     return ChildOutcome(ended=ended, text=text)

@@ -85,10 +85,15 @@ def gates(
         sight=sight(paths, denied_paths(settings.rules, here)),
         understand=understand,
         permissions=permissions,
-        known_and_visible=known_and_visible(registry),
+        known_and_visible=tools_seen(registry),
         validated=validated(),
         guarded=guarded(paths, understand),
     )
+
+
+def tools_seen(registry: Registry) -> ToolLayer:
+    """The layer that lets through what an agent sees, and nothing else."""
+    return known_and_visible(registry)
 
 
 def _judge_url(settings: SessionSettings) -> JudgeUrl:

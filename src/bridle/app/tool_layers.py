@@ -65,7 +65,11 @@ def hold_deadline(parts: SessionParts) -> ToolLayer:
 
 
 def cap_output(parts: SessionParts) -> ToolLayer:
-    return capped(parts.spill())
+    if parts.agent is None or not parts.agent.is_bounded:
+        return capped(parts.spill())
+    from bridle.app.child_output import room_of_child  # only where there are children
+
+    return capped(parts.spill(), room_of_child(parts.agent.settings.child))
 
 
 def redact_output(parts: SessionParts) -> ToolLayer:
@@ -79,6 +83,11 @@ def choose_policy(parts: SessionParts) -> ToolLayer:
 def execute(parts: SessionParts) -> RunTool:
     """Runs a call that has passed every layer."""
     services, opened, journal = parts.services, parts.opened, parts.journal
+    emit = journal.emit
+    if parts.agent is not None and parts.agent.is_bounded:
+        from bridle.app.child_output import showing_images  # only where there are children
+
+        emit = showing_images(journal.emit, parts.agent.settings.child.image_tokens)
 
     def runner(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
         if parts.registry.origin(tool.name) is BUILTIN:
@@ -96,7 +105,7 @@ def execute(parts: SessionParts) -> RunTool:
             clock=services.clock,
             spawn=parts.spawn,
             spilled=parts.spill().read,
-            emit=journal.emit,
+            emit=emit,
             ask=parts.questions.ask,
             sight=parts.gates().sight,
             known=parts.known_files(),

@@ -1,4 +1,4 @@
-"""Numbers, amounts of money and ages as people read them: the same words wherever they are said. Pure."""
+"""Numbers, amounts of money, ages and long words as people read them: the same wherever they are said. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ _MINUTE_MS = 60_000
 def counted(number: int, noun: str) -> str:
     """`1 error`, `2 errors`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def one_line(text: str, most: int) -> str:
+    """A text as one line of so many characters at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def agent_words(subject: str) -> str:

@@ -24,6 +24,11 @@ def wrap(kind: str, text: str) -> str:
     return f"<untrusted-{kind}>{neutralise(text)}</untrusted-{kind}>"
 
 
+def unwrapped(kind: str, text: str) -> str:
+    """What `wrap` was given, but for what it had to neutralise; a text that is not wrapped as this stays."""
+    return text.removeprefix(f"<untrusted-{kind}>").removesuffix(f"</untrusted-{kind}>")
+
+
 def neutralise(text: str) -> str:
     """`text` with the `<` of everything that looks like a wrapper's tag written as `&lt;`."""
     if "<" not in text and "\uff1c" not in text:

@@ -102,6 +102,8 @@ class DottedEvents:
                 yield self._permission(event)
             case e.ChildStarted() | e.ChildEnded():
                 yield from _child(event)
+            case e.ChildMemoryUpdated():
+                yield Told("agent.session.memory_updated", _memory(event))
             case e.TurnEnded():
                 yield from self._words(envelope.invocation, complete=False)
                 yield Told("turn.ended", _turn(event))
@@ -330,6 +332,23 @@ def _child(event: e.ChildStarted | e.ChildEnded) -> Iterator[Told]:
     came_to = {"steps": event.steps, "costUsd": event.usd, "toolsUsed": list(event.tools_used)}
     said = {"result": event.result, "stop": event.stop, "stoppedBy": event.stopped_by or None}
     yield Told(f"agent.invocation.{name}", {**child, **said, **came_to})
+
+
+def _memory(event: e.ChildMemoryUpdated) -> Fields:
+    kept = event.memory
+    return {
+        "childAgent": event.agent,
+        "memoryKey": event.key,
+        "summary": kept.summary,
+        "findings": list(kept.findings),
+        "decisions": list(kept.decisions),
+        "openQuestions": list(kept.questions),
+        "relevantFiles": list(kept.files),
+        "lastResults": [{"task": one.task, "resultPreview": one.preview} for one in kept.results],
+        "tokens": event.tokens,
+        "tokensBefore": event.tokens_before or None,
+        "entriesDropped": event.dropped or None,
+    }
 
 
 def _turn(event: e.TurnEnded) -> Fields:

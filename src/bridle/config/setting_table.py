@@ -410,7 +410,12 @@ SETTINGS: tuple[Setting, ...] = (
         "context.child.max_tokens", WHOLE, "How much an agent that was sent reads at most.", default=12_000
     ),
     Setting("context.child.compact_at", SHARE, "From which share of that on it is summarised.", default=0.7),
-    Setting("context.child.summary_tokens", WHOLE, "How long such a summary may be.", default=1_200),
+    Setting(
+        "context.child.summary_tokens",
+        WHOLE,
+        "How long such a summary may be, and what is remembered of it.",
+        default=1_200,
+    ),
     Setting("context.child.recent_turns", WHOLE, "How many of its last turns stay as they are.", default=3),
     Setting("context.child.handoff_tokens", WHOLE, "How much it is handed over at most.", default=2_000),
     Setting(
@@ -420,6 +425,19 @@ SETTINGS: tuple[Setting, ...] = (
         default=1_000,
     ),
     Setting("context.child.result_tokens", WHOLE, "How long what it comes to may be.", default=1_000),
+    Setting(
+        "context.child.inline_tokens",
+        WHOLE,
+        "How much of a result it reads at once of a tool that does something.",
+        default=2_000,
+    ),
+    Setting(
+        "context.child.retrieval_tokens",
+        WHOLE,
+        "The same of a tool that looks something up.",
+        default=3_000,
+    ),
+    Setting("context.child.image_tokens", WHOLE, "How much it is shown of images.", default=4_000),
     Setting(
         "context.delegates.kept_raw",
         WHOLE,
@@ -649,6 +667,12 @@ OTHER_NAMES: Mapping[str, str] = {
     "max_handoff_tokens": "handoff_tokens",
     "max_delegate_context_tokens": "delegate_context_tokens",
     "max_result_tokens_to_main": "result_tokens",
+    "max_inline_tool_result_tokens": "inline_tokens",
+    "retrieval_max_tokens": "retrieval_tokens",
+    "reserve_for_images_tokens": "image_tokens",
+    "keep_raw_delegate_results": "kept_raw",
+    "max_delegate_result_tokens": "result_tokens",
+    "ledger_target_tokens": "ledger_tokens",
 }
 """Names that are understood besides ours, where ours exists."""
 

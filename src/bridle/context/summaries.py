@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bridle.base.phrases import one_line
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN
 from bridle.base.untrusted import neutralise, wrap
 from bridle.engine.conversation import Entry
@@ -131,13 +132,13 @@ def _turns(dropped: Sequence[Entry], cut: int) -> Iterator[str]:
 
 def _turn(entries: list[Entry], cut: int) -> Iterator[str]:
     for entry in entries:
-        if entry.mark.source == "input" and (words := _short(_text(entry.message), cut)):
+        if entry.mark.source == "input" and (words := one_line(_text(entry.message), cut)):
             yield f"asked: {words}"
     if calls := _calls(entries):
         yield f"did: {calls}"
     said = [words for entry in entries if entry.mark.source == "answer" and (words := _text(entry.message))]
     if said:
-        yield f"said: {_short(said[-1], cut)}"
+        yield f"said: {one_line(said[-1], cut)}"
 
 
 def _calls(entries: list[Entry]) -> str:
@@ -165,11 +166,11 @@ def _counted(call: str, times: int, failed: int) -> str:
 
 def _subject(given: dict[str, Any]) -> str:
     value = next((given[name] for name in _SUBJECTS if isinstance(given.get(name), str)), "")
-    return _short(value, _SUBJECT_CHARACTERS)
+    return one_line(value, _SUBJECT_CHARACTERS)
 
 
 def _tasks(todos: Sequence[Todo]) -> str:
-    tasks = [f"- [{todo.state}] {_short(todo.text, _TASK_CHARACTERS)}" for todo in todos]
+    tasks = [f"- [{todo.state}] {one_line(todo.text, _TASK_CHARACTERS)}" for todo in todos]
     return _TASKS + "\n".join(tasks) if tasks else ""
 
 
@@ -243,9 +244,3 @@ def _words(blocks: Iterable[AnyBlock]) -> Iterator[str]:
             yield f"@{block.path}"
         elif isinstance(block, ImageBlock):
             yield "(an image)"
-
-
-def _short(text: str, most: int) -> str:
-    """One line, not long."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"

@@ -9,7 +9,7 @@ invocation said is none of its messages, while mode and cost are the session's, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -20,6 +20,8 @@ from bridle.protocol.events import (
     Branched,
     ByCommand,
     ChildEnded,
+    ChildMemory,
+    ChildMemoryUpdated,
     ChildStarted,
     CommandStamp,
     Compacted,
@@ -97,6 +99,10 @@ NO_EVENT = 0
 """The event of a summary: it stands before everything that was kept, so the next compaction replaces it."""
 COMPACTED = "[compacted]"
 """What a tool result reads that was left out to save room."""
+LEDGER_LEAD = "What agents that were sent came to earlier, in short:"
+"""What a tool result begins with that holds the ledger of the results before it."""
+MAX_MEMORIES = 50
+"""Of so many kinds of children it is remembered what they left; of more, of those that were sent last."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -165,6 +171,8 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     effort: Effort | None = None
     commands: dict[str, TakenCommand] = {}
     goal: bytes = b""
+    memories: dict[str, ChildMemory] = {}
+    ledger: tuple[str, ...] = ()
 
 
 _OUR_WORDS = frozenset({"denied", "blocked", "unknown"})
@@ -184,7 +192,8 @@ class Conversation:
     """State of one invocation as the events of its session tell it. Change it only through `apply`.
 
     The main one also holds its `children`: every other invocation that has not ended, or whose calls nobody knows the
-    end of. What runs outside of the main one is in there too.
+    end of. What runs outside of the main one is in there too. `memories` are what children left, by key; `ledger` is
+    what stands of earlier results of its own children.
     """
 
     def __init__(self, invocation: Invocation = MAIN) -> None:
@@ -219,6 +228,8 @@ class Conversation:
         self.named_remotes = False
         self.commands: dict[str, TakenCommand] = {}
         self.goal: GoalState | None = None
+        self.memories: dict[str, ChildMemory] = {}
+        self.ledger: tuple[str, ...] = ()
         self._marks: list[Mark] = []
         self._text: list[str] = []
         self._calls: dict[str, OpenCall] = {}
@@ -263,6 +274,8 @@ class Conversation:
                 effort=self.effort,
                 commands=self.commands,
                 goal=b"" if self.goal is None else msgspec.msgpack.encode(self.goal),
+                memories=self.memories,
+                ledger=self.ledger,
             )
         )
 
@@ -300,6 +313,8 @@ class Conversation:
             from bridle.protocol.goal_state import GoalState
 
             conversation.goal = msgspec.msgpack.decode(folded.goal, type=GoalState)
+        conversation.memories = folded.memories
+        conversation.ledger = folded.ledger
         conversation._marks = folded.marks
         return conversation
 
@@ -342,6 +357,13 @@ class Conversation:
             self.own_usd += event.usd
         if child := self.children.get(event.invocation):
             child.has_ended = True
+
+    def _memory_updated(self, event: ChildMemoryUpdated, _envelope: Envelope) -> None:
+        if self.invocation.id is None:
+            self.memories.pop(event.key, None)
+            self.memories[event.key] = event.memory
+            for key in list(self.memories)[:-MAX_MEMORIES]:
+                del self.memories[key]
 
     def _tell_children(self, envelope: Envelope) -> None:
         for name, child in list(self.children.items()):
@@ -519,6 +541,7 @@ class Conversation:
         entries = compacted(self.entries, event)
         self.messages = [entry.message for entry in entries]
         self._marks = [entry.mark for entry in entries]
+        self.ledger = event.ledger or self.ledger
         blocks = (block for message in self.messages for block in message.content)
         self.wire_ids = {block.wire_id for block in blocks if isinstance(block, ToolUseBlock)}
         self.counted = None
@@ -537,6 +560,7 @@ class Conversation:
         Branched: _branched,
         ChildStarted: _child_started,
         ChildEnded: _child_ended,
+        ChildMemoryUpdated: _memory_updated,
         ModeChanged: _mode_changed,
         ModelChanged: _model_changed,
         EffortChanged: _effort_changed,
@@ -564,22 +588,32 @@ class Conversation:
 
 def compacted(entries: Sequence[Entry], event: Compacted) -> list[Entry]:
     """What a compaction leaves: what it kept of the beginning, the summary, and the end. Order never changes."""
-    also, cleared = frozenset(event.also_kept), frozenset(event.cleared)
+    also = frozenset(event.also_kept)
+    texts = dict.fromkeys(event.cleared, COMPACTED)
+    if event.ledger and event.cleared:
+        texts[event.cleared[-1]] = ledger_text(event.ledger)
     before = [entry for entry in entries if entry.mark.event < event.kept_from and entry.mark.event in also]
     after = [entry for entry in entries if entry.mark.event >= event.kept_from]
     turn = event.dropped.last_turn
     summary = Message(role="user", content=(TextBlock(text=event.summary),))
     middle = [Entry(Mark(NO_EVENT, turn, "summary"), summary)] if event.summary else []
-    return [_cleared(entry, cleared) for entry in (*before, *middle, *after)]
+    return [_cleared(entry, texts) for entry in (*before, *middle, *after)]
 
 
-def _cleared(entry: Entry, wire_ids: frozenset[str]) -> Entry:
-    """The entry without the results of these calls. Which calls there were stays."""
-    if entry.mark.source != "results" or not wire_ids:
+def ledger_text(lines: Sequence[str]) -> str:
+    """The ledger as the model reads it: data like every result of a tool."""
+    from bridle.base.untrusted import wrap  # most conversations have none
+
+    return wrap("tool-result", "\n".join((LEDGER_LEAD, *lines)))
+
+
+def _cleared(entry: Entry, texts: Mapping[str, str]) -> Entry:
+    """The entry with these texts as the results of calls, by wire id. Which calls there were stays."""
+    if entry.mark.source != "results" or not texts:
         return entry
     content = tuple(
-        msgspec.structs.replace(block, text=COMPACTED)
-        if isinstance(block, ToolResultBlock) and block.wire_id in wire_ids
+        msgspec.structs.replace(block, text=texts[block.wire_id])
+        if isinstance(block, ToolResultBlock) and block.wire_id in texts
         else block
         for block in entry.message.content
     )

@@ -43,6 +43,7 @@ REQUEST_SLOTS = (
     "memory",  # notes of earlier sessions that go with what was said (ContextAdded)
     "repo_map",  # where a setting says so, a map of the project's sources (ContextAdded)
     "context",  # open: what others add to the conversation (ContextAdded)
+    "delegate_ledger",  # earlier results of agents that were sent give way to a line each (Compacted)
     "compaction",  # what is too long gives way to a summary (Compacted)
     "skills_in_use",  # skills whose words a summary took away come again (ContextAdded)
     "tell_hooks",  # hooks hear of the request and the answer

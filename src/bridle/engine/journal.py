@@ -220,16 +220,16 @@ class Journal:
         """The id of the `SessionCreated` that this run of the session began with."""
         self._clock = clock
         self.secrets = secrets
-        self._watched: Collection[str] = ()
-        self._hear: Callable[[Envelope], None] = lambda _envelope: None
+        self._watchers: tuple[tuple[Collection[str], Callable[[Envelope], None]], ...] = ()
         self._main = conversation
         self._publisher = Publisher(
             log=log, bus=bus, main=conversation, full=self.disk_is_full, room=self.disk_has_room
         )
 
     def watch(self, kinds: Collection[str], hear: Callable[[Envelope], None]) -> None:
-        """Has `hear` told of events of these kinds as they are recorded, in children that begin from now on too."""
-        self._watched, self._hear = kinds, hear
+        """Has `hear` told too of events of these kinds as they are recorded, in children that begin from now on as
+        well."""
+        self._watchers = (*self._watchers, (kinds, hear))
 
     def begin_child(self, started: ChildStarted) -> Journal:
         """Records that an agent begins to work on a task, and gives the journal of this invocation: its events are in
@@ -271,8 +271,9 @@ class Journal:
         number = self._main.last_id + 1
         envelope = self._envelope(event, number, originator)
         self._publisher.add(envelope, payload)
-        if envelope.kind in self._watched:
-            self._hear(envelope)
+        for kinds, hear in self._watchers:
+            if envelope.kind in kinds:
+                hear(envelope)
         return number
 
     def show(self, event: LiveEvent) -> None:

@@ -392,7 +392,10 @@ RunCall: TypeAlias = Callable[[str, dict[str, Any], IdentityClass], Awaitable[To
 
 
 class GoalDriver(Protocol):
-    """One goal under way. What it finds it records itself, a round that follows as input of the session."""
+    """One goal under way. What it finds it records itself, a round that follows as input of the session.
+
+    Raises: nothing but `StoreError`, where what it found cannot be recorded.
+    """
 
     @property
     def originator(self) -> str:

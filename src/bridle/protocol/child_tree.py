@@ -17,7 +17,7 @@ _ID_CHARACTERS: Final = 4
 ChildState: TypeAlias = Literal["working", "waiting", "done", "failed", "stopped"]
 
 
-class ChildEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ChildEntry(msgspec.Struct, kw_only=True):
     """An agent that was sent. `parent` is the invocation that sent it, None the main one; `path` the names from there.
 
     `label` is its name, with a number where another of that name works beside it. It is `waiting` while a person is
@@ -123,7 +123,7 @@ class ChildTree:
         match event:
             case e.StepEnded():
                 child.steps += 1
-            case e.CostIncremented(usd=usd):
+            case e.CostIncremented(usd=usd, local=False):
                 child.usd = None if usd is None or child.usd is None else child.usd + usd
             case e.PermissionRequested(call_id=question) | e.QuestionAsked(question_id=question):
                 self._asked[question] = child.invocation

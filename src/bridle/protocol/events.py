@@ -192,14 +192,17 @@ class Compacted(Event, frozen=True):
 
     What stays of it, before the summary, are the messages of the events `also_kept`: pinned words and what people
     asked for. The results of the calls `cleared`, by wire id, read `[compacted]` from here on; where that was enough,
-    there is no summary and nothing else was dropped. `pins` counts the pinned words that stay. `why`: the limit was
-    near, a person asked for it, or the provider refused the request as too long. Tokens are estimates.
+    there is no summary and nothing else was dropped. `ledger`, where there is one, stands in the last of them: a line
+    for each earlier result of an agent that was sent. `pins` counts the pinned words that stay. `why`: the limit was
+    near, a person asked for it, the provider refused the request as too long, or results of agents went into their
+    ledger. Tokens are estimates.
     """
 
     summary: str
     kept_from: int
     also_kept: tuple[int, ...] = ()
     cleared: tuple[str, ...] = ()
+    ledger: tuple[str, ...] = ()
     dropped: Stretch = Stretch()
     kept: Stretch = Stretch()
     pins: int = 0
@@ -207,7 +210,7 @@ class Compacted(Event, frozen=True):
     tokens_after: int = 0
     summary_tokens: int = 0
     by: Literal["model", "deterministic"] = "deterministic"
-    why: Literal["limit", "asked", "refused"] = "limit"
+    why: Literal["limit", "asked", "refused", "ledger"] = "limit"
 
 
 # One model call
@@ -648,7 +651,7 @@ class ChildStarted(Event, frozen=True):
 
 class ChildEnded(Event, frozen=True):
     """What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
-    `tools_used` and `files` the first ones are named."""
+    `tools_used`, of the `files` it knew and of those it `changed` the first ones are named."""
 
     invocation: str
     agent: str
@@ -659,7 +662,39 @@ class ChildEnded(Event, frozen=True):
     usd: float = 0.0
     tools_used: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     stopped_by: str = ""
+
+
+class ChildResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task that a child had, and the beginning of what it came to."""
+
+    task: str
+    preview: str
+
+
+class ChildMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is left of children for the next one like them: their own words, so notes and never instructions. In every
+    list the oldest stands first."""
+
+    summary: str = ""
+    findings: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    results: tuple[ChildResult, ...] = ()
+
+
+class ChildMemoryUpdated(Event, frozen=True):
+    """What is remembered from here on under `key`. It had to be compressed where it would have had more tokens than it
+    may, `tokens_before`; `dropped` entries gave way. Tokens are estimates."""
+
+    key: str
+    agent: str
+    memory: ChildMemory
+    tokens: int = 0
+    tokens_before: int = 0
+    dropped: int = 0
 
 
 class HookTimeout(Event, frozen=True):
@@ -816,6 +851,7 @@ DurableEvent: TypeAlias = (
     | GoalEnded
     | ChildStarted
     | ChildEnded
+    | ChildMemoryUpdated
     | BackgroundStarted
     | BackgroundEnded
     | CostIncremented

@@ -171,7 +171,7 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
         protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
-        if git.common in git_dirs and place.records and not _on_one_file_system(git.common, place.records):
+        if git.common in git_dirs and place.records and not on_one_file_system(git.common, place.records):
             protection.add_all(packs_of(git))
     shown = _existing([workspace, *absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
@@ -449,7 +449,7 @@ def absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
 
 
-def _on_one_file_system(one: str, other: str) -> bool:
+def on_one_file_system(one: str, other: str) -> bool:
     """Whether a hard link can lead from one folder to the other, which need not be there yet."""
     while not os.path.isdir(other):
         other = os.path.dirname(other)

@@ -30,6 +30,7 @@ from bridle.sandbox.confinement import (
     absolute,
     confinement_of,
     hidden_names,
+    on_one_file_system,
     policy_files_in,
     real_path,
     socket_names,
@@ -173,9 +174,11 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
             return None
         entries |= dict.fromkeys(found.entries)
         git_dirs += found.git_dirs
+    if place.records and not all(on_one_file_system(git_dir, place.records) for git_dir in git_dirs):
+        return None  # packs come and go
     obeyed = [os.path.join(folder, name) for folder in folders for name in ALWAYS_PROTECTED]
     obeyed += [path for folder in folders for path in policy_files_in(folder)]
-    if not covered.issuperset(obeyed) or any(path.endswith((".pack", ".idx")) for path in covered):
+    if not covered.issuperset(obeyed):
         return None
     named = [*hidden_names(place), *socket_names(place, home), *SHOWN_IN_EMPTIED, *place.temporary]
     named += (*_of_others(own, place), *confinement.hidden)

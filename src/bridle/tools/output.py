@@ -1,7 +1,8 @@
 """Cutting output to a size a model can read, and keeping the rest where it can be asked for.
 
-Up to 32 KB pass whole. Of more, the first and the last 16 KB stay, with a line between them that says how to
-read the rest, and what of it was kept. Memory and disk are bounded whatever a call prints.
+Up to 32 KB pass whole, or what else a call has room for. Of more, as much of the beginning and of the end stays, with a
+line between them that says how to read the rest, and what of it was kept. Memory and disk are bounded whatever a call
+prints.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import OutputPart
 
 WHOLE_BYTES = 32 * 1024
-HEAD_BYTES = 16 * 1024
-TAIL_BYTES = 16 * 1024
 DIFF_CHARACTERS = 40 * 1024
 """The diffs of a call share so many; one of our own tools always fits."""
 PART_BYTES = 4_000_000
@@ -69,6 +68,14 @@ class Spill:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         return SealedWriter(fd, key, call_id)
 
+    def keep(self, call_id: str, text: str) -> None:
+        """Keeps a whole text at once. Blocks: use a thread. Raises OSError, and what the key raises."""
+        writer = self.open(call_id)
+        try:
+            writer.write(text.encode("utf-8", "replace")[: self.max_bytes])
+        finally:
+            writer.close()
+
     def read(self, call_id: str) -> Generator[bytes] | None:
         """What this call printed, piece by piece; None when it kept nothing. Raises what the key raises; reading it,
         OSError, and ValueError where it is not what was written.
@@ -95,14 +102,19 @@ class Spill:
         return os.path.join(os.path.realpath(self._folder), f"output-{call_id}")
 
 
-def capped(spill: Spill) -> ToolLayer:
+def _usual_room(_call: ToolCall) -> int:
+    return WHOLE_BYTES
+
+
+def capped(spill: Spill, room_of: Callable[[ToolCall], int] = _usual_room) -> ToolLayer:
     """What a call streams and what it returns become one text of bounded size, and what is shown is bounded too.
 
-    The stream is still passed on live. When the call is cut short, what came so far is left in `partial`.
+    `room_of` says how many bytes of a call's output stay. The stream is still passed on live. When the call is cut
+    short, what came so far is left in `partial`.
     """
 
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        collected = _Collected(lambda: spill.open(call.id), spill.max_bytes)
+        collected = _Collected(lambda: spill.open(call.id), spill.max_bytes, room_of(call))
 
         def write(text: str) -> None:
             collected.add(text)
@@ -147,8 +159,10 @@ def _bounded(shown: AnyShown | None) -> AnyShown | None:
 class _Collected:
     """The beginning and the end of a stream of text, and all of it in a file once it is long."""
 
-    def __init__(self, open_spill: Callable[[], SealedWriter], max_bytes: int) -> None:
+    def __init__(self, open_spill: Callable[[], SealedWriter], max_bytes: int, whole_bytes: int) -> None:
         self.total = 0
+        self._whole_bytes = whole_bytes
+        self._end_bytes = whole_bytes // 2
         self._head = bytearray()
         self._tail = bytearray()
         self._open_spill = open_spill
@@ -159,7 +173,7 @@ class _Collected:
 
     @property
     def is_long(self) -> bool:
-        return self.total > WHOLE_BYTES
+        return self.total > self._whole_bytes
 
     def add(self, text: str) -> None:
         data = text.encode("utf-8", "replace")
@@ -171,17 +185,17 @@ class _Collected:
         if not was_long:
             self._begin_spill()
         self._keep(data)
-        self._head += data[: max(HEAD_BYTES - len(self._head), 0)]
+        self._head += data[: max(self._end_bytes - len(self._head), 0)]
         self._tail += data
-        if len(self._tail) > 2 * TAIL_BYTES:  # moved now and then, not with every piece
-            del self._tail[:-TAIL_BYTES]
+        if len(self._tail) > 2 * self._end_bytes:  # moved now and then, not with every piece
+            del self._tail[: -self._end_bytes]
 
     def text(self, call_id: str) -> str:
         """The whole, or head, marker and tail, each cut between characters."""
         if not self.is_long:
             return self._head.decode()
-        head = bytes(self._head[:HEAD_BYTES]).decode("utf-8", "ignore")
-        tail = bytes(self._tail[-TAIL_BYTES:]).lstrip(_CONTINUATION).decode("utf-8", "ignore")
+        head = bytes(self._head[: self._end_bytes]).decode("utf-8", "ignore")
+        tail = bytes(self._tail[-self._end_bytes :]).lstrip(_CONTINUATION).decode("utf-8", "ignore")
         left_out = self.total - len(head.encode()) - len(tail.encode())
         return f"{head}\n[… {left_out} bytes left out; {self._where(call_id)}]\n{tail}"
 
@@ -201,7 +215,7 @@ class _Collected:
             why = problem.message if isinstance(problem, BridleError) else problem.strerror or problem
             self._problem = f"they could not be kept ({why})"
         self._keep(bytes(self._head))
-        del self._head[HEAD_BYTES:]
+        del self._head[self._end_bytes :]
 
     def _keep(self, data: bytes) -> None:
         """Appends to the file; a disk that is full costs the rest of the output, never the call."""

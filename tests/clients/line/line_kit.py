@@ -254,6 +254,7 @@ class Scene:
         self.providers: tuple[q.ProviderEntry, ...] = ()
         self.prompts: tuple[q.SlashEntry, ...] = ()
         self.grants: tuple[q.GrantEntry, ...] = ()
+        self.agents: tuple[q.AgentEntry, ...] = ()
         self.changes = q.SessionChanges()
         self.told: dict[str, dict[str, Any]] = {}
         self.cwd = "/home/me/code/shop"
@@ -338,6 +339,8 @@ class Scene:
                 found = self.changes
             case q.ListModels(names=names):
                 found = q.ModelList(models=tuple(self.models.get(n, q.ModelEntry(model=n)) for n in names))
+            case q.ListAgents():
+                found = q.AgentList(agents=self.agents)
             case q.ListProfiles():
                 found = q.ProfileList(profiles=())
             case q.CustomQuery(namespace=namespace, verb=verb):

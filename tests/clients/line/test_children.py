@@ -5,6 +5,7 @@ import pytest
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
+from bridle.protocol import queries as q
 from bridle.protocol.commands import AnswerPermission, CancelTurn
 from bridle.protocol.display_values import ShownChild, ShownRead
 from bridle.protocol.messages import Usage
@@ -289,3 +290,45 @@ async def test_ctrl_c_stops_the_whole_tree() -> None:
         person.type("\x03")
         await person.waits(lambda: bool(commands(scene, CancelTurn)), "the stop")
     assert commands(scene, CancelTurn) == [CancelTurn(session=SESSION)]
+
+
+AGENTS = (
+    q.AgentEntry(name="plan", description="Works it out.", mode="primary", callable=False),
+    q.AgentEntry(name="build", description="Builds.", mode="primary", callable=False, chosen=True),
+    q.AgentEntry(name="review", description="Looks for faults.", mode="all"),
+    q.AgentEntry(name="ours", source="project", place=".bridle/agents/ours.md", trusted=False),
+)
+
+
+@pytest.mark.parametrize("columns", [44, 80, 100])
+@pytest.mark.requirement("D13.34")
+async def test_agents_lists_who_there_is_and_the_tree_of_those_that_were_sent(columns: int) -> None:
+    scene = Scene(*PAST)
+    scene.agents = AGENTS
+    async with at_terminal(scene, CREATE, columns=columns) as (person, _):
+        await person.sees("Type what you want")
+        scene.tell(prompt("go"), e.TurnStarted(input=4), costs(0.03), *sent("review"))
+        scene.tell(*step("Hm."), costs(0.02), **REVIEW)
+        scene.tell(*sent("explore", "Where?", "call_2"), **REVIEW)
+        scene.tell(costs(None), path=("review", "explore"), child="inv_explore")
+        scene.tell(*over("explore", "call_2", ok=False, stop="cancelled", stopped_by="Ana"), **REVIEW)
+        scene.tell(*over("review"), e.TurnEnded(stop="end_turn", steps=1))
+        await person.sees("2 steps, $0.02", "1 step")
+        await person.types("/agents\r", then="Its end:")
+        await person.types("/cost\r", then="agents   main")
+        await person.shows("agents", columns)
+
+
+async def test_a_person_stops_one_agent_by_its_name() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("/agents stop review\r", then="No agent review was sent here.")
+        scene.tell(prompt("go"), e.TurnStarted(input=4), *sent("review"))
+        await person.sees("agent review: Look")
+        await person.types("/agents stop review\r")
+        await person.waits(lambda: bool(commands(scene, CancelTurn)), "the stop")
+        scene.tell(*over("review", ok=False, stop="cancelled", stopped_by="Ana"))
+        await person.sees("agent review: stopped by Ana, 2 steps")
+        await person.types("/agents stop review\r", then="is not at work any more: stopped.")
+    assert commands(scene, CancelTurn) == [CancelTurn(session=SESSION, invocation="inv_review")]

@@ -24,11 +24,11 @@ def compacted_lines(event: e.Compacted, prefix: e.PrefixSet | None, *, hint: str
 def what_went(event: e.Compacted) -> list[str]:
     """What is no longer sent, and what stands in its place."""
     lines = [f"{_what(event)}. {_counts(event)}"]
-    if event.summary:
+    if written := event.summary or "\n".join(event.ledger):
         who = "The model" if event.by == "model" else "Bridle"
         lines += [
             f"{who} wrote in its place:",
-            *(f"  {line}" for line in visible(event.summary).splitlines()),
+            *(f"  {line}" for line in visible(written).splitlines()),
         ]
     return lines
 
@@ -40,6 +40,8 @@ def short_tokens(tokens: int) -> str:
 def _what(event: e.Compacted) -> str:
     if not event.summary:
         sizes = f"{short_tokens(event.tokens_before)} → {short_tokens(event.tokens_after)}"
+        if event.why == "ledger":
+            return f"Put earlier results of agents into a list: {sizes}"
         return f"Left out {counted(len(event.cleared), 'old tool result')}: {sizes}"
     sizes = f"{short_tokens(event.dropped.tokens)} → {short_tokens(event.summary_tokens)}"
     return f"Summarised {_turns(event)}: {sizes}"

@@ -272,7 +272,8 @@ class SessionDriver:
         for effect in effects:
             match effect:
                 case Command():
-                    self._stopping = self._stopping or isinstance(effect, CancelTurn)
+                    stops = isinstance(effect, CancelTurn) and effect.invocation is None
+                    self._stopping = self._stopping or stops
                     self._outbox.put(effect)
                 case Do(what=what, arguments=words):
                     self._do(what, words)

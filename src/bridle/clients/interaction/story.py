@@ -46,6 +46,7 @@ _Silent: TypeAlias = (
     | e.GrantAdded
     | e.GrantRevoked
     | e.ChildEnded
+    | e.ChildMemoryUpdated
     | e.CustomEvent
     | e.TokenExpiring
     | e.Presence
@@ -185,15 +186,8 @@ class Story:
                 return [visible(event.message), *_in_the_way(preview)]
             case e.Degraded() | e.Notice():
                 return [visible(event.message)]
-            case e.HookTimeout():
-                data = {
-                    "event": event.event,
-                    "command": event.command,
-                    "timeout_s": f"{event.timeout_ms / 1000:g}",
-                }
-                return [visible(sentence("HookTimeout", data))]
-            case e.HookError():
-                return [visible(f"Hook {event.command} failed at {event.event}: {event.message}")]
+            case e.HookTimeout() | e.HookError():
+                return [visible(_hook_trouble(event))]
             case e.MCPServerDown(name=name, reason=reason, attempts=attempts):
                 data = {"name": name, "problem": reason, "attempts": attempts}
                 return [visible(sentence("MCPServerUnavailable", data))]
@@ -454,6 +448,13 @@ def _what_lets(tool: str, given: dict[str, Any]) -> str:
         name = "edit" if edits else tool
         rule = f"{name}({about})" if len(about) <= COMMAND_WIDTH and _is_plain(about) else ""
     return f"-y, or --allow {quote(visible(rule, newlines=False))}" if rule else "-y"
+
+
+def _hook_trouble(event: e.HookTimeout | e.HookError) -> str:
+    if isinstance(event, e.HookError):
+        return f"Hook {event.command} failed at {event.event}: {event.message}"
+    data = {"event": event.event, "command": event.command, "timeout_s": f"{event.timeout_ms / 1000:g}"}
+    return sentence("HookTimeout", data)
 
 
 def _is_plain(text: str) -> bool:

@@ -21,7 +21,7 @@ class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for a person's word; `agents` are the names down to the one that makes it, where it was sent."""
+    """A call that waits for a person's word; `agents` are the names down to whoever makes it, where that was sent."""
 
     call_id: str
     tool: str
