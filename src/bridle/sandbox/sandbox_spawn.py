@@ -299,7 +299,7 @@ class SandboxSpawn:
             if adapter is None or not can_wait(adapter):
                 return None
             confinement = self._meant(policy, at.cwd)
-            if any(map(os.path.lexists, _masked(confinement))):
+            if any(map(os.path.lexists, confinement.absent)):
                 return None
             border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
             launch = border.launch(WAITING, policy)
@@ -424,7 +424,8 @@ class SandboxSpawn:
     def _looked(self, confinement: Confinement) -> Confinement:
         """What is about to be masked does not stay so if we are killed."""
         if self._notes and (confinement.absent or confinement.filled):
-            self._processes.leave_to_guardian(_masked(confinement), notes=self._notes)
+            masked = (*confinement.absent, *(path for path, _ in confinement.filled))
+            self._processes.leave_to_guardian(masked, notes=self._notes)
         return confinement
 
     def _lookout(self, folders: tuple[str, ...]) -> Lookout:
@@ -477,10 +478,6 @@ class SandboxSpawn:
                 found = msgspec.structs.replace(found, caches=os.path.join(found.caches, name))
             self._places[workspace] = found
         return found
-
-
-def _masked(confinement: Confinement) -> tuple[str, ...]:
-    return *confinement.absent, *(path for path, _ in confinement.filled)
 
 
 def _way_of(adapter: Adapter) -> tuple[str, str]:
