@@ -126,7 +126,6 @@ class Story:
     def _of_child(self) -> Callable[[e.AnyEvent], list[str]]:
         return ChildStory(
             diffs=self._diffs,
-            words=self._words,
             outputs=self._outputs,
             child_words=self._child_words,
             reader=self._reader,
