@@ -270,8 +270,7 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
         await printer.run(session.connection, create, (TextBlock(text="Have it reviewed."),))
     assert printer.answer == "[scripted] All good."
     assert printer.finish() == 0
-    words = [line for line in told if "CHILD" in line]
-    assert words == ["review: CHILD WORDS"], "told as the child's, and nobody else's"
+    assert not any("CHILD" in line for line in told)
     assert any(line.startswith("review: ran") for line in told), "what it did is told, with whose doing it is"
     assert told[-1].startswith("done")
     assert "2 steps" in told[-1]
