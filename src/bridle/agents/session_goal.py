@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from bridle.agents.check_files import CheckFiles
+from bridle.agents.countdown import Countdown
+from bridle.agents.goal_words import USAGE, GoalWords
 from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
@@ -19,9 +22,6 @@ from bridle.base.untrusted import wrap
 from bridle.engine.conversation import Conversation
 from bridle.engine.layers import input_digest
 from bridle.engine.ports import GoalSlot, RunCall
-from bridle.goals.check_files import CheckFiles
-from bridle.goals.countdown import Countdown
-from bridle.goals.goal_words import USAGE, GoalWords
 from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import (
