@@ -263,8 +263,8 @@ class SessionGoal:
         result = await run_call("delegate_agent", given, "human")
         if result.outcome != "ok":
             raise BridleError("CheckNotRun", problem=result.content.partition("\n")[0])
-        said = result.content.rstrip().rpartition("\n")[2].strip(" *_`.").upper()
-        if said == "PASSED":
+        said = str(result.metadata.get("last_line", ""))
+        if said.strip(" *_`.").upper() == "PASSED":
             return CheckVerdict(passed=True, call_id=result.call_id)
         problem = f"{agent} does not agree"
         return CheckVerdict(passed=False, problem=problem, told=result.content, call_id=result.call_id)

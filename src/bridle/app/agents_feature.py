@@ -36,6 +36,8 @@ from bridle.tools.read_file import SPILL_PREFIX
 
 SAID_BY_AGENT = "agent-result"
 """What an agent said, where it joins a conversation as something else than the result of a call."""
+MOST_LAST_LINE = 200
+"""So many characters of the last line of an answer are for programs: a verdict stands there."""
 MOST_SHOWN = 200
 """Of so many calls it is known what people were shown of them."""
 PAGE = 1_000
@@ -269,6 +271,7 @@ class SessionDelegation:
                 "subagent_id": ended.invocation,
                 "success": ended.ok,
                 "response": cut_to(answer, most_tokens),
+                "last_line": answer.rstrip().rpartition("\n")[2][:MOST_LAST_LINE],
                 "turns_completed": ended.steps,
                 "tools_used": list(ended.tools_used),
                 **cut,
