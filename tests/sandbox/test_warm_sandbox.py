@@ -412,19 +412,19 @@ def test_nothing_of_one_that_waited_is_left_when_its_engine_is_killed(tmp_path: 
 
 
 class Stays:
-    """A process that stays beside the commands, and does each line it is given. `late` is made in the moment in which
-    it is worked out what a command may touch: everybody was looked after then."""
+    """A process that stays beside the commands, and does each line it is given. Each of `late` is made while it
+    is worked out what a command may touch, once the one before was put aside."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.notices: list[Notice] = []
-        self.late = ""
+        self.late: list[str] = []
+        self._made = scene.base / "nothing"
         scene.place = msgspec.structs.replace(scene.place, others=self)
 
     def secrets(self, _own: object) -> tuple[str, ...]:
-        if self.late:
-            path, self.late = self.late, ""
-            self.make(path)
+        if self.late and not self._made.exists():
+            self.make(self.late.pop(0))
         return ()
 
     async def begin(self) -> None:
@@ -448,7 +448,8 @@ class Stays:
     def make(self, path: str) -> None:
         """It is there when this returns, and nobody has looked: the loop does not run meanwhile."""
         self.lines.write(f"mkdir -p {os.path.dirname(path) or '.'}; echo x > {path}\n")
-        while not (self._scene.workspace / path).exists():
+        self._made = self._scene.workspace / path
+        while not self._made.exists():
             time.sleep(0.001)
 
 
@@ -487,8 +488,8 @@ async def test_a_sandbox_that_waited_is_not_used_when_something_is_put_aside_in_
     scene: Scene, stays: Stays
 ) -> None:
     await scene.wait()
-    stays.late = "sub/CLAUDE.md"
-    assert await scene.run("ls sub") == (0, "CLAUDE.md.put-aside-1\n")
+    stays.late = ["early/CLAUDE.md", "late/CLAUDE.md"]
+    assert await scene.run("ls early late | sort -u | grep CLAUDE") == (0, "CLAUDE.md.put-aside-1\n")
     assert scene.used == 0
 
 

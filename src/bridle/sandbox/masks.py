@@ -77,9 +77,11 @@ class Masks:
 
     def put_back(self) -> None:
         """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
-        Raises `OSError` where something else stands there by now."""
+        Raises `OSError` where something else stands there by now, or in the place of one that was put away."""
         while self._away:
             path, away = next(iter(self._away.items()))
+            if not _is_still_there(away, self._held[path]):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), away)
             os.utime(self._held[path])
             rename_to_free(away, path)
             del self._away[path]

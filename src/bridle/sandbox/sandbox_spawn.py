@@ -416,10 +416,13 @@ class SandboxSpawn:
         return found
 
     def _meant(self, policy: SpawnPolicy, cwd: str) -> Confinement:
-        """What the policy means here now, without what residents made until now: that is put aside before."""
-        for residents in self._residents.values():
-            residents.look()
-        return self._confinements.of(policy, self._place_of(policy.workspace), cwd)
+        """What the policy means here now. What residents made in these folders is put aside and no part of it."""
+        place = self._place_of(policy.workspace)
+        meant = self._confinements.of(policy, place, cwd)
+        residents = self._residents.get(meant.folders)
+        if residents is not None and residents.look():
+            meant = self._confinements.of(policy, place, cwd)
+        return meant
 
     def _looked(self, confinement: Confinement) -> Confinement:
         """What is about to be masked does not stay so if we are killed."""
