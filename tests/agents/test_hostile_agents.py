@@ -115,7 +115,7 @@ async def test_what_an_agent_of_a_command_says_is_no_word_of_the_person():
     async with harness(model) as session:
         await session.connection.send(RunSlash(session=session.id, name="solve", arguments="it"))
         added = await session.until(e.ContextAdded)
-    assert "&lt;/untrusted-tool-result>" in added.content[0].text
+    assert "&lt;/untrusted-tool-result>" in added.content[-1].text
 
 
 async def test_one_in_the_background_of_a_child_ends_before_it():

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
     from bridle.app.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
+    from bridle.engine.open_questions import Client
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
     from bridle.protocol.events import DurableEvent
@@ -148,10 +149,10 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
             goals=parts.goals,
             at_rest=fold.after_turn,
             at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
+            stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
-        stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         aside=answer_aside(parts),
         services=_services(parts, joined),
     )
@@ -222,7 +223,11 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
         return await run_role(parts, runs(), name, arguments.strip())
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
-    return Feature(name="roles", slash=tuple(commands), stop_child=lambda *what: runs().stop(*what))
+
+    def stop(invocation: str, client: Client) -> bool:
+        return runs().stop(invocation, client)
+
+    return Feature(name="roles", slash=tuple(commands), stop_child=stop)
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:
@@ -274,7 +279,7 @@ def _court(parts: SessionParts) -> Court | None:
     return CrashCourt(
         parts.journal,
         run=parts.opened.unjudged,
-        ask=lambda journal, *asked: parts.questions.within(journal).ask_whom(*asked),
+        ask=lambda journal, name, question: parts.questions.within(journal).ask_whom(name, question),
         undo_work=parts.undo.work,
     ).sit
 

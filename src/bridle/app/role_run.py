@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,6 +11,7 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS, PLAN, SOLVE
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.handoff import cut_to
+from bridle.app.agents_feature import SAID_BY_AGENT
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
@@ -83,7 +84,7 @@ def _as_parent(parts: SessionParts) -> SessionParts:
 
 
 def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[ChildOutcome]) -> ChildTask:
-    before = _answers(told, lambda text: cut_to(text, STAGE_TOKENS))
+    before = _before(told)
     chosen = parts.journal.conversation.model
     assert chosen is not None, "a session is created with a model"
     return ChildTask(
@@ -97,17 +98,18 @@ def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[Ch
     )
 
 
-def _answers(told: Iterable[ChildOutcome], cut: Callable[[str], str]) -> str:
-    """What agents came to, for others to read. Who used a tool may say again what it read: that is data for others,
-    while a plan of one that had none is to be followed."""
+def _before(told: list[ChildOutcome]) -> str:
+    """What earlier stages came to, for the next. Who used a tool may say again what it read: that is data for others,
+    while the plan of one that had none is to be followed."""
 
     def answer(one: ChildOutcome) -> str:
-        text = cut(one.text)
-        return wrap("agent-answer", text) if one.ended.tools_used else neutralise(text)
+        text = cut_to(one.text, STAGE_TOKENS)
+        return wrap(SAID_BY_AGENT, text) if one.ended.tools_used else neutralise(text)
 
     return "\n\n".join(f"{one.ended.agent}:\n{answer(one)}" for one in told)
 
 
 def _joined(name: str, words: str, told: list[ChildOutcome]) -> ContextAdded:
-    text = f"I had /{name} work on this: {words}\n\n{_answers(told, str)}"
-    return ContextAdded(source="agent", content=(TextBlock(text=text),))
+    said = TextBlock(text=f"I had /{name} work on this: {words}")
+    came_to = wrap(SAID_BY_AGENT, "\n\n".join(f"{one.ended.agent}:\n{one.text}" for one in told))
+    return ContextAdded(source="agent", content=(said, TextBlock(text=came_to)))

@@ -39,7 +39,6 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
 
 --fork with -c or -r goes on with a copy and leaves the session as it is. -n, --name TITLE gives it a title.
-
 At a terminal a run asks, as a conversation does, and renders the answer as it comes (--no-stream: at its end).
 Where nobody sits, or with --on-ask deny, what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
@@ -58,7 +57,8 @@ SESSIONS = """\
 bridle sessions — everything that was done is kept, encrypted, on this machine.
 
   list [--all] [--json]            the sessions of this folder, newest first; --all for every folder
-  show ID [--json]                 what happened in one; --json is one object: the session and its events
+  show ID [--json] [--tree]        what happened in one; --json is one object: the session and its events;
+                                   --tree the agents that were sent, each below whoever sent it
   replay ID [--pace N] [--step]    as it went, N times as fast, or from Enter to Enter; nothing is run
   search WORDS [--all]             where people or models said that; "two words" in quotes stand together
   export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else;
