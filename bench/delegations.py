@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from measure import Figure, middle, scratch
 from turns import ended_well
@@ -54,7 +55,7 @@ async def _turn(folder: str, children: int, *, sends: bool = True) -> float:
     return spent
 
 
-def _sending(children: int) -> list[object]:
+def _sending(children: int) -> list[Any]:
     return [call("delegate_agent", agent="explore", task=f"Look, {number}.") for number in range(children)]
 
 

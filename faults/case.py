@@ -461,8 +461,8 @@ def _check_children(result: Result, envelopes: list[e.Envelope]) -> None:
     asked = {
         one.event.call_id: one.invocation for one in envelopes if isinstance(one.event, e.ToolCallRequested)
     }
-    told = [one for one in envelopes if isinstance(one.event, e.ToolResult)]
-    if any(asked.get(one.event.call_id) != one.invocation for one in told):
+    told = [(one.event.call_id, one.invocation) for one in envelopes if isinstance(one.event, e.ToolResult)]
+    if any(asked.get(call_id) != invocation for call_id, invocation in told):
         result.broken.append("a call of one agent was answered in the name of another")
 
 

@@ -138,11 +138,11 @@ def decide(
     talks to down to the one that makes it."""
     grants = tuple(grants)
     decision = _of_session(query, mode, rules, grants)
-    modes = [agent.mode for agent in agents if agent.mode is not None]
+    modes: list[Mode] = [agent.mode for agent in agents if agent.mode is not None]
     for own in modes:
         stricter = _of_session(query, own, rules, grants)
         decision = min(decision, stricter, key=lambda one: _FREEDOM[one.verdict])
-    silent = next((one for one in (mode, *modes) if one in SILENT_MODES), None)
+    silent = next((one for one in [mode, *modes] if one in SILENT_MODES), None)
     if silent is not None and decision.verdict == "ask":
         decision = _asked_of_nobody(decision, silent)
     for agent in agents:
