@@ -142,7 +142,8 @@ def decide(
     for own in modes:
         stricter = _of_session(query, own, rules, grants)
         decision = min(decision, stricter, key=lambda one: _FREEDOM[one.verdict])
-    silent = next((one for one in [mode, *modes] if one in SILENT_MODES), None)
+    held: list[Mode] = [mode, *modes]
+    silent = next((one for one in held if one in SILENT_MODES), None)
     if silent is not None and decision.verdict == "ask":
         decision = _asked_of_nobody(decision, silent)
     for agent in agents:
