@@ -143,7 +143,7 @@ def decide(
         stricter = _of_session(query, own, rules, grants)
         decision = min(decision, stricter, key=lambda one: _FREEDOM[one.verdict])
     held: list[Mode] = [mode, *modes]
-    silent = next((one for one in held if one in SILENT_MODES), None)
+    silent = next(filter(SILENT_MODES.__contains__, held), None)
     if silent is not None and decision.verdict == "ask":
         decision = _asked_of_nobody(decision, silent)
     for agent in agents:
