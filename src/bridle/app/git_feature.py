@@ -22,6 +22,7 @@ from bridle.sandbox.read_only_git import repository_of
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
+    from bridle.base.own_worktrees import OwnTrees
     from bridle.base.processes import Processes
 
 DRAFT_TIMEOUT_S = 60.0
@@ -42,6 +43,12 @@ async def run_git_slash(parts: SessionParts, name: str, arguments: str) -> Slash
 
 def _repository(parts: SessionParts) -> Repository:
     return repository_of(parts.spawn, cwd=parts.opened.cwd, env=parts.opened.env)
+
+
+def _trees(parts: SessionParts) -> OwnTrees:
+    from bridle.app.child_worktrees import own_trees  # only for those who ask for them
+
+    return own_trees(parts)
 
 
 def person_environment(process: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
@@ -68,6 +75,7 @@ def _needs(parts: SessionParts) -> GitNeeds:
 
     return GitNeeds(
         repository=lambda: _repository(parts),
+        trees=lambda: _trees(parts),
         run=run,
         finds=lambda name: program(name) is not None,
         ask=ask,

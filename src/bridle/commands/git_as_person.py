@@ -1,4 +1,4 @@
-"""Git commands that write: `/branch`, `/commit`, `/commit-push-pr`, `/worktree` and `/stash`.
+"""Git commands that write: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/worktrees` and `/stash`.
 
 They are the person's own: run outside the sandbox with the person's environment, hooks and signature, never by a model
 or an agent. What is run is put together here and nowhere else; it is shown, whole, and run only after a yes. Looking
@@ -30,6 +30,7 @@ from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
     from bridle.base.git_status import ChangedPath, GitStatus
+    from bridle.base.own_worktrees import OwnTrees
 
 Argv = tuple[str, ...]
 
@@ -70,14 +71,15 @@ class DraftMessage(NamedTuple):
 class GitNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands need from outside.
 
-    `run` runs a command as the person, in a folder, with a text on its input; it raises `CannotStart`. `finds` says
-    whether a program is there. `ask` gives None when nobody can answer. `draft` asks the model and raises
-    `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an absolute path may be seen.
-    `somebody_answers`: whether a question would reach a person.
-    `agreed`: a person said yes to everything when they started the run, in which nobody is asked.
+    `trees` are the worktrees of agents. `run` runs a command as the person, in a folder, with a text on its input; it
+    raises `CannotStart`. `finds` says whether a program is there. `ask` gives None when nobody can answer. `draft` asks
+    the model and raises `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an
+    absolute path may be seen. `somebody_answers`: whether a question would reach a person. `agreed`: a person said yes
+    to everything when they started the run, in which nobody is asked.
     """
 
     repository: Callable[[], Repository]
+    trees: Callable[[], OwnTrees]
     run: Callable[[Argv, str, str], Awaitable[ProgramEnd]]
     finds: Callable[[str], bool]
     ask: Callable[[GitQuestion], Awaitable[GitAnswer | None]]
@@ -97,7 +99,7 @@ async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     """Carries out `/name arguments`. It comes to a `GitEnded`, whatever happens."""
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
-    work = _Work(name, needs)
+    work = GitWork(name, needs)
     try:
         await _RUNS[name](work, arguments.strip())
     except GitFailed as failure:
@@ -112,7 +114,7 @@ async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     return work.ended(None)
 
 
-class _Work:
+class GitWork:
     """One command on its way: what was run so far, and what is known of it."""
 
     def __init__(self, name: str, needs: GitNeeds) -> None:
@@ -207,7 +209,7 @@ class _Work:
 # Branches, worktrees and what is put aside
 
 
-async def _branch(work: _Work, name: str) -> None:
+async def _branch(work: GitWork, name: str) -> None:
     root = await work.repository.root()
     await _refuse_name(work, name, "/branch NAME")
     command = ("git", "checkout", "-b", name, "--")
@@ -219,7 +221,7 @@ async def _branch(work: _Work, name: str) -> None:
     work.tell_model(f"I made the branch {name} and checked it out.")
 
 
-async def _worktree(work: _Work, name: str) -> None:
+async def _worktree(work: GitWork, name: str) -> None:
     root = await work.repository.root()
     await _refuse_name(work, name, "/worktree NAME")
     path = os.path.join("..", f"{os.path.basename(root)}-{name.replace('/', '-')}")
@@ -233,7 +235,13 @@ async def _worktree(work: _Work, name: str) -> None:
     work.data |= {"branch": name, "path": path}
 
 
-async def _stash(work: _Work, words: str) -> None:
+async def _worktrees(work: GitWork, words: str) -> None:
+    from bridle.commands.worktree_commands import worktrees  # not before somebody asks for them
+
+    await worktrees(work, words)
+
+
+async def _stash(work: GitWork, words: str) -> None:
     root = await work.repository.root()
     if words:
         raise BridleError("NoWords", name="stash", hint="To bring it back: !git stash pop")
@@ -249,7 +257,7 @@ async def _stash(work: _Work, words: str) -> None:
     )
 
 
-async def _refuse_name(work: _Work, name: str, usage: str) -> None:
+async def _refuse_name(work: GitWork, name: str, usage: str) -> None:
     if not name:
         raise UsageError(f"What is it to be called? {usage}")
     if problem := branch_name_problem(name):
@@ -262,17 +270,17 @@ async def _refuse_name(work: _Work, name: str, usage: str) -> None:
 # Commits
 
 
-async def _commit(work: _Work, words: str) -> None:
+async def _commit(work: GitWork, words: str) -> None:
     await _commit_and(work, words, ())
 
 
-async def _publish(work: _Work, words: str) -> None:
+async def _publish(work: GitWork, words: str) -> None:
     remote = await _where_to_push(work)
     push = ("git", "push", "--set-upstream", "--", remote, "HEAD")
     await _commit_and(work, words, (push, _OPEN_PULL_REQUEST))
 
 
-async def _where_to_push(work: _Work) -> str:
+async def _where_to_push(work: GitWork) -> str:
     """The remote; raises where a pull request cannot come of it."""
     repository = work.repository
     await repository.root()
@@ -298,7 +306,7 @@ class _Changes(NamedTuple):
     diff: str
 
 
-async def _commit_and(work: _Work, words: str, then: tuple[Argv, ...]) -> None:
+async def _commit_and(work: GitWork, words: str, then: tuple[Argv, ...]) -> None:
     """Commits what changed, then runs the rest; only the rest where nothing changed and there is some."""
     root = await work.repository.root()
     changes = await _changes(work.repository)
@@ -330,14 +338,14 @@ def _known(status: GitStatus) -> list[ChangedPath]:
     return [change for change in status.changes if not change.untracked]
 
 
-def _refuse_conflicts(work: _Work, status: GitStatus) -> None:
+def _refuse_conflicts(work: GitWork, status: GitStatus) -> None:
     torn = [visible(change.path, newlines=False) for change in status.changes if change.conflict]
     if torn:
         more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
         raise BridleError("UnmergedFiles", files=", ".join(torn[:3]) + more, command=f"/{work.name}")
 
 
-async def _question(work: _Work, root: str, changes: _Changes, commands: tuple[Argv, ...]) -> GitQuestion:
+async def _question(work: GitWork, root: str, changes: _Changes, commands: tuple[Argv, ...]) -> GitQuestion:
     """The question but for the message."""
     subcommands = [command[1] for command in commands if command[0] == "git"]
     known = _known(changes.status) if _COMMIT in commands else []
@@ -365,7 +373,7 @@ def _did(change: ChangedPath) -> Literal["added", "changed", "deleted", "renamed
     return "added" if "A" in letters else "changed"
 
 
-async def _agreed_message(work: _Work, words: str, question: GitQuestion) -> str:
+async def _agreed_message(work: GitWork, words: str, question: GitQuestion) -> str:
     """The message a person said yes to, as it was shown: whatever they change about it is shown again."""
     message, why_none = work.needs.mask(message_of(words)), ""
     if not message:
@@ -388,7 +396,7 @@ async def _agreed_message(work: _Work, words: str, question: GitQuestion) -> str
                 return message
 
 
-async def _draft(work: _Work, earlier: str, wish: str) -> tuple[str, str]:
+async def _draft(work: GitWork, earlier: str, wish: str) -> tuple[str, str]:
     """A message by the model, or why there is none. It sees no secret, and no file that may hold some."""
     needs = work.needs
     needs.emit(Notice(reason="GitDrafting", message=sentence("GitDrafting", {})))
@@ -402,7 +410,7 @@ async def _draft(work: _Work, earlier: str, wish: str) -> tuple[str, str]:
     return message, "" if message else "the model wrote none."
 
 
-async def _run_commit(work: _Work, root: str, message: str) -> None:
+async def _run_commit(work: GitWork, root: str, message: str) -> None:
     await work.run(_COMMIT, root, f"{message}\n")
     head = await work.repository.head() or ""
     subject = message.partition("\n")[0]
@@ -414,7 +422,7 @@ async def _run_commit(work: _Work, root: str, message: str) -> None:
     work.tell_model(f"I committed the changes of all files that git knows: {head[:9]} {subject}")
 
 
-async def _open_pull_request(work: _Work, root: str) -> None:
+async def _open_pull_request(work: GitWork, root: str) -> None:
     """One that is there already is as good as a new one."""
     said = await work.run(_OPEN_PULL_REQUEST, root, good_when="already exists")
     address = next((word for word in reversed(said.split()) if word.startswith("https://")), "")
@@ -439,10 +447,11 @@ def _is_there(root: str, path: str) -> bool:
     return os.path.lexists(os.path.join(root, path))
 
 
-_RUNS: Final[Mapping[str, Callable[[_Work, str], Awaitable[None]]]] = {
+_RUNS: Final[Mapping[str, Callable[[GitWork, str], Awaitable[None]]]] = {
     "branch": _branch,
     "commit": _commit,
     "commit-push-pr": _publish,
     "worktree": _worktree,
+    "worktrees": _worktrees,
     "stash": _stash,
 }
