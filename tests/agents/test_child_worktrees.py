@@ -1,18 +1,23 @@
 """Agents that write in git worktrees of their own, and what a person makes of it: `/worktrees`."""
 
+import asyncio
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
+from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerQuestion, RunSlash
+from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash
 from bridle.protocol.questions import GitAnswer, GitQuestion
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -175,19 +180,61 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
     assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
 
 
-async def test_what_a_crash_left_is_listed_and_committed_in_the_next_session(repo: Repository) -> None:
-    """As after kill -9: the worktree is there, nothing of it is committed, nobody holds it."""
-    async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
-        name = await left_by_writer(session)
-    place = repo.folder.parent / "bridle/worktrees" / name
-    repo.git("reset", "-q", "--soft", "HEAD~1", cwd=place)
-    (place / "half.txt").write_text("half\n")
+async def be_killed(folder: str) -> None:
+    """Has an agent write, and then the whole process die."""
+
+    async def die(_args: object, _context: object) -> ToolOutput:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("unreachable")
+
+    class Nothing(msgspec.Struct):
+        pass
+
+    tool = Tool(
+        name="die", description="Ends it.", input=Nothing, risk="read", run=die, mutating=never_mutating
+    )
+    writing = [call("write_file", path="half.txt", content="half\n"), call("die")]
+    model = scripted(*sending("writer"), agents={"writer": writing})
+    repo = Repository(Path(folder), Path(folder).parent / "person")
+    async with session_of(repo, model, answers=False, tools=[tool]) as session:
+        await session.ask("go")
+
+
+async def test_what_a_killed_process_left_is_listed_and_committed_in_the_next_session(
+    repo: Repository,
+) -> None:
+    code = f"import asyncio, test_child_worktrees as t; asyncio.run(t.be_killed({str(repo.folder)!r}))"
+    places = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parent.parent)))
+    env = {"PATH": os.defpath, "HOME": str(repo.folder.parent / "person"), "PYTHONPATH": places}
+    died = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], env=env, capture_output=True, text=True
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
     repo.git("worktree", "prune")
+    (name,) = (one.removeprefix("bridle/") for one in branches(repo) if one != "main")
+    assert repo.git("log", "--format=%s", "main..bridle/" + name) == ""
     async with session_of(repo, scripted(say("Nothing."))) as session:
         listed = (await slash(session)).data["told"]
         await slash(session, f"merge {name}", answers=[GO])
-    assert f"{name}   2 files +2 -0   agent writer: Do it." in listed
+    assert f"{name}   1 file +1 -0   agent writer: Do it." in listed
     assert (repo.folder / "half.txt").read_text() == "half\n"
+
+
+async def test_what_a_stopped_agent_wrote_is_left_on_its_branch(repo: Repository) -> None:
+    writing = [call("write_file", path="half.txt", content="half\n"), call("bash", command="sleep 60")]
+    async with session_of(repo, scripted(*sending("writer"), agents={"writer": writing})) as session:
+        before = session.conversation.last_id
+        await session.send("go")
+        async for envelope in session.connection.events(session.id, since=before):
+            match envelope.event:
+                case e.ToolCallStarted(tool="bash"):
+                    await session.connection.send(CancelTurn(session=session.id))
+                case e.ChildEnded() as ended:
+                    break
+                case _:
+                    pass
+    assert (ended.ok, ended.changed) == (False, ("half.txt",))
+    assert repo.git("show", f"{ended.branch}:half.txt") == "half\n"
 
 
 async def test_a_worktree_in_which_an_agent_works_is_left_alone(repo: Repository) -> None:

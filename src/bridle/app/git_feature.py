@@ -11,8 +11,9 @@ from bridle.app.session_parts import SessionParts
 from bridle.base.git import own_environment, program_on
 from bridle.base.token_estimate import estimated_tokens
 from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
-from bridle.commands.git_as_person import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd, git_command
+from bridle.commands.git_as_person import git_command
 from bridle.commands.git_commands import show_changes
+from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.events import PrefixSet

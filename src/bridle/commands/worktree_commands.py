@@ -18,7 +18,7 @@ from bridle.base.git_repository import ChangedLines, GitFailed
 from bridle.base.own_worktrees import BRANCHES, OwnTree, OwnTrees, removal
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.commands.git_as_person import MAX_FILES, GitWork
+from bridle.commands.git_work import MAX_FILES, GitWork
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.questions import GitDeed, GitFile, GitQuestion
 
