@@ -237,6 +237,32 @@ async def test_what_a_stopped_agent_wrote_is_left_on_its_branch(repo: Repository
     assert repo.git("show", f"{ended.branch}:half.txt") == "half\n"
 
 
+async def test_a_worktree_that_was_never_checked_out_is_no_deletion_of_everything(repo: Repository) -> None:
+    """As after kill -9 while it was made."""
+    place = repo.folder.parent / "bridle/worktrees/writer-x"
+    repo.git("worktree", "add", "-q", "--no-checkout", "--lock", "-b", "bridle/writer-x", str(place))
+    async with session_of(repo, scripted(say("Nothing."))) as session:
+        listed = (await slash(session)).data["told"]
+        merged = await slash(session, "merge writer-x")
+        await slash(session, "drop writer-x", answers=[GO])
+    assert "writer-x   0 files +0 -0" in listed
+    assert merged.reason == "WorktreeEmpty"
+    assert branches(repo) == ["main"]
+
+
+async def test_what_is_not_on_its_branch_is_neither_committed_nor_removed(repo: Repository) -> None:
+    async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
+        name = await left_by_writer(session)
+        place = repo.folder.parent / "bridle/worktrees" / name
+        repo.git("checkout", "-q", "--detach", cwd=place)
+        (place / "more.txt").write_text("more\n")
+        listed = (await slash(session)).data["told"]
+        merged = await slash(session, f"merge {name}")
+    assert "its branch is not the one that is checked out there" in listed
+    assert merged.reason == "GitUnusable"
+    assert (place / "more.txt").read_text() == "more\n"
+
+
 async def test_a_worktree_in_which_an_agent_works_is_left_alone(repo: Repository) -> None:
     async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
         name = await left_by_writer(session)

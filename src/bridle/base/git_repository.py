@@ -169,6 +169,12 @@ class Repository:
             raise GitFailed("NotARepository", "the repository here claims another folder as its own")
         return root
 
+    async def git_folder(self) -> str:
+        """Where git keeps what belongs to this working tree."""
+        return os.fsdecode(
+            _output(await self._ask("rev-parse", options=("--absolute-git-dir",)))
+        ).removesuffix("\n")
+
     async def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""
         answer = await self._ask("rev-parse", options=("--verify", "--quiet"), names=("HEAD",))

@@ -65,7 +65,13 @@ class OwnTrees:
         tree = OwnTree(name, os.path.join(self._folder, name), note)
         add = ("worktree", "add", "--quiet", "--no-checkout", "--no-track", "--lock", f"--reason={note}")
         await self._write(root, *add, "-b", tree.branch, "--", tree.path, base)
-        await self._write(tree.path, "reset", "--quiet", "--hard")
+        is_whole = False
+        try:
+            await self._write(tree.path, "reset", "--quiet", "--hard")
+            is_whole = True
+        finally:
+            if not is_whole:
+                await self.remove(tree)
         return tree, base
 
     async def listed(self) -> tuple[OwnTree, ...]:
@@ -75,8 +81,11 @@ class OwnTrees:
         return tuple(tree for tree in trees if os.path.dirname(tree.path) == self._folder)
 
     async def save(self, tree: OwnTree, message: str) -> None:
-        """Commits whatever is not committed there, but for what git ignores."""
-        if not (await self._at(tree.path).status(untracked="all")).changes:
+        """Commits whatever is not committed there, but for what git ignores. One that was never whole has nothing."""
+        there = self._at(tree.path)
+        if await there.branch() != tree.branch:
+            raise GitFailed("Failed", "its branch is not the one that is checked out there")
+        if not _has_index(await there.git_folder()) or not (await there.status(untracked="all")).changes:
             return
         await self._write(tree.path, "add", "--all")
         await self._write(tree.path, "commit", "--quiet", "--no-verify", "--message", message)
@@ -112,6 +121,11 @@ class OwnTrees:
         if answer.returncode:
             said = answer.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise GitFailed("Failed", f"git {words[0]} failed: {said or answer.returncode}")
+
+
+def _has_index(git_folder: str) -> bool:
+    """Whether a checkout came to its end: git writes the list of files last."""
+    return os.path.isfile(os.path.join(git_folder, "index"))
 
 
 def removal(tree: OwnTree) -> tuple[tuple[str, ...], ...]:
