@@ -96,16 +96,30 @@ export class Attach {
 
   /** Questions of the past are put only if nobody has answered them since. */
   _take(here, event) {
-    const { id, kind, payload } = event;
-    this._show(event);
-    if (kind === "PermissionRequested") here.questions.set(payload.call_id, payload);
-    if (kind === "PermissionDecided") here.questions.delete(payload.call_id);
-    if (id === here.past) for (const question of here.questions.values()) this._ask(here, question);
-    else if (id > here.past && kind === "PermissionRequested") this._ask(here, payload);
+    const { id, kind, payload, agent_path: path = [] } = event;
+    if (path.length) this._showSent(event);
+    else this._show(event);
+    const asked = { question: payload, path };
+    if (kind === "PermissionRequested") here.questions.set(payload.call_id, asked);
+    if (kind === "PermissionDecided" || kind === "ToolResult") here.questions.delete(payload.call_id);
+    if (id === here.past) for (const one of here.questions.values()) this._ask(here, one);
+    else if (id > here.past && kind === "PermissionRequested") this._ask(here, asked);
+  }
+
+  /** Of an agent that was sent what it did, behind its path; its words are not the answer. */
+  _showSent({ kind, payload, agent_path: path }) {
+    if (kind !== "ToolResult") return;
+    this._channel.appendLine(`  ${visible(path.join(" → "))}: ${payload.outcome.padEnd(8)} ${payload.tool}`);
   }
 
   _show({ kind, payload }) {
     switch (kind) {
+      case "ChildStarted":
+        this._channel.appendLine(`\nagent ${visible(payload.agent)}: ${visible(payload.task)}`);
+        break;
+      case "ChildEnded":
+        this._channel.appendLine(`agent ${visible(payload.agent)}: ${payload.stop ?? "ended"}, ${payload.steps ?? 0} steps`);
+        break;
       case "TextDelta":
         this._channel.append(payload.text);
         break;
@@ -123,13 +137,15 @@ export class Attach {
 
   /** The whole of what would run stands in the message; closing it answers nothing. An editor cannot take a message
    * back, so a choice that comes after somebody else's answer is told to be late. */
-  async _ask(here, question) {
-    const { call_id, tool, input } = question;
-    const detail = visible(JSON.stringify(input, null, 2));
-    const title = `Bridle asks: ${tool}. ${question.because || question.why}`;
+  async _ask(here, asked) {
+    const { question, path } = asked;
+    const { call_id, tool, input, handoff } = question;
+    const detail = visible(handoff ? handedOver(handoff) : JSON.stringify(input, null, 2));
+    const who = visible([...path, tool].join(" → "));
+    const title = `Bridle asks: ${who}. ${question.because || question.why}`;
     const chosen = await this._vscode.window.showWarningMessage(title, { modal: true, detail }, YES, NO);
     if (!chosen || this._here !== here) return;
-    if (here.questions.get(call_id) !== question) {
+    if (here.questions.get(call_id) !== asked) {
       this._vscode.window.showInformationMessage("This was answered elsewhere meanwhile. Nothing changed.");
       return;
     }
@@ -139,6 +155,11 @@ export class Attach {
       this._tell(failure);
     }
   }
+}
+
+/** Which agent would be sent, with which model and tools, and all that it would be told. */
+function handedOver({ agent, provider, model, tools = [], text }) {
+  return `agent ${agent}\nprovider ${provider}\nmodel ${model}\ntools ${tools.join(", ") || "none"}\n\n${text}`;
 }
 
 function textOf(content) {

@@ -81,7 +81,7 @@ async def test_auto_plans_does_and_looks_at_it_each_told_what_the_one_before_cam
     assert b"Write a.txt." in code
     assert b"Wrote it." in review
     assert b"looks at its own work" in review
-    assert "It is right." in events[-1].content[0].text
+    assert "It is right." in events[-1].content[1].text
 
 
 async def test_auto_stops_at_the_first_that_fails() -> None:
@@ -89,7 +89,7 @@ async def test_auto_stops_at_the_first_that_fails() -> None:
     async with harness(model) as session:
         events = await run_slash(session, "auto", "it")
     assert [event.ok for event in of_kind(events, e.ChildEnded)] == [True, False]
-    assert "code did not finish" in events[-1].content[0].text
+    assert "code did not finish" in events[-1].content[1].text
 
 
 async def test_auto_without_words_only_tells_the_mode() -> None:

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition
 from bridle.clients.as_events import events_lines
+from bridle.clients.interaction.story import Story
 from bridle.conformance.fake_clock import FakeClock
-from bridle.conformance.fake_models import ScriptedAnswer, scripted
+from bridle.conformance.fake_models import RecordingModel, ScriptedAnswer, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
-from bridle.protocol.commands import AnswerPermission, AttachSession, CancelTurn
+from bridle.protocol.commands import AnswerPermission, AttachSession, CancelTurn, RunSlash
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import Usage
-from bridle.protocol.queries import CustomQuery
+from bridle.protocol.queries import CustomQuery, ListSlash
 from bridle.providers.script import call, say, wait
 from bridle.providers.scripted import ScriptedModel
 
@@ -161,6 +162,38 @@ async def test_whoever_comes_in_the_middle_of_a_childs_work_hears_its_question_w
         await late.send(answer)
         events = await session.turn_of(number)
     assert of_kind(events, e.ChildEnded)[0].ok
+
+
+@pytest.mark.requirement("G45.5")
+async def test_a_person_has_an_agent_work_and_the_conversation_hears_what_came_of_it() -> None:
+    model = RecordingModel(scripted(say("I see."), agents={"review": (say("No faults."),)}))
+    async with harness(model, **OPTIONS) as session:
+        await session.connection.send(
+            RunSlash(session=session.id, name="agents:review", arguments="Look at a.txt.")
+        )
+        added = await session.until(e.ContextAdded)
+        events = await session.ask("And?")
+        described = (await session.connection.ask(ListSlash(session=session.id))).commands
+        stored = await session.stored()
+    assert added.source == "agent"
+    assert [block.text for block in added.content] == [
+        "I had the agent review work on this: Look at a.txt.",
+        "<untrusted-agent-result>[scripted] No faults.</untrusted-agent-result>",
+    ]
+    child, main = model.bodies
+    assert b"Look at a.txt." in child
+    assert b"No faults." in main
+    assert events[-1] == e.TurnEnded(stop="end_turn", steps=1)
+    assert "agents:review" in {one.name for one in described}
+    story = Story()
+    assert "[scripted] No faults." in [line for one in stored for line in story.told(one)]
+
+
+async def test_an_agent_that_nobody_can_send_is_named_with_those_that_can() -> None:
+    async with harness(sending("writer"), **OPTIONS) as session:
+        await session.connection.send(RunSlash(session=session.id, name="agents:nobody", arguments="x"))
+        notice = await session.until(e.Notice)
+    assert notice.message == '"nobody" is not a NAME of /agents (explore, review, solve, writer).'
 
 
 NUMBERS = itertools.count(1)

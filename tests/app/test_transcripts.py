@@ -70,6 +70,26 @@ async def test_a_session_has_its_transcript_between_turns_and_only_its_owner_rea
     assert os.listdir(path.parent) == ["session.jsonl"]
 
 
+@pytest.mark.requirement("D18.5", "D18.6")
+async def test_agents_that_were_sent_are_in_the_transcript_of_their_session(tmp_path: Path):
+    model = scripted(
+        call("delegate_agent", agent="review", task="Look."),
+        say("done"),
+        agents={"review": (say("No faults."),)},
+    )
+    options = {"agent_mode": "multi", "sets": ("transcript.format=events",)}
+    async with harness(model, home=str(tmp_path), **options) as session:
+        await session.ask("have it reviewed")
+        path = file_of(session.home, session.id)
+    lines = lines_of(path)
+    assert path.parts[-3:] == ("transcripts", session.id, "session.jsonl")
+    assert [line["eventId"] for line in lines] == sorted(line["eventId"] for line in lines)
+    assert {line["rootSessionId"] for line in lines} == {session.id}
+    said = [(line.get("agent"), line["text"]) for line in lines if line["type"] == "model.text"]
+    assert said == [("review", "[scripted] No faults."), (None, "[scripted] done")]
+    assert [line["text"] for line in lines if line["type"] == "user.message"] == ["have it reviewed"]
+
+
 async def test_without_the_setting_there_is_no_transcript(tmp_path: Path):
     async with harness(scripted(say("hi")), home=str(tmp_path)) as session:
         await session.ask("hello")

@@ -285,9 +285,13 @@ async def test_pages_replays_and_searches_do_not_mix_what_a_child_said_into_the_
         ("bridle", "[scripted] All good."),
     ]
     shown = "".join(frame.text for frame in frames(stored))
-    assert "CHILD WORDS" not in shown
-    assert "review: ran" in shown
-    assert b"CHILD" not in b"".join(chain_lines(stored))
+    assert "\n    said     CHILD WORDS\n" in shown, "below whoever sent it, as its own"
+    assert shown.count("CHILD WORDS") == 1
+    assert "\n    ran " in shown
+    lines = [msgspec.json.decode(line) for line in chain_lines(stored)]
+    child = [line["event"]["type"] for line in lines if "CHILD" in str(line)]
+    assert child
+    assert all(name.startswith("agent.") for name in child)
     assert [(one.who, one.text) for one in said_in(stored)] == [
         ("you", "Have it reviewed."),
         ("model", "CHILD WORDS"),

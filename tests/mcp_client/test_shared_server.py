@@ -39,6 +39,9 @@ class EndedProcess:
     async def stop(self, grace_s=0.3):
         pass
 
+    def follow_put_aside(self, tell):
+        return lambda: None
+
 
 class Starts:
     """A spawn whose processes end at once; it keeps when each was started."""

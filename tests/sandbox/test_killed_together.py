@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from bare_machine import has_landlock
+from bridle.config.folders import folders
+from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.control_group import writable_parents
 from bridle.sandbox.masks import Masks
+from bridle.sandbox.session_border import left_behind
 from bridle.sandbox.unshare import programs
 from cli_kit import SignOfLife, guardians, kill_together
 from sandbox import killed_scenes
@@ -105,6 +108,19 @@ def test_what_stood_in_the_way_of_a_command_does_not_stay_when_the_engine_is_kil
         kill_alone(engine)
         assert set(os.listdir(work)) == {".vscode", "alive", "hold"}
         assert (work / ".vscode/settings.json").read_text() == "somebody's own"
+
+
+def test_what_stood_in_the_way_goes_at_the_next_start_where_the_guardian_was_killed_too(
+    tmp_path: Path,
+) -> None:
+    with engine_with("bubblewrap", tmp_path) as (engine, life):
+        kill_together(engine)
+        assert life.ends_within(GONE_S)
+        work = tmp_path / "work"
+        assert set(os.listdir(work)) == {*MASKED, "alive", "hold"}
+        where = folders({"PATH": os.defpath, "HOME": str(tmp_path / "home")})
+        assert left_behind(SpawnPolicy(mode="workspace-write", workspace=str(work)), where) == []
+        assert set(os.listdir(work)) == {"alive", "hold"}
 
 
 def test_what_stands_in_the_way_of_another_engines_command_stays(tmp_path: Path) -> None:

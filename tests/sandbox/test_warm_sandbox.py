@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ import pytest
 from bridle.base.processes import Processes
 from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.ports import SpawnPolicy
+from bridle.protocol.events import Notice
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.warm_sandbox import DELAY_S, CommandPlace, WarmSandboxes
+from bridle.sandbox.write_listener import can_listen
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -47,7 +50,7 @@ class Scene:
         self.spawn = SandboxSpawn(
             processes, place=lambda: self.place, choose=self.choose, away=str(self.away)
         )
-        self.started = 0
+        self.asked = self.started = 0
         self.used = 0
         self.warm = WarmSandboxes(self._start, self.clock)
         self.policy = SpawnPolicy(
@@ -58,6 +61,7 @@ class Scene:
         return self.adapter
 
     async def _start(self, at: CommandPlace) -> Any:
+        self.asked += 1
         sandbox = await self.spawn.wait_for_command(at)
         self.started += sandbox is not None
         return sandbox
@@ -405,3 +409,112 @@ def test_nothing_of_one_that_waited_is_left_when_its_engine_is_killed(tmp_path: 
         assert select.select([waiting], [], [], 20)[0], "it outlived its engine"
         os.close(waiting)
     assert done.stdout.split()
+
+
+class Stays:
+    """A process that stays beside the commands, and does each line it is given. Each of `late` is made while it
+    is worked out what a command may touch, once the one before was put aside."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.notices: list[Notice] = []
+        self.late: list[str] = []
+        self._made = scene.base / "nothing"
+        scene.place = msgspec.structs.replace(scene.place, others=self)
+
+    def secrets(self, _own: object) -> tuple[str, ...]:
+        if self.late and not self._made.exists():
+            self.make(self.late.pop(0))
+        return ()
+
+    async def begin(self) -> None:
+        up = asyncio.Event()
+        pipe = self._scene.workspace / "lines"
+        os.mkfifo(pipe)
+        process = await self._scene.spawn(
+            ["/bin/sh", "-c", 'echo up; exec < lines; while read -r line; do eval "$line"; done'],
+            cwd=str(self._scene.workspace),
+            env=self._scene.env,
+            policy=msgspec.structs.replace(self._scene.policy, resident=True),
+            call_id="mcp:one",
+            on_output=lambda _chunk: up.set(),
+            warm=self._scene.warm,
+        )
+        process.follow_put_aside(self.notices.append)
+        await up.wait()
+        self.lines = pipe.open("w", buffering=1)
+        pipe.unlink()
+
+    def make(self, path: str) -> None:
+        """It is there when this returns, and nobody has looked: the loop does not run meanwhile."""
+        self.lines.write(f"mkdir -p {os.path.dirname(path) or '.'}; echo x > {path}\n")
+        self._made = self._scene.workspace / path
+        while not self._made.exists():
+            time.sleep(0.001)
+
+
+@pytest.fixture
+async def stays(scene: Scene) -> AsyncIterator[Stays]:
+    if not can_listen():
+        pytest.skip("this kernel does not tell who writes")
+    made = Stays(scene)
+    await made.begin()
+    yield made
+    made.lines.close()
+
+
+async def test_a_process_that_stays_gets_a_sandbox_of_its_own_and_none_waits_for_another(
+    scene: Scene, stays: Stays
+) -> None:
+    scene.warm.expect()
+    await scene.clock.advance(DELAY_S)
+    await asyncio.sleep(0)
+    assert scene.asked == 0
+
+
+async def test_what_one_that_stays_made_is_put_aside_and_a_sandbox_that_waited_holds(
+    scene: Scene, stays: Stays
+) -> None:
+    await scene.wait()
+    stays.make("AGENTS.md")
+    code, _ = await scene.run("echo evil > AGENTS.md")
+    assert code == 1
+    assert scene.used == 1
+    assert [path.name for path in scene.workspace.iterdir()] == ["AGENTS.md.put-aside-1"]
+    assert [notice.reason for notice in stays.notices] == ["PutAside"]
+
+
+async def test_a_sandbox_that_waited_is_not_used_when_something_is_put_aside_in_the_last_moment(
+    scene: Scene, stays: Stays
+) -> None:
+    await scene.wait()
+    stays.late = ["early/CLAUDE.md", "late/CLAUDE.md"]
+    assert await scene.run("ls early late | sort -u | grep CLAUDE") == (0, "CLAUDE.md.put-aside-1\n")
+    assert scene.used == 0
+
+
+async def test_what_a_tool_writes_meanwhile_stays_and_is_held(scene: Scene, stays: Stays) -> None:
+    await scene.wait()
+    path = scene.workspace / "AGENTS.md"
+    with scene.spawn.changing([str(path)]):
+        path.write_text("by a tool")
+        stays.make("plain")
+    code, _ = await scene.run("echo evil > AGENTS.md")
+    assert (code, scene.used) == (1, 0)
+    assert path.read_text() == "by a tool"
+    assert stays.notices == []
+
+
+async def test_one_waits_beside_a_process_that_stays_in_a_repository(scene: Scene) -> None:
+    subprocess.run(["git", "init", "-q", scene.workspace], check=True, env=scene.env)
+    stays = Stays(scene)
+    await stays.begin()
+    before = sorted(path.name for path in (scene.workspace / ".git").iterdir())
+    await scene.wait()
+    assert [path.name for path in scene.workspace.iterdir()] == [".git"]
+    attempts = ("echo evil > .git/commondir", "rm -f .git/commondir", "echo evil > AGENTS.md")
+    assert (await scene.run("; ".join(f"({one}) && echo done" for one in attempts)))[1].count("done") == 0
+    assert scene.used == 1
+    assert [path.name for path in scene.workspace.iterdir()] == [".git"]
+    assert sorted(path.name for path in (scene.workspace / ".git").iterdir()) == before
+    stays.lines.close()

@@ -19,20 +19,27 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.engine.conversation import Conversation, Invocation
+from bridle.base.untrusted import wrap
+from bridle.engine.conversation import MAIN, Conversation, Invocation
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked
 from bridle.engine.ports import SessionLog
+from bridle.engine.slash_command import DescribedSlash, SlashCommand
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.display_values import ShownChild
 from bridle.protocol.errors import BridleError, sentence
-from bridle.protocol.events import ChildMemory, Handoff, InputAccepted, ModelChanged
+from bridle.protocol.events import ChildMemory, ContextAdded, Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import CustomQuery
+from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sandbox.git_places import find_repository
 from bridle.tools.read_file import SPILL_PREFIX
 
+SAID_BY_AGENT = "agent-result"
+"""What an agent said, where it joins a conversation as something else than the result of a call."""
+MOST_LAST_LINE = 200
+"""So many characters of the last line of an answer are for programs: a verdict stands there."""
 MOST_SHOWN = 200
 """Of so many calls it is known what people were shown of them."""
 PAGE = 1_000
@@ -81,6 +88,7 @@ class SessionDelegation:
             name="agents",
             origin=BUILTIN,
             tools=(delegate_tool(self.for_tool()),),
+            slash=(self.command(),),
             request_layers=(delegate_ledger(self._parts.journal, self._main.settings.results),),
             queries=(FeatureQuery(verb="children", answer=SentAgents(self._parts.opened.log).answer),),
             stop_child=self._children.stop,
@@ -97,6 +105,64 @@ class SessionDelegation:
             may_run_beside=self._may_run_beside,
             run=self._run,
         )
+
+    def command(self) -> SlashCommand:
+        """`/agents:NAME words`: a person has an agent work, and the conversation hears what came of it."""
+        task = SlashArgument(name="words", about="what it is to do", required=True)
+        agents = sendable(self._main.registry, self._main.definition)
+
+        def others() -> list[DescribedSlash]:
+            return [
+                DescribedSlash(name=f"agents:{one.name}", does=one.description, arguments=(task,))
+                for one in agents
+            ]
+
+        name = SlashArgument(
+            name="NAME", about="the agent", required=True, choices=tuple(a.name for a in agents)
+        )
+        return SlashCommand(
+            name="agents",
+            does="have an agent work on something: /agents:NAME words",
+            arguments=(name, task),
+            run=self._run_for_person,
+            others=others,
+        )
+
+    async def _run_for_person(self, words: str) -> ContextAdded:
+        name, _, task = words.strip().partition(" ")
+        agent = self._main.registry.get(name)
+        assert agent is not None, "the words were checked"
+        settings = self._main.settings
+        packet = HandoffPacket(
+            parent="a person",
+            child=name,
+            cwd=self._parts.opened.cwd,
+            request="",
+            task=task.strip(),
+            has_worktree=agent.delegation.worktree,
+        )
+        sent = ChildTask(
+            agent=agent,
+            model=self._model(agent),
+            task=task.strip(),
+            text=handoff_text(
+                packet,
+                most_tokens=settings.child.handoff_tokens,
+                context_tokens=settings.child.delegate_context_tokens,
+            ),
+            max_steps=min(agent.max_steps, settings.max_steps),
+            identity="human",
+        )
+        outcome = await self._children.run(MAIN, sent)
+        left = outcome.ended.branch
+        where = (
+            f"\nWhat it changed is on the branch {left}, not here; I decide about it (/worktrees)."
+            if left
+            else ""
+        )
+        said = f"I had the agent {name} work on this: {task.strip()}{where}"
+        came_to = wrap(SAID_BY_AGENT, cut_to(outcome.text, settings.child.result_tokens))
+        return ContextAdded(source="agent", content=(TextBlock(text=said), TextBlock(text=came_to)))
 
     def _target(self, args: DelegateArgs, call: ToolCall) -> AgentDefinition:
         caller = self._caller(call)
@@ -230,6 +296,7 @@ class SessionDelegation:
                 "subagent_id": ended.invocation,
                 "success": ended.ok,
                 "response": cut_to(answer, most_tokens),
+                "last_line": answer.rstrip().rpartition("\n")[2][:MOST_LAST_LINE],
                 "turns_completed": ended.steps,
                 "tools_used": list(ended.tools_used),
                 **cut,
@@ -259,7 +326,7 @@ class SessionDelegation:
             except BridleError as problem:  # before it began
                 result, whose = problem.message, None
             else:
-                result = (await self._result(args, call, outcome)).content
+                result = wrap(SAID_BY_AGENT, (await self._result(args, call, outcome)).content)
                 whose = outcome.ended.invocation
             text = sentence("ChildDone", {"agent": task.agent.name, "task": task.task, "result": result})
             self._parts.journal.emit(

@@ -102,19 +102,7 @@ class ChildRuns:
         invocation, place = parent.services.ids.new("inv"), None
         if task.agent.delegation.worktree:
             place = await begin_worktree(parent, task.agent.name, task.task, invocation)
-        journal = parent.journal.begin_child(
-            ChildStarted(
-                invocation=invocation,
-                agent=task.agent.name,
-                task=task.task,
-                provider=task.model.provider,
-                model=task.model.model,
-                call_id=task.call_id,
-                key=task.key,
-                worktree=place.tree.path if place is not None else "",
-                branch=place.tree.branch if place is not None else "",
-            )
-        )
+        journal = parent.journal.begin_child(_started(task, invocation, place))
         below = msgspec.structs.replace(
             parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
         )
@@ -129,11 +117,15 @@ class ChildRuns:
         finally:
             del self._working[journal.invocation.id], self._stops[journal.invocation.id]
             outcome = _outcome(parts, task, ending, stop.client, notes.changed)
-            if place is not None:
-                outcome = _left(outcome, place, await end_worktree(parent, place))
-            if task.key:
-                self._remember(parts, task, outcome, notes)
-            parent.journal.emit(outcome.ended)
+            left = WorktreeEnd(problem="it was stopped first")
+            try:
+                left = await end_worktree(parent, place) if place is not None else left
+            finally:
+                if place is not None:
+                    outcome = _left(outcome, place, left)
+                if task.key:
+                    self._remember(parts, task, outcome, notes)
+                parent.journal.emit(outcome.ended)
         return outcome
 
     def _remember(
@@ -237,9 +229,24 @@ def _outcome(
     return ChildOutcome(ended=ended, text=text)
 
 
+def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> ChildStarted:
+    return ChildStarted(
+        invocation=invocation,
+        agent=task.agent.name,
+        task=task.task,
+        provider=task.model.provider,
+        model=task.model.model,
+        call_id=task.call_id,
+        key=task.key,
+        worktree=place.tree.path if place is not None else "",
+        branch=place.tree.branch if place is not None else "",
+    )
+
+
 def _left(outcome: ChildOutcome, place: ChildWorktree, end: WorktreeEnd) -> ChildOutcome:
     """The outcome with what the child left in its worktree."""
-    ended = msgspec.structs.replace(outcome.ended, branch=end.branch, changed=end.files)
+    branch = place.tree.branch if end.problem else end.branch
+    ended = msgspec.structs.replace(outcome.ended, branch=branch, changed=end.files)
     if not end.problem:
         return ChildOutcome(ended=ended, text=outcome.text)
     data = {"agent": ended.agent, "path": place.tree.path, "problem": end.problem}

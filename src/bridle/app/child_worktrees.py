@@ -41,8 +41,8 @@ class ChildWorktree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorktreeEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child left. Without a `branch` it changed nothing and its worktree is gone; `problem` says in a clause why
-    what it left is not committed."""
+    """What a child left on `branch`; without one it changed nothing and its worktree is gone. `problem` says in a clause
+    why it is not known, and not committed."""
 
     branch: str = ""
     files: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
             return WorktreeEnd()
         changed = await trees.changes(tree, place.base)
     except GitFailed as failure:
-        return WorktreeEnd(branch=tree.branch, problem=failure.problem)
+        return WorktreeEnd(problem=failure.problem)
     finally:
         place.lock.release()
     return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed))

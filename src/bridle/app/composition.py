@@ -147,10 +147,10 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
             goals=parts.goals,
             at_rest=fold.after_turn,
             at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
+            stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         ),
         revoke_grant=parts.revoke_grant,
         slash=joined.slash,
-        stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         aside=answer_aside(parts),
         services=_services(parts, joined),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bridle.agents.goal_words import parse_goal
+from bridle.agents.session_goal import ORIGINATOR, GoalNeeds, begin_goal, state_words
 from bridle.app.session_parts import SessionParts
 from bridle.engine.slash_command import SlashEvent
-from bridle.goals.goal_words import parse_goal
-from bridle.goals.session_goal import ORIGINATOR, GoalNeeds, begin_goal, state_words
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import Notice
 

@@ -11,9 +11,11 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS, PLAN, SOLVE
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.handoff import cut_to
+from bridle.app.agents_feature import SAID_BY_AGENT
 from bridle.app.child_run import ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
+from bridle.base.untrusted import wrap
 from bridle.engine.conversation import MAIN
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import sentence
@@ -93,5 +95,6 @@ def _task(parts: SessionParts, agent: AgentDefinition, words: str, told: list[st
 
 
 def _joined(name: str, words: str, told: list[str]) -> ContextAdded:
-    text = f"I had /{name} work on this: {words}\n\n" + "\n\n".join(told)
-    return ContextAdded(source="agent", content=(TextBlock(text=text),))
+    said = TextBlock(text=f"I had /{name} work on this: {words}")
+    came_to = wrap(SAID_BY_AGENT, "\n\n".join(told))
+    return ContextAdded(source="agent", content=(said, TextBlock(text=came_to)))

@@ -355,10 +355,14 @@ class SessionOpening:
             return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
 
         def agents() -> AgentList:
+            from bridle.agents.builtin_agents import DEFAULT_AGENT
             from bridle.app.agent_answers import agent_list
 
             said = opened.settings.agents
-            return agent_list(found, said.agent if said is not None else None)
+            return agent_list(
+                found,
+                None if said is None else said.agent or (DEFAULT_AGENT if said.mode == "multi" else None),
+            )
 
         def skills() -> SkillList:
             from bridle.app.query_answers import listed_skills

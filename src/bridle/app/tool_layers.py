@@ -111,9 +111,9 @@ def execute(parts: SessionParts) -> RunTool:
             known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
         )
-        output = await runner(call.definition)(call.args, context)
-        if call.definition.side_effect == "workspace":
-            services.spawn.learn([subject.resolved for subject in call.subjects if subject.kind == "path"])
-        return output
+        changes = call.definition.side_effect == "workspace"
+        paths = [subject.resolved for subject in call.subjects if subject.kind == "path"] if changes else []
+        with services.spawn.changing(paths):
+            return await runner(call.definition)(call.args, context)
 
     return run

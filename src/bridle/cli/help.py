@@ -58,7 +58,8 @@ SESSIONS = """\
 bridle sessions — everything that was done is kept, encrypted, on this machine.
 
   list [--all] [--json]            the sessions of this folder, newest first; --all for every folder
-  show ID [--json]                 what happened in one; --json is one object: the session and its events
+  show ID [--json] [--tree]        what happened in one; --json is one object: the session and its events;
+                                   --tree the agents that were sent, each below whoever sent it
   replay ID [--pace N] [--step]    as it went, N times as fast, or from Enter to Enter; nothing is run
   search WORDS [--all]             where people or models said that; "two words" in quotes stand together
   export ID [--format F] [-o FILE] jsonl (as stored), markdown, or html: one page that needs nothing else;

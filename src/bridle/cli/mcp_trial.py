@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridle.mcp.pin_gate import PinReview
     from bridle.mcp.sampling_requests import SampleReply, SampleRequest
     from bridle.mcp.server_connection import ServerConnection
-    from bridle.protocol.events import Degraded
+    from bridle.protocol.events import Degraded, Notice
 
 EXIT_FAILED = 1
 EXIT_CREDENTIALS = 4
@@ -215,6 +215,9 @@ class _FirstTrouble:
     def __init__(self) -> None:
         self.problem: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
+    def server_made(self, server: SharedServer, notice: Notice) -> None:
+        """The call that is tried hears of it."""
+
     def server_changed(self, server: SharedServer) -> None:
         state = server.state()
         if state.phase in ("down", "given up", "changed", "needs sign-in") and not self.problem.done():
@@ -293,7 +296,7 @@ async def _called(
         ok=not result.failed,
         problem=f"{listed.name} failed: {result.text()}" if result.failed else "",
         called=listed.name,
-        result=result.text(),
+        result="\n".join((result.text(), *active.said)),
     )
 
 
@@ -306,7 +309,11 @@ class _TriedCall:
 
     def __init__(self, user: ServerUser, call: TrialCall) -> None:
         self.user = user
+        self.said: list[str] = []
         self._takes_defaults = call.takes_defaults
+
+    def hear_put_aside(self, notice: Notice) -> None:
+        self.said.append(f"[sandbox: {notice.message}]")
 
     async def answer_input(self, request: InputRequest) -> InputReply:
         from bridle.mcp.input_requests import NOBODY, default_reply

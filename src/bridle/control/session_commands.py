@@ -81,10 +81,8 @@ def _begin(
     """Begins what takes its time. That it was begun is recorded where it must not begin twice."""
     session = live.session
     match command:
-        case CancelTurn(invocation=None):
-            session.cancel(client)
-        case CancelTurn(invocation=str(child)):
-            session.stop_child(client, child)
+        case CancelTurn(invocation=child):
+            session.cancel(client, child)
         case ShellRequest():
             session.run_for_person(client, command)
         case RunSlash():

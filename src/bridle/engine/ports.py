@@ -288,7 +288,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     command does not start. `hosts` are the rules for what is reached while the network is "filtered". `max_file_mib` is
     the largest file it may make; `max_processes` and `max_memory_mib` are for all commands of a session together, where
     the system counts that. `variables` are laid over the cleaned environment: what Bridle itself tells the
-    command.
+    command. `resident`: it stays while people work in the same folders, as a server does. So nothing may stand in their
+    way there, and what it makes that later runs obey is put aside while it runs.
     """
 
     mode: SandboxMode
@@ -308,6 +309,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_processes: int = 4_096
     max_memory_mib: int = 1_048_576
     variables: Mapping[str, str] = {}
+    resident: bool = False
 
 
 Hosts: TypeAlias = Mapping[Literal["reached", "refused"], Sequence[str]]
@@ -333,6 +335,10 @@ class Process(Protocol):
     @property
     def put_aside(self) -> Sequence[Notice]:
         """What it made that later runs would obey, one for each: it is out of the way now, or could not be."""
+        ...
+
+    def follow_put_aside(self, tell: Callable[[Notice], None]) -> Callable[[], None]:
+        """For one that is resident. `tell` hears of all that at once. What is returned looks for more of it, now."""
         ...
 
     def hosts(self) -> Hosts:

@@ -177,19 +177,24 @@ class Server:
         self._last_words.clear()
         door = self._door
 
-        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
-            return door.spawn(
+        async def start(inlet: InputPipe, outlet: OutputPipe) -> Process:
+            process = await door.spawn(
                 self._argv,
                 cwd=door.cwd,
                 env=door.env,
-                policy=door.policy,
+                policy=msgspec.structs.replace(door.policy, resident=True),
                 call_id=self.name,
                 on_output=outlet,
                 on_error=self._hear,
                 stdin=inlet,
             )
+            process.follow_put_aside(self._tell_put_aside)
+            return process
 
         return await open_duplex(start)
+
+    def _tell_put_aside(self, notice: Notice) -> None:
+        self._door.emit(notice)
 
     def _hear(self, chunk: bytes) -> None:
         self._last_words += chunk

@@ -68,13 +68,14 @@ class SessionPorts(msgspec.Struct, frozen=True, kw_only=True):
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
     """What is done around the turns: `court` before the first, `at_rest` behind each, `at_end` behind the last.
 
-    `goals` is where the work of one turn may lead to the next.
+    `goals` is where the work of one turn may lead to the next; `stop_child` ends one agent that was sent in them.
     """
 
     at_end: Callable[[], Awaitable[None]]
     goals: GoalSlot
     at_rest: Callable[[], Awaitable[None]] | None = None
     court: Court | None = None
+    stop_child: StopChild | None = None
 
 
 class Session:
@@ -89,7 +90,6 @@ class Session:
         lifecycle: Lifecycle,
         revoke_grant: Callable[[str], bool],
         slash: Sequence[SlashCommand] = (),
-        stop_child: StopChild | None = None,
         aside: AnswerAside | None = None,
         services: Services | None = None,
     ) -> None:
@@ -102,7 +102,6 @@ class Session:
         self._lifecycle = lifecycle
         self._revoke_grant = revoke_grant
         self._slash = {command.name: command for command in slash}
-        self._stop_child = stop_child
         self._answer_aside = aside
         self._goals = lifecycle.goals
         self._asides: Asides | None = None
@@ -257,8 +256,16 @@ class Session:
             return conversation.last_id
         return self.set_mode(client, conversation.mode_before_plan, stamp)
 
-    def cancel(self, client: Client) -> None:
-        """Stops the running turn and everything below it; without one, the open question beside the conversation."""
+    def cancel(self, client: Client, child: str | None = None) -> None:
+        """Stops the running turn and everything below it; without one, the open question beside the conversation.
+
+        Of a `child` only its own work is stopped: who sent it is told, and goes on.
+        """
+        if child is not None:
+            stop = self._lifecycle.stop_child
+            if stop is None or not stop(child, client):
+                raise CommandRefused("NoSuchChild", child=child)
+            return
         if not self.busy:
             if self._asides is not None and self._asides.cancel():
                 return
@@ -266,11 +273,6 @@ class Session:
         self._cancelled_by = client.id
         if self._turn is not None:
             self._turn.cancel()
-
-    def stop_child(self, client: Client, invocation: str) -> None:
-        """Stops one agent that was sent, and whoever it sent; who sent it is told, and goes on."""
-        if self._stop_child is None or not self._stop_child(invocation, client):
-            raise CommandRefused("NoSuchChild", child=invocation)
 
     async def end(self, cause: EndCause = "user") -> None:
         """Stops a running turn, says goodbye, and ends every reader. Safe to call twice."""

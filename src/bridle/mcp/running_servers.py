@@ -166,6 +166,13 @@ class RunningServers:
                 if review is not None:
                     self._begin_review(server, review)
 
+    def server_made(self, server: SharedServer, notice: Notice) -> None:
+        """Tells people at once."""
+        del server
+        if self._door is not None:
+            with suppress(StoreError):  # as above
+                self._use.emit(notice)
+
     def _begin_review(self, server: SharedServer, review: PinReview) -> None:
         """Puts to a person what waits for them, once for the same content and one at a time. Nobody waits for their
         answer."""
@@ -323,6 +330,22 @@ class RunningServers:
             )
         deadline = Deadline(context.clock, definition.call_s, most_s=definition.call_s * MOST_S)
         call = SessionCall(self, self._use, context, definition, deadline)
+        output = await self._call_within(deadline, call, connection, server, listed, args)
+        if not call.put_aside:
+            return output
+        said = "\n".join(f"[sandbox: {notice.message}]" for notice in call.put_aside)
+        return msgspec.structs.replace(output, content=f"{output.content}\n{said}")
+
+    async def _call_within(
+        self,
+        deadline: Deadline,
+        call: SessionCall,
+        connection: ServerConnection,
+        server: SharedServer,
+        listed: ListedTool,
+        args: dict[str, Any],
+    ) -> ToolOutput:
+        context = call.context
         server.started_call(call)
         try:
             async with deadline:
@@ -342,7 +365,7 @@ class RunningServers:
             call.shows.stop()
         for image in result.images():
             context.emit(ContextAdded(source="mcp", content=(image,)))
-        return tool_output(result, server=definition.name, tool=listed.name)
+        return tool_output(result, server=server.definition.name, tool=listed.name)
 
     def _failed(
         self, server: SharedServer, listed: ListedTool, problem: Exception, *, mutating: bool
@@ -403,12 +426,16 @@ class SessionCall:
     ) -> None:
         self.user = user
         self.shows = use.progress_of(context.call.id)
+        self.context = context
+        self.put_aside: list[Notice] = []
         self._use = use
-        self._context = context
         self._definition = definition
         self._deadline = deadline
         self._questions = self._inputs = 0
         self.work: asyncio.Future[CallResult] | None = None
+
+    def hear_put_aside(self, notice: Notice) -> None:
+        self.put_aside.append(notice)
 
     def progress(self, done: float, total: float | None, message: str) -> None:
         self._deadline.touch()
@@ -432,8 +459,8 @@ class SessionCall:
         try:
             return await ask_person(
                 request,
-                self._context.ask,
-                question_id=f"{self._context.call.id}-input{self._questions}",
+                self.context.ask,
+                question_id=f"{self.context.call.id}-input{self._questions}",
                 server=self._definition.name,
             )
         finally:
@@ -451,8 +478,8 @@ class SessionCall:
             reply = await sample_for(
                 request,
                 server=name,
-                question_id=f"{self._context.call.id}-sample{self._questions}",
-                ask=self._context.ask,
+                question_id=f"{self.context.call.id}-sample{self._questions}",
+                ask=self.context.ask,
                 write=write,
                 budget=budget,
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
@@ -24,6 +24,7 @@ from bridle.mcp.server_log import ServerLog
 from bridle.mcp.server_tokens import ServerTokens, login_command
 from bridle.mcp.tool_lists import ToolList
 from bridle.mcp.value_references import ReferenceValues
+from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from bridle.mcp.input_requests import InputReply, InputRequest
@@ -82,12 +83,18 @@ class RunOwner(Protocol):
         """A request was not let in."""
         ...
 
+    def hear_put_aside(self, notice: Notice) -> None:
+        """It made something that later runs obey, which was put aside."""
+        ...
+
     async def answer_input(self, request: InputRequest) -> InputReply: ...
     async def answer_sample(self, request: SampleRequest) -> SampleReply: ...
 
 
 class ServerRun:
-    """A server that is started or reached once. `leave` ends it, and `hurry` soon; `tokens` are those of a sign-in."""
+    """A server that is started or reached once. `leave` ends it, and `hurry` soon; `tokens` are those of a sign-in.
+
+    `look_after` looks for what it made that later runs obey, now."""
 
     def __init__(
         self,
@@ -105,6 +112,7 @@ class ServerRun:
         self.tokens = tokens
         self.auth: TokenAuth | None = None
         self.counts: WireCounts | None = None
+        self.look_after: Callable[[], None] = _nothing
         self._definition = definition
         self._place = place
         self._owner = owner
@@ -210,8 +218,8 @@ class ServerRun:
         policy = server_policy(definition, place.policy)
         self._log.begin(f"started: {definition.argv[0]}")
 
-        def start(inlet: InputPipe, outlet: OutputPipe) -> Awaitable[Process]:
-            return place.spawn(
+        async def start(inlet: InputPipe, outlet: OutputPipe) -> Process:
+            process = await place.spawn(
                 definition.argv,
                 cwd=cwd,
                 env=place.env,
@@ -221,8 +229,14 @@ class ServerRun:
                 on_error=self._log.hear,
                 stdin=inlet,
             )
+            self.look_after = process.follow_put_aside(self._hear_put_aside)
+            return process
 
         return await open_duplex(start)
+
+    def _hear_put_aside(self, notice: Notice) -> None:
+        self._log.note(notice.message)
+        self._owner.hear_put_aside(notice)
 
     async def _end_process(self, process: DuplexProcess) -> None:
         """Its input is closed, so it may leave by itself; then it is made to, with everything it left running."""
@@ -239,6 +253,7 @@ class ServerRun:
             for task in (left, late, hurry, drained):
                 task.cancel()
             await process.stop()
+            self.look_after = _nothing
             await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
 
 
@@ -261,8 +276,17 @@ def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPo
         order = ("deny", "filtered", "inherit")
         network = min(network, session.network, key=order.index)
     return msgspec.structs.replace(
-        session, mode=mode, network=network, scratch="", variables={**session.variables, **definition.env}
+        session,
+        mode=mode,
+        network=network,
+        scratch="",
+        variables={**session.variables, **definition.env},
+        resident=True,
     )
+
+
+def _nothing() -> None:
+    pass
 
 
 def _load() -> None:

@@ -31,6 +31,7 @@ from bridle.mcp.server_tokens import (
 from bridle.mcp.tool_lists import KeptLists, ToolList
 from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError
+from bridle.protocol.events import Notice
 
 if TYPE_CHECKING:
     from bridle.mcp.input_requests import InputReply, InputRequest
@@ -63,12 +64,20 @@ class ServerUser(Protocol):
         """How it is, or what it offers, is another now."""
         ...
 
+    def server_made(self, server: SharedServer, notice: Notice) -> None:
+        """It made something that later runs obey, which was put aside."""
+        ...
+
 
 class ActiveCall(Protocol):
     """A call under way. `user` is whose it is."""
 
     @property
     def user(self) -> ServerUser: ...
+    def hear_put_aside(self, notice: Notice) -> None:
+        """While it was, something was put aside that the server made."""
+        ...
+
     async def answer_input(self, request: InputRequest) -> InputReply:
         """Asks the person of this call."""
         ...
@@ -242,12 +251,18 @@ class SharedServer:
             late.cancel()
 
     def started_call(self, call: ActiveCall) -> None:
+        self._look_after()
         self._calls += 1
         self._active[call] = None
 
     def ended_call(self, call: ActiveCall) -> None:
+        self._look_after()
         self._active.pop(call, None)
         self._used_s = self._clock.monotonic()
+
+    def _look_after(self) -> None:
+        if self._run is not None:
+            self._run.look_after()
 
     def refuse_input(self) -> None:
         """It asked too much of people: nobody hears it any more until it is started anew."""
@@ -434,6 +449,12 @@ class SharedServer:
         self.offer, self._is_kept, self._held_back = offer, False, held_back
         if not same:
             self._tell()
+
+    def hear_put_aside(self, notice: Notice) -> None:
+        for call in self._active:
+            call.hear_put_aside(notice)
+        for user in tuple(self.users):
+            user.server_made(self, notice)
 
     async def answer_input(self, request: InputRequest) -> InputReply:
         """A person is asked by whom the server works for. Where that could be several, nobody is."""

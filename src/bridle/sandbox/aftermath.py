@@ -30,11 +30,11 @@ _MOST_DIGITS = 24
 
 
 def put_right(
-    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None
+    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None, *, since_ns: int = 0
 ) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
 
-    `cannot` hears of each that could not be put back.
+    `cannot` hears of each that could not be put back. What was as it is before `since_ns` stays.
     """
     missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
     tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
@@ -47,6 +47,7 @@ def put_right(
             for folder in sorted(came)
             if is_beneath_any(folder, confinement.writable)
         ]
+    tampered = [path for path in tampered if _changed_ns(path) >= since_ns]
     by_path = {kept.path: kept for kept in confinement.kept}
     by_path |= {
         watched.path: UnheldEntry(path=watched.path, content=watched.content)
@@ -61,6 +62,15 @@ def put_right(
             if cannot is not None and os.path.lexists(path):
                 cannot(path, problem)
     return tuple(tampered)
+
+
+def _changed_ns(path: str) -> int:
+    """When it came, changed or went, as far as its folder tells."""
+    changed = 0
+    for one in (path, os.path.dirname(path)):
+        with contextlib.suppress(OSError):
+            changed = max(changed, os.lstat(one).st_ctime_ns)
+    return changed
 
 
 def _is_as_it_was(kept: UnheldEntry) -> bool:

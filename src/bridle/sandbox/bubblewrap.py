@@ -147,6 +147,7 @@ class Bubblewrap:
             limits=not _is_privileged(self._program),
             ended=ended,
             terminate=terminate_inside,
+            privileged=_is_privileged(self._program),
         )
         return launch, gate, made
 

@@ -82,6 +82,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Are not there, below a writable folder, and must not come to be."""
     filled: tuple[tuple[str, bytes], ...] = ()
     """The same, where git would stumble over a folder: a file with this content stands there meanwhile."""
+    looked_for: tuple[str, ...] = ()
+    """Are not there and should not come to be, and nothing may stand there meanwhile: people work there too. What
+    cannot be kept missing otherwise is put aside once it is there (`residents`)."""
     held: tuple[str, ...] = ()
     """Writable folders that must keep their place: what is in them may change, they cannot be moved or replaced."""
     hidden: tuple[str, ...] = ()
@@ -174,12 +177,14 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     shown = _existing([workspace, *absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
+    free = [path for path in protection.absent if policy.resident and not is_beneath_any(path, git_dirs)]
     others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
     return Confinement(
         writable=tuple(writable),
         folders=tuple(folders) if writes else (),
         read_only=tuple(protection.read_only),
-        absent=tuple(protection.absent),
+        absent=tuple(path for path in protection.absent if path not in free),
+        looked_for=tuple(free),
         filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
         hidden=tuple(path for path in (*_existing(hidden_names(place), real), *others) if path not in named),

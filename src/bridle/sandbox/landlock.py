@@ -67,7 +67,13 @@ class Landlock:
     """
 
     name = "landlock"
-    covers = frozenset(Confinement.__struct_fields__) - {"read_only", "absent", "held", "filled"}
+    covers = frozenset(Confinement.__struct_fields__) - {
+        "read_only",
+        "absent",
+        "looked_for",
+        "held",
+        "filled",
+    }
     """Names of `Confinement`'s fields. Of hidden and emptied folders the names of what is in them can be listed."""
 
     def __init__(self, *, temporary: str = "/tmp", version: int | None = None) -> None:  # noqa: S108

@@ -1,18 +1,21 @@
 """Finding what a command left that was cut off together with its engine, before anybody obeys it.
 
 What masks missing files stays behind then, or a note of it that a guardian left, and shows where and when the command
-began. Repositories that name programs since then are put aside, and files that later runs obey; so is what leads a
-repository elsewhere, whenever it came.
+began; of a process that stays, a note of its engine shows since when nobody looked after it. Repositories that name
+programs since then are put aside, and files that later runs obey; so is what leads a repository elsewhere, whenever it
+came.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 from bridle.base.files import read_limited
 from bridle.base.stand_ins import CLOCK_TICK_NS, is_stand_in, noted, take_away
 from bridle.sandbox.aftermath import put_aside
+from bridle.sandbox.cut_off_note import cut_off_notes
 from bridle.sandbox.lookout import Lookout, MadeFile
 
 
@@ -31,10 +34,12 @@ def clear_up(workspace: str, masked: tuple[str, ...], *, notes: str) -> list[tup
     redirection = os.path.join(workspace, ".git", "commondir")
     if os.path.lexists(redirection) and not is_stand_in(redirection):
         came.append(MadeFile(redirection, "leads git elsewhere"))
-    if began:
-        came += Lookout((workspace,)).left_since(min(began) - CLOCK_TICK_NS)
+    stayed = {note: since for note in cut_off_notes(notes, workspace) if (since := _noted_ns(note))}
+    if began or stayed:
+        since_ns = min(*began, *stayed.values(), time.time_ns()) - CLOCK_TICK_NS
+        came += Lookout((workspace,)).left_since(since_ns, top_held=not stayed)
     found = [(what, aside) for what in came if (aside := _aside(what))]
-    for note in read:  # not sooner: we may be killed too
+    for note in (*read, *stayed):  # not sooner: we may be killed too
         with contextlib.suppress(OSError):
             os.unlink(note)
     return found

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from bridle.base.files import open_up, read_limited
 from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
-from bridle.base.paths import is_beneath_any
+from bridle.base.paths import is_beneath, is_beneath_any
 from bridle.base.secret_files import POLICY_PARENTS, is_held_file
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.sandbox.confinement import ALWAYS_PROTECTED
@@ -29,7 +29,7 @@ FIRST_S, LATER_S = 1.0, 0.5
 """How far a look goes, nearest folders first."""
 _MAX_BYTES = 256 * 1024
 _MAX_OBEYED = 512
-_MARGIN_NS = 20_000_000
+MARGIN_NS = 20_000_000
 """The clock of the kernel's files ticks this slowly, or faster."""
 _GIT = ".git"
 _BARE = frozenset({"HEAD", "objects", "refs"})
@@ -95,21 +95,48 @@ class Lookout:
     def begin(self, held: Collection[str] = ()) -> int:
         """A command is about to start. What it is called when it ends."""
         self._shared = bool(self._running)
-        if not self._shared:
+        self.learn_all(held)
+        began = time.time_ns() - MARGIN_NS
+        self._running.append(began)
+        return began
+
+    def learn_all(self, held: Collection[str] = ()) -> None:
+        """What is there now counts as it is, unless a command runs that may have made it."""
+        if not self._running:
             for met in self._walk(LATER_S if self._begun else FIRST_S, held, before_command=True):
                 self._learn(met)
         self._begun = True
-        began = time.time_ns() - _MARGIN_NS
-        self._running.append(began)
-        return began
 
     def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[MadeFile]:
         """What the command made that it may not. `held` no command can change, `agreed` a person let it change."""
         first = min(self._running)
         self._running.remove(began)
+        walk = self._walk(LATER_S, held, since_ns=first)
+        return self._sift(walk, first, began, agreed, alone=not self._shared)
+
+    def look(
+        self, since_ns: int, *, held: Collection[str], agreed: Collection[str], top_only: bool
+    ) -> list[MadeFile]:
+        """What came or changed since then that may not: somebody who stays may have made it. `top_only` looks at the
+        top of the folders and no further."""
+        walk = self._walk(LATER_S, held, since_ns=since_ns, top_only=top_only)
+        return self._sift(walk, since_ns, since_ns, agreed, alone=False)
+
+    def learn_top(self, until_ns: int, *, held: Collection[str]) -> None:
+        """At the top of the folders, what has not changed since then counts as it is, unless a command may have made
+        it."""
+        until_ns = min((until_ns, *self._running))
+        for met in self._walk(LATER_S, held, top_only=True):
+            if (changed_ns := _changed_ns(met)) < until_ns:
+                self._learn(met, changed_ns)
+
+    def _sift(
+        self, walk: Iterable[_Met], first: int, began: int, agreed: Collection[str], *, alone: bool
+    ) -> list[MadeFile]:
+        """Of what is met, what came or changed since it `began` and may not; nothing older than `first` is judged."""
         came: list[MadeFile] = []
         above = ""
-        for met in self._walk(LATER_S, held, since_ns=first):
+        for met in walk:
             if above and met.path.startswith(above):
                 continue
             changed_ns = _changed_ns(met)
@@ -120,10 +147,10 @@ class Lookout:
             elif met.path in self._theirs and self._is_orphaned(met.path):
                 came.append(MadeFile(met.path, _OBEYED))
             elif changed_ns < first:
-                if self._was_moved(met):
+                if alone and self._was_moved(met):
                     came.append(MadeFile(_entry(met), _OBEYED))
                 else:
-                    self._learn(met)
+                    self._learn(met, changed_ns)
             elif changed_ns >= began and (found := self._judge(met, agreed)):
                 came.append(found)
                 if met.kind == "folder":
@@ -134,11 +161,12 @@ class Lookout:
         """The command did not start after all."""
         self._running.remove(began)
 
-    def left_since(self, since_ns: int) -> list[MadeFile]:
+    def left_since(self, since_ns: int, *, top_held: bool) -> list[MadeFile]:
         """Repositories that name programs since then, and files that later runs obey, where nobody knows what was
-        there before. Held at the top, some of these cannot be of a command."""
+        there before. Where the top was held, some of these cannot be of a command."""
         found: list[MadeFile] = []
-        held = {os.path.join(root, name) for root in self._roots for name in ALWAYS_PROTECTED}
+        names = ALWAYS_PROTECTED if top_held else ()
+        held = {os.path.join(root, name) for root in self._roots for name in names}
         for met in self._walk(FIRST_S, held):
             if met.kind == "folder" or is_beneath_any(met.path, held) or _changed_ns(met) < since_ns:
                 continue
@@ -153,6 +181,13 @@ class Lookout:
         for path in paths:
             if self._begun and is_beneath_any(path, self._roots):
                 self._obeyed[path] = _read(path)
+                for folder in _held_folders(path, self._roots):
+                    self._obeyed.setdefault(folder, None)
+
+    def learn_aside(self, path: str) -> None:
+        """This was put aside, and stays as it is: a repository is one under any name."""
+        if _is_bare(path):
+            self._learn(_Met(path, "bare", False))
 
     def _judge(self, met: _Met, agreed: Collection[str]) -> MadeFile | None:
         if met.kind in ("repository", "bare"):
@@ -160,7 +195,7 @@ class Lookout:
             new = reasons - self._repositories.get(met.path, frozenset())
             if new:
                 return MadeFile(_entry(met), _words(new))
-            self._learn(met)
+            self._repositories[met.path] = reasons
             return None
         if met.path not in self._obeyed:
             if met.kind == "folder" and any(path.startswith(f"{met.path}/") for path in agreed):
@@ -200,7 +235,7 @@ class Lookout:
 
         Only a command that ran alone can have: what was there when it began is known.
         """
-        if self._shared or met.kind == "folder" or met.path in self._obeyed or met.path in self._repositories:
+        if met.kind == "folder" or met.path in self._obeyed or met.path in self._repositories:
             return False
         if met.kind != "file":
             known = frozenset[str]().union(*self._repositories.values())
@@ -212,13 +247,21 @@ class Lookout:
             if path not in self._theirs
         )
 
-    def _learn(self, met: _Met) -> None:
-        if met.kind in ("repository", "bare"):
-            self._repositories[met.path] = _reasons(met.path, met.kind, self._roots)
-        elif met.kind == "folder":
+    def _learn(self, met: _Met, changed_ns: int | None = None) -> None:
+        """It counts as it is. Not if it was changed since `changed_ns` after all: somebody may work while we look."""
+        if met.kind == "folder":
             self._obeyed.setdefault(met.path, None)
+            return
+        if met.kind == "file":
+            now, reasons = _read(met.path, self._obeyed.get(met.path)), frozenset[str]()
+        else:
+            now, reasons = None, _reasons(met.path, met.kind, self._roots)
+        if changed_ns is not None and _changed_ns(met) != changed_ns:
+            return
+        if met.kind != "file":
+            self._repositories[met.path] = reasons
         elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
-            self._obeyed[met.path] = _read(met.path, self._obeyed.get(met.path))
+            self._obeyed[met.path] = now
 
     def _walk(
         self,
@@ -227,6 +270,7 @@ class Lookout:
         *,
         before_command: bool = False,
         since_ns: int | None = None,
+        top_only: bool = False,
     ) -> Iterator[_Met]:
         """Everything that counts, nearest first; what is in a folder after the folder itself. A folder that cannot be
         looked into, since then, is opened for its owner."""
@@ -270,6 +314,9 @@ class Lookout:
                     (os.path.join(path, name), depends or name in _DEPENDENCIES, own) for name in seen.folders
                 ]
             level = below
+            if top_only:
+                self._folders = {**before, **self._folders}
+                return
 
 
 def _seen(
@@ -310,7 +357,16 @@ def _seen(
 
 def _is_settled(ctime_ns: int) -> bool:
     """Whether the next change will have another time; some systems count whole seconds."""
-    return time.time_ns() - ctime_ns > _MARGIN_NS and ctime_ns % 1_000_000_000 != 0
+    return time.time_ns() - ctime_ns > MARGIN_NS and ctime_ns % 1_000_000_000 != 0
+
+
+def _held_folders(path: str, roots: Sequence[str]) -> Iterator[str]:
+    """The folders around it of which everything is obeyed."""
+    root = next(root for root in roots if is_beneath(path, root))
+    folder = os.path.dirname(path)
+    while is_beneath(folder, root) and is_held_file(os.path.relpath(folder, root)):
+        yield folder
+        folder = os.path.dirname(folder)
 
 
 def _keeps_missing(path: str) -> bool:
@@ -337,7 +393,7 @@ def _read(path: str, known: ObeyedFile | None = None) -> ObeyedFile | None:
     try:
         status = os.lstat(path)
         signature = (status.st_ctime_ns, status.st_ino, status.st_size)
-        if known is not None and known.signature == signature and time.time_ns() - signature[0] > _MARGIN_NS:
+        if known is not None and known.signature == signature and time.time_ns() - signature[0] > MARGIN_NS:
             return known
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISLNK(status.st_mode):

@@ -56,10 +56,17 @@ class Masks:
     def put_away(self, folder: str) -> None:
         """Moves them into a folder of ours until `put_back`: what is mounted on one elsewhere moves with it, so that
         nothing stands in the workspace while nobody needs it. Raises `OSError` where somebody else needs one too, or it
-        cannot be moved; some may be away then."""
+        cannot be moved; some may be away then. A file stays if somebody else needs it: those are in git's own folder,
+        where they are in nobody's way."""
         name = os.urandom(8).hex()
         for number, (path, fd) in enumerate(self._held.items()):
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(fd, fcntl.LOCK_SH)  # which is lost by trying
+                if stat.S_ISREG(os.fstat(fd).st_mode) and _is_still_there(path, fd):
+                    continue
+                raise
             away = os.path.join(folder, f"{name}-{number}")
             rename_to_free(path, away)
             if not _is_still_there(away, fd):  # what came there in this moment is not ours
@@ -70,9 +77,11 @@ class Masks:
 
     def put_back(self) -> None:
         """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
-        Raises `OSError` where something else stands there by now."""
+        Raises `OSError` where something else stands there by now, or in the place of one that was put away."""
         while self._away:
             path, away = next(iter(self._away.items()))
+            if not _is_still_there(away, self._held[path]):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), away)
             os.utime(self._held[path])
             rename_to_free(away, path)
             del self._away[path]

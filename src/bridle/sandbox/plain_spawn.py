@@ -62,6 +62,10 @@ OWN_NETWORK = frozenset({"bubblewrap", "unshare"})
 """What can give a command a network of its own, so that one way out of it can be held."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class ConfinedProcess:
     """A started process and what holds it."""
 
@@ -72,6 +76,7 @@ class ConfinedProcess:
         explain: Callable[[int, str], str] = lambda _code, _output: "",
         put_aside: Sequence[Notice] = (),
         hosts: Callable[[], Hosts] = dict,
+        follow_put_aside: Callable[[Callable[[Notice], None]], Callable[[], None]] = lambda _tell: _nothing,
     ) -> None:
         self.pid = started.pid
         self.sandbox = sandbox
@@ -82,10 +87,14 @@ class ConfinedProcess:
         self._explain = explain
         self.put_aside = put_aside
         self.hosts = hosts
+        self._follow = follow_put_aside
 
     @property
     def returncode(self) -> int | None:
         return self._started.returncode
+
+    def follow_put_aside(self, tell: Callable[[Notice], None]) -> Callable[[], None]:
+        return self._follow(tell)
 
     def blocked(self, output: str) -> str:
         return self._explain(self.returncode, output) if self.returncode is not None else ""

@@ -10,16 +10,14 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
-from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
-from bridle.protocol.events import Notice
 from bridle.sandbox.plain_spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -30,19 +28,15 @@ from bridle.sandbox.plain_spawn import (
 
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
-    from bridle.engine.ports import Hosts
-    from bridle.sandbox.adapters import Adapter, Launch, WaitingMounts
+    from bridle.sandbox.adapters import Adapter, Launch
+    from bridle.sandbox.command_border import CommandBorder, FolderWatch
     from bridle.sandbox.confinement import Confinement, HostContext
     from bridle.sandbox.confinement_cache import ConfinementCache
     from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.limits import CommandLimits
-    from bridle.sandbox.lookout import Lookout, MadeFile
+    from bridle.sandbox.lookout import Lookout
     from bridle.sandbox.proxy import OutsideNetwork
+    from bridle.sandbox.residents import Residents
     from bridle.sandbox.warm_sandbox import CommandPlace, WarmSandbox, WarmSandboxes
-    from bridle.sandbox.way_out import WayOut
-
-_SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")
-"""What a command that succeeded nevertheless may have met on the way."""
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
 _PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -110,6 +104,9 @@ class SandboxSpawn:
         self._places: dict[str, HostContext] = {}
         self._unmovable: set[str] = set()
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
+        self._residents: dict[tuple[str, ...], Residents] = {}
+        self._open: list[SpawnPolicy] = []
+        self._changing: list[Sequence[str]] = []
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
     @property
@@ -161,7 +158,8 @@ class SandboxSpawn:
         `warm` may have a sandbox that waits for it."""
         adapter = None if policy.mode == "off" else await self._choose()
         tried: list[tuple[str, str]] = []
-        if adapter is not None and warm is not None and stdin is None and on_error is None:
+        plain = stdin is None and on_error is None and not policy.resident
+        if adapter is not None and warm is not None and plain:
             agree(adapter.name)
             if (
                 started := await self._run_warm(warm, adapter, argv, cwd, env, policy, on_output)
@@ -223,8 +221,7 @@ class SandboxSpawn:
         if sandbox.adapter is not adapter:
             sandbox.discard()
             return None
-        confinement = self._confinements.of(policy, self._place_of(policy.workspace), cwd)
-        return sandbox.run(argv, on_output, confinement)
+        return sandbox.run(argv, on_output, self._meant(policy, cwd))
 
     async def _confined(
         self,
@@ -246,11 +243,8 @@ class SandboxSpawn:
         from bridle.sandbox.adapter_start import HeldBack
         from bridle.sandbox.adapters import CannotConfine
 
-        place = self._place_of(policy.workspace)
         for pause_s in (*_PAUSES_S, None):
-            border = self._border(
-                adapter, policy, cwd, lambda: self._looked(self._confinements.of(policy, place, cwd))
-            )
+            border = self._border(adapter, policy, cwd, lambda: self._looked(self._meant(policy, cwd)))
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -304,8 +298,8 @@ class SandboxSpawn:
             adapter = await self._choose()
             if adapter is None or not can_wait(adapter):
                 return None
-            confinement = self._confinements.of(policy, self._place_of(policy.workspace), at.cwd)
-            if any(map(os.path.lexists, _masked(confinement))):
+            confinement = self._meant(policy, at.cwd)
+            if any(map(os.path.lexists, confinement.absent)):
                 return None
             border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
             launch = border.launch(WAITING, policy)
@@ -341,7 +335,8 @@ class SandboxSpawn:
         look: Callable[[], Confinement],
         *,
         waits: bool = False,
-    ) -> _Border:
+    ) -> CommandBorder:
+        from bridle.sandbox.command_border import CommandBorder
         from bridle.sandbox.limits import CommandLimits
 
         group = self._group(policy)
@@ -349,12 +344,12 @@ class SandboxSpawn:
             group.holds and adapter.name not in OWN_NETWORK
         ):  # nor is there a process namespace that ends with us
             self._processes.keep(group.counting, group.take)
-        return _Border(
+        return CommandBorder(
             adapter,
             look,
             cwd,
             CommandLimits(policy.max_file_mib, group.take),
-            lookout=self._lookout,
+            watch=functools.partial(self._watch, resident=policy.resident),
             policy=policy,
             outside=self._outside,
             group=group,
@@ -364,7 +359,7 @@ class SandboxSpawn:
     async def _start(
         self,
         launch: Launch,
-        border: _Border,
+        border: CommandBorder,
         *,
         cwd: str,
         env: Mapping[str, str],
@@ -393,10 +388,16 @@ class SandboxSpawn:
             limits=border.limits,
         )
 
-    def learn(self, paths: Sequence[str]) -> None:
-        """Files that later runs obey were changed by somebody who may."""
-        for lookout in self._lookouts.values():
-            lookout.learn(paths)
+    @contextlib.contextmanager
+    def changing(self, paths: Sequence[str]) -> Generator[None]:
+        """Meanwhile somebody changes these who may, whatever later runs obey."""
+        self._changing.append(paths)
+        try:
+            yield
+        finally:
+            for lookout in self._lookouts.values():
+                lookout.learn(paths)
+            self._changing.remove(paths)
 
     def close(self) -> None:
         """No command runs any more."""
@@ -414,10 +415,20 @@ class SandboxSpawn:
             found = self._groups[most] = ControlGroup(writable_parents(), SharedLimits(*most))
         return found
 
+    def _meant(self, policy: SpawnPolicy, cwd: str) -> Confinement:
+        """What the policy means here now. What residents made in these folders is put aside and no part of it."""
+        place = self._place_of(policy.workspace)
+        meant = self._confinements.of(policy, place, cwd)
+        residents = self._residents.get(meant.folders)
+        if residents is not None and residents.look():
+            meant = self._confinements.of(policy, place, cwd)
+        return meant
+
     def _looked(self, confinement: Confinement) -> Confinement:
         """What is about to be masked does not stay so if we are killed."""
         if self._notes and (confinement.absent or confinement.filled):
-            self._processes.leave_to_guardian(_masked(confinement), notes=self._notes)
+            masked = (*confinement.absent, *(path for path, _ in confinement.filled))
+            self._processes.leave_to_guardian(masked, notes=self._notes)
         return confinement
 
     def _lookout(self, folders: tuple[str, ...]) -> Lookout:
@@ -441,6 +452,25 @@ class SandboxSpawn:
 
         return ConfinementCache()
 
+    def _watch(self, folders: tuple[str, ...], *, resident: bool) -> FolderWatch:
+        from bridle.sandbox.command_border import FolderWatch
+
+        lookout, residents = self._lookout(folders), self._residents.get(folders)
+        if residents is None and resident:
+            from bridle.sandbox.residents import Residents
+
+            residents = Residents(lookout, folders[0], self._agreed, self._notes)
+            self._residents[folders] = residents
+        return FolderWatch(lookout, residents, self._open)
+
+    def _agreed(self) -> list[str] | None:
+        """What commands that run and our own tools may change; None: anything, as git has it."""
+        if any(policy.git_tree for policy in self._open):
+            return None
+        return [
+            path for paths in (*self._changing, *(policy.agreed for policy in self._open)) for path in paths
+        ]
+
     def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""
         found = self._places.get(workspace)
@@ -451,10 +481,6 @@ class SandboxSpawn:
                 found = msgspec.structs.replace(found, caches=os.path.join(found.caches, name))
             self._places[workspace] = found
         return found
-
-
-def _masked(confinement: Confinement) -> tuple[str, ...]:
-    return *confinement.absent, *(path for path, _ in confinement.filled)
 
 
 def _way_of(adapter: Adapter) -> tuple[str, str]:
@@ -529,233 +555,3 @@ def _strength(name: str) -> int:
     from bridle.sandbox.adapter_choice import ORDER
 
     return -ORDER.index(name) if name in ORDER else -len(ORDER)
-
-
-class _Border:
-    """The border around one command, from before it starts until after it has ended."""
-
-    def __init__(
-        self,
-        adapter: Adapter,
-        look: Callable[[], Confinement],
-        cwd: str,
-        limits: CommandLimits,
-        *,
-        lookout: Callable[[tuple[str, ...]], Lookout],
-        policy: SpawnPolicy,
-        outside: OutsideNetwork | None,
-        group: ControlGroup,
-        waits: bool = False,
-    ) -> None:
-        self._group = group
-        self._waits = waits
-        self.mounts: WaitingMounts | None = None
-        self.adapter = adapter
-        self.limits = limits
-        self._look = look
-        self._cwd = cwd
-        self._confinement: Confinement | None = None
-        self._ended: Callable[[], None] = _nothing
-        self._lookout_for = lookout
-        self.policy = policy
-        self._watching: tuple[Lookout, int] | None = None
-        self._held: frozenset[str] = frozenset()
-        self._notes: list[str] = []
-        self.put_aside: list[Notice] = []
-        self._outside = outside
-        self._way_out: WayOut | None = None
-        self.variables: Mapping[str, str] = {}
-
-    def launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        """How to start `argv`. Another command may change what is looked at meanwhile."""
-        if policy.network != "filtered":
-            return self._launch(argv, policy)
-        if self.adapter.name not in OWN_NETWORK:
-            raise CannotStart(argv[0], "no network filter")
-        from bridle.base.clock import SystemClock
-        from bridle.sandbox.proxy import OutsideNetwork
-        from bridle.sandbox.way_out import WayOut, proxy_variables
-
-        way_out = WayOut(policy.hosts, self._outside or OutsideNetwork(SystemClock()))
-        try:
-            launch = way_out.through(self._launch(argv, policy))
-        except BaseException:
-            way_out.close()
-            raise
-        self._way_out, self.variables = way_out, proxy_variables()
-        return launch
-
-    def _launch(self, argv: Sequence[str], policy: SpawnPolicy) -> Launch:
-        from bridle.sandbox.adapters import can_wait, starts_ahead
-
-        try:
-            if self._waits and can_wait(self.adapter):
-                made, self.mounts = self.adapter.waiting(
-                    argv, cwd=self._cwd, network=policy.network, look=self._looked
-                )
-            elif starts_ahead(self.adapter):
-                made = self.adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
-            else:
-                made = self.adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
-        except BaseException:
-            if self._watching is not None:
-                lookout, began = self._watching
-                lookout.forget(began)
-            raise
-        self._ended = made.ended
-        return made
-
-    def hosts(self) -> Hosts:
-        return self._way_out.hosts() if self._way_out is not None else {}
-
-    def _looked(self) -> Confinement:
-        self._confinement = confinement = self._look()
-        if not self._waits:
-            self.begin()
-        return confinement
-
-    def begin(self) -> None:
-        """A command is about to run in it."""
-        self._waits = False
-        confinement = self._confinement
-        if confinement is not None and confinement.folders:
-            lookout = self._lookout_for(confinement.folders)
-            self._held = frozenset(
-                (
-                    *confinement.held,
-                    *confinement.writable,
-                    *(confinement.read_only if self._holds() else ()),
-                )
-            )
-            self._watching = lookout, lookout.begin(self._held)
-
-    def around(self, started: ProcessGroup) -> ConfinedProcess:
-        return ConfinedProcess(started, self.adapter.name, self.explain, self.put_aside, self.hosts)
-
-    def over(self) -> None:
-        """Nothing of it runs any more, or it never did."""
-        self._ended()
-        if self.mounts is not None:
-            self.mounts.close()
-        if self._way_out is not None:
-            self._way_out.close()
-        sealed = self._confinement if not self._waits else None
-        if sealed and (
-            sealed.unwanted or sealed.filled or sealed.kept or sealed.watched or sealed.working_trees
-        ):
-            from bridle.sandbox.aftermath import put_right
-
-            stuck: dict[str, OSError] = {}
-            tampered = put_right(sealed, stuck.__setitem__)
-            self._notes += [_told(self._shown(path)) for path in tampered if path not in stuck]
-            for path, problem in stuck.items():
-                self._tell_stuck(path, "leads git or an agent elsewhere, or names programs", problem)
-        if sealed and self._watching is not None:
-            (lookout, began), self._watching = self._watching, None
-            came = lookout.end(began, held=self._held, agreed=self.policy.agreed)
-            if came and self.policy.git_tree:
-                came = self._without_committed(came)
-            if came:
-                self._put_aside(came)
-            if sealed.working_trees and not self.policy.git_tree and _git_moved(sealed, began):
-                self._tell_stayed(sealed, began)
-
-    def _without_committed(self, came: Sequence[MadeFile]) -> list[MadeFile]:
-        """What is not as git has it in a commit; what is, is said."""
-        from bridle.sandbox.commits import is_committed
-
-        brought = [what.path for what in came if is_committed(what.path)]
-        if brought:
-            names = ", ".join(map(self._shown, brought))
-            self._notes.append(f"[sandbox: git brought {names}, which later runs obey]\n")
-        return [what for what in came if what.path not in brought]
-
-    def _tell_stayed(self, sealed: Confinement, began: int) -> None:
-        from shlex import quote
-
-        from bridle.sandbox.commits import stayed_behind
-
-        if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
-            self._notes.append(
-                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not "
-                "change what later runs obey. To bring it, run this in a call of its own: "
-                f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
-            )
-
-    def _put_aside(self, came: Sequence[MadeFile]) -> None:
-        from shlex import quote
-
-        from bridle.sandbox.aftermath import put_aside
-
-        for what in came:
-            try:
-                aside = put_aside(what)
-            except OSError as problem:
-                self._tell_stuck(what.path, what.why, problem)
-                continue
-            if aside:
-                shown, path = self._shown(what.path), self._shown(aside)
-                told = f"{shown} was put aside as {path}: it {what.why}"
-                back = f"bridle sandbox give-back {quote(path)}"
-                self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
-                self.put_aside.append(Notice(reason="PutAside", message=f"{told}. To bring it back: {back}"))
-
-    def _tell_stuck(self, path: str, why: str, problem: OSError) -> None:
-        from bridle.protocol.errors import sentence
-
-        data = {"path": self._shown(path), "why": why, "problem": problem.strerror or str(problem)}
-        message = sentence("NotPutAside", data)
-        self._notes.append(f"[sandbox: {message}]\n")
-        self.put_aside.append(Notice(reason="NotPutAside", message=message, data=data))
-
-    def _holds(self) -> bool:
-        """Whether what is to stay as it is cannot be changed by a command."""
-        return "read_only" in getattr(self.adapter, "covers", ("read_only",))
-
-    def _shown(self, path: str) -> str:
-        return visible(os.path.relpath(path, self._cwd), newlines=False)
-
-    def explain(self, exit_code: int, output: str) -> str:
-        notes = [*self._notes]
-        if exit_code and self.limits.was_met(exit_code, output):
-            most = f"{self.limits.file_mib:,} MiB here (sandbox.max_file_mib)"
-            notes.append(f"[sandbox: a file of a command may have at most {most}]\n")
-        if exit_code and (met := self._group.met()):
-            notes.append(f"[sandbox: {met}]\n")
-        unreached = [f"[sandbox: {note}]\n" for note in self._way_out.notes()] if self._way_out else []
-        notes += unreached
-        if self._confinement and not unreached and (exit_code or any(sign in output for sign in _SIGNS)):
-            from bridle.sandbox.blocked import explain_blocked
-
-            told = explain_blocked(
-                adapter=self.adapter.name,
-                exit_code=exit_code,
-                output=output,
-                confinement=self._confinement,
-                cwd=self._cwd,
-            )
-            notes += [f"{told}\n"] if told else []
-        return "".join(notes)
-
-
-def _git_moved(sealed: Confinement, began: int) -> bool:
-    """Whether git noted since then that it went somewhere; mostly it did not, and nothing more is loaded."""
-    for tree in sealed.working_trees:
-        try:
-            if os.lstat(f"{tree.git_dir}/logs/HEAD").st_ctime_ns >= began:
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _told(path: str) -> str:
-    """What the model reads about something that was put back."""
-    if os.path.basename(path) in {"config", "config.worktree"}:
-        return (
-            f"[sandbox: {path} was put back as it was: commands may not name programs for git to run. "
-            'If it is needed, retry with escalate: "why"]\n'
-        )
-    if path.endswith("/.git"):
-        return f"[sandbox: {path} was put aside: this submodule names programs for git to run]\n"
-    return f"[sandbox: {path} would lead git elsewhere; it was put back as it was]\n"

@@ -88,7 +88,8 @@ class LateOutput:
 
 
 class WarmSandbox:
-    """One that waits, held by `adapter`. `begin` is called right before its command runs, `confined` tells of that."""
+    """One that waits, held by `adapter`. `begin` is called right before its command runs, and says whether it may;
+    `confined` tells of that."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class WarmSandbox:
         inlet: InputPipe,
         output: LateOutput,
         *,
-        begin: Callable[[], None],
+        begin: Callable[[], bool],
         confined: Callable[[ProcessGroup], ConfinedProcess],
     ) -> None:
         self.adapter = adapter
@@ -113,10 +114,9 @@ class WarmSandbox:
         """Runs a command in it, if what it may touch is still exactly this; None: it certainly did not run, and the
         sandbox is gone."""
         line = line_of(argv)
-        if not line or not self._holds(confinement):
+        if not line or not self._holds(confinement) or not self._begin():
             self.discard()
             return None
-        self._begin()
         self._output.deliver_to(on_output)
         if not self._inlet.send_last(line):
             self.discard()

@@ -159,3 +159,48 @@ test("whatever goes wrong is one message", async () => {
   await editor.run("bridle.attach");
   assert.deepEqual([editor.errors, editor.text], [[], ""]);
 });
+
+test("an agent that was sent is told apart from the answer, and its questions have its path", async () => {
+  const { Attach } = await import("./attach.mjs");
+  const child = { agent_path: ["writer"], invocation: "inv_1" };
+  const handoff = { agent: "writer", provider: "work", model: "some", tools: ["read_file"], text: "You are sent." };
+  const asks = (call_id, more) => ({ call_id, tool: "t", input: {}, because: "it asks", ...more });
+  const happened = [
+    { id: 1, kind: "PermissionRequested", payload: asks("call_1", { handoff }) },
+    { id: 2, kind: "PermissionDecided", payload: { call_id: "call_1" } },
+    { id: 3, kind: "ChildStarted", payload: { invocation: "inv_1", agent: "writer", task: "Write." } },
+    { id: 4, kind: "TextDelta", payload: { text: "WORDS OF THE CHILD" }, ...child },
+    { id: 5, kind: "PermissionRequested", payload: asks("call_2"), ...child },
+    { id: 6, kind: "ToolResult", payload: { call_id: "call_2", tool: "t", outcome: "cancelled" }, ...child },
+    { id: 7, kind: "ChildEnded", payload: { agent: "writer", stop: "cancelled", steps: 1 } },
+  ];
+  const shown = { text: "", titles: [], details: [] };
+  const window = {
+    createOutputChannel: () => ({
+      show() {},
+      append: (text) => (shown.text += text),
+      appendLine: (text) => (shown.text += `${text}\n`),
+    }),
+    showQuickPick: async (rows) => rows[0],
+    showErrorMessage: assert.fail,
+    showWarningMessage: async (title, { detail }) => void (shown.titles.push(title), shown.details.push(detail)),
+  };
+  const answers = { ListSessions: { sessions: [{ id: "s" }] }, DescribeSession: { events: [] } };
+  const bridle = {
+    ask: async ({ kind }) => answers[kind],
+    send: async () => {},
+    close: async () => {},
+    async *events() {
+      yield* happened;
+    },
+  };
+  const settings = { get: () => "file" };
+  const vscode = { window, workspace: { getConfiguration: () => settings } };
+  const attach = new Attach({ vscode, connect: async () => bridle, tokenIn: (text) => text, readFile: async () => "" });
+  await attach.attach();
+  await attach._here?.following;
+  assert.deepEqual(shown.titles, ["Bridle asks: t. it asks", "Bridle asks: writer → t. it asks"]);
+  assert.match(shown.details[0], /agent writer\nprovider work\nmodel some\ntools read_file\n\nYou are sent\./);
+  assert.doesNotMatch(shown.text, /WORDS OF THE CHILD/);
+  assert.match(shown.text, /agent writer: Write\.\n {2}writer: cancelled t\nagent writer: cancelled, 1 steps/);
+});

@@ -46,14 +46,21 @@ class ChildStories:
         self._make = make
         self._tree = ChildTree()
         self._stories: dict[str, Tell] = {}
+        self._above: str | None = None
+        """Whose line came last: where it was another's, the next one says whose it is."""
 
     def rows(self, envelope: e.Envelope) -> list[ToldRow]:
         self._tree.take(envelope)
         own = self._tree.entries.get(envelope.invocation or "")
         path, depth = path_words(envelope.agent_path), len(envelope.agent_path)
         several = sum(len(one.path) == depth for one in self._tree.working) > 1
-        label = own.label if own is not None and several else ""
+        frames = isinstance(envelope.event, e.ChildStarted | e.ChildEnded)
+        apart = several or (self._above != envelope.invocation and not frames)
+        label = own.label if own is not None and apart else ""
         texts = self._texts(envelope)
+        if texts:
+            begun = envelope.event.invocation if isinstance(envelope.event, e.ChildStarted) else None
+            self._above = begun or envelope.invocation
         return [ToldRow(text, depth, visible(label, newlines=False), path) for text in texts]
 
     def _texts(self, envelope: e.Envelope) -> Sequence[str]:

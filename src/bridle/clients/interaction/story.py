@@ -126,7 +126,6 @@ class Story:
     def _of_child(self) -> Callable[[e.AnyEvent], list[str]]:
         return ChildStory(
             diffs=self._diffs,
-            words=self._words,
             outputs=self._outputs,
             child_words=self._child_words,
             reader=self._reader,
@@ -470,6 +469,10 @@ def _added(event: e.ContextAdded) -> list[str]:
     match event:
         case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
             return [f"pinned   {_short(words)}"]
+        case e.ContextAdded(source="agent", content=(_, TextBlock(text=answer))):
+            from bridle.base.untrusted import unwrapped
+
+            return visible(unwrapped("agent-result", answer)).splitlines()
         case e.ContextAdded(source="skill", content=(TextBlock(text=words), *_)):
             from bridle.clients.interaction.skill_words import skill_named
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.goals.check_files import CheckFiles, WatchBounds, is_of_tests
+from bridle.agents.check_files import CheckFiles, WatchBounds, is_of_tests
 
 
 def write(root: Path, *paths: str) -> None:

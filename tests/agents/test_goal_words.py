@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.goals.goal_words import GoalWords, parse_goal
+from bridle.agents.goal_words import GoalWords, parse_goal
 from bridle.protocol.errors import BridleError
 
 

@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from bridle.agents.check_files import CheckFiles
+from bridle.agents.countdown import Countdown
+from bridle.agents.goal_words import USAGE, GoalWords
 from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
@@ -19,9 +22,6 @@ from bridle.base.untrusted import wrap
 from bridle.engine.conversation import Conversation
 from bridle.engine.layers import input_digest
 from bridle.engine.ports import GoalSlot, RunCall
-from bridle.goals.check_files import CheckFiles
-from bridle.goals.countdown import Countdown
-from bridle.goals.goal_words import USAGE, GoalWords
 from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import (
@@ -263,8 +263,8 @@ class SessionGoal:
         result = await run_call("delegate_agent", given, "human")
         if result.outcome != "ok":
             raise BridleError("CheckNotRun", problem=result.content.partition("\n")[0])
-        said = result.content.rstrip().rpartition("\n")[2].strip(" *_`.").upper()
-        if said == "PASSED":
+        said = str(result.metadata.get("last_line", ""))
+        if said.strip(" *_`.").upper() == "PASSED":
             return CheckVerdict(passed=True, call_id=result.call_id)
         problem = f"{agent} does not agree"
         return CheckVerdict(passed=False, problem=problem, told=result.content, call_id=result.call_id)

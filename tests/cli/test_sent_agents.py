@@ -1,0 +1,100 @@
+"""A run that sends agents, and its session looked at afterwards, on the command line."""
+
+import json
+
+import pytest
+
+from cli_kit import Place
+
+SCRIPT = """say I will have it looked at.
+call delegate_agent {"agent": "review", "task": "Look at a.txt."}
+---
+say It is fine.
+=== review
+say Let me read it.
+call read_file {"path": "a.txt"}
+---
+say No faults.
+"""
+
+
+@pytest.fixture
+def reviewed(place: Place) -> tuple[Place, tuple[str, ...]]:
+    """Somewhere with a file, and what is typed to have it reviewed."""
+    (place.work / "a.txt").write_text("alpha\n")
+    return place, ("run", "--model", place.script(SCRIPT), "--multi-agent")
+
+
+@pytest.mark.requirement("D13.34", "D18.2")
+def test_the_story_of_a_run_says_who_did_what_and_the_answer_is_the_main_agents(reviewed) -> None:
+    place, run = reviewed
+    ran = place.bridle(*run, "have it reviewed")
+    assert ran.out == "[scripted] It is fine.\n"
+    assert ran.story[1:-1] == [
+        "agent review: Look at a.txt.",
+        "review: ran      read a.txt                     1 line",
+        "agent review: 2 steps",
+    ]
+
+
+@pytest.mark.requirement("D18.2", "D18.6")
+def test_programs_are_told_whose_doing_each_event_is(reviewed) -> None:
+    place, run = reviewed
+    result = place.bridle(*run, "--json", "have it reviewed").result
+    (agent,) = result["agents"]
+    assert (agent["agent"], agent["task"], agent["state"]) == ("review", "Look at a.txt.", "done")
+    assert (agent["steps"], agent["parent"], agent["path"]) == (2, None, ["review"])
+    assert result["finalResponse"] == "[scripted] It is fine."
+    own = {one["invocation"] for one in result["events"] if one.get("agent_path") == ["review"]}
+    assert own == {agent["invocation"]}
+
+    lines = place.bridle(*run, "--stream-json", "have it reviewed").stream
+    children = [line for line in lines if "invocationId" in line]
+    assert {(line["parentInvocationId"], *line["agentPath"]) for line in children} == {(None, "review")}
+    assert "ChildStarted" not in {line["eventType"] for line in children}, "that is of who sent it"
+
+    told = place.bridle(*run, "--output-format", "hub", "have it reviewed").stream
+    by_type = {line["event_type"]: line for line in told}
+    assert by_type["run.agent.child_started"]["payload"]["task"] == "Look at a.txt."
+    said = by_type["run.agent.child_text"]
+    assert said["payload"]["text"] == "[scripted] No faults."
+    assert (said["agent_path"], said["parent_invocation_id"]) == (["review"], None)
+    answer = [line["payload"]["text"] for line in told if line["event_type"] == "run.agent.text_delta"]
+    assert "No faults" not in "".join(answer)
+    assert told[-1]["payload"]["finalResponse"] == "[scripted] It is fine."
+    assert not {"invocation_id", "agent_path"} & told[-1].keys()
+
+
+@pytest.mark.requirement("D13.34")
+def test_a_stored_session_shows_the_tree_of_its_agents_and_their_work_nested(reviewed) -> None:
+    place, run = reviewed
+    session = place.bridle(*run, "--json", "have it reviewed").result["sessionId"]
+    shown = place.bridle("sessions", "show", session, "--tree")
+    head, agent, task = shown.out.splitlines()
+    assert head.startswith(session)
+    assert agent.startswith("inv_")
+    assert agent.endswith("review   done · 2 steps")
+    assert task == "  Look at a.txt."
+    (entry,) = json.loads(place.bridle("sessions", "show", session, "--tree", "--json").out)["agents"]
+    assert entry["state"] == "done"
+    assert place.bridle("sessions", "show", session).out.splitlines()[3:] == [
+        *("you", "  have it reviewed", "bridle", "  [scripted] I will have it looked at."),
+        "  agent review: Look at a.txt.",
+        "    said     [scripted] Let me read it.",
+        "    ran      read a.txt                     1 line",
+        "    said     [scripted] No faults.",
+        "  agent review: 2 steps",
+        *("bridle", "  [scripted] It is fine."),
+    ]
+    for form in ("markdown", "html", "chain", "events", "jsonl"):
+        assert "No faults." in place.bridle("sessions", "export", session, "--format", form).out, form
+    page = place.bridle("sessions", "export", session, "--format", "markdown").out
+    assert "### Agent review" in page
+    assert "## Bridle\n\n[scripted] No faults." not in page
+
+
+def test_a_session_without_agents_has_no_tree(place: Place) -> None:
+    result = place.bridle("run", "--model", place.script("say Hello."), "--json", "hi").result
+    assert "agents" not in result
+    shown = place.bridle("sessions", "show", result["sessionId"], "--tree")
+    assert "No agent was sent in this session." in shown.out
