@@ -13,11 +13,13 @@ import msgspec
 import pytest
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation
+from bridle.clients.interaction.child_lines import ended_line
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
-from bridle.protocol.commands import AnswerQuestion, CancelTurn, RunSlash
+from bridle.protocol.child_tree import ChildTree
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, RunSlash
 from bridle.protocol.questions import GitAnswer, GitQuestion
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -261,6 +263,54 @@ async def test_what_is_not_on_its_branch_is_neither_committed_nor_removed(repo: 
     assert "its branch is not the one that is checked out there" in listed
     assert merged.reason == "GitUnusable"
     assert (place / "more.txt").read_text() == "more\n"
+
+
+async def test_a_yes_to_an_agent_in_its_worktree_is_the_sessions(repo: Repository) -> None:
+    agents = {
+        "writer": [call("write_file", path="a.txt", content="a\n"), say("Wrote it.")],
+        "other": [call("write_file", path="b.txt", content="b\n"), say("Wrote it too.")],
+    }
+    model = scripted(
+        call("delegate_agent", agent="writer", task="Do it."),
+        call("delegate_agent", agent="other", task="Do it."),
+        call("write_file", path="c.txt", content="c\n"),
+        say("Done."),
+        agents=agents,
+    )
+    asked: list[tuple[str, ...]] = []
+    async with session_of(repo, model, mode="default") as session:
+        number = await session.send("go")
+        async for envelope in session.connection.events(session.id, since=number):
+            if isinstance(envelope.event, e.PermissionRequested):
+                asked.append(envelope.agent_path)
+                answer = AnswerPermission(session=session.id, call_id=envelope.event.call_id, answer="tool")
+                await session.connection.send(answer)
+            if isinstance(envelope.event, e.TurnEnded) and envelope.invocation is None:
+                break
+    assert asked == [("writer",)]
+    assert (repo.folder / "c.txt").read_text() == "c\n"
+
+
+async def test_people_are_told_what_an_agent_left(repo: Repository) -> None:
+    model = scripted(*sending("writer", "other"), agents={**WRITES, "other": [say("Nothing to do.")]})
+    tree = ChildTree()
+    async with session_of(repo, model) as session:
+        await session.ask("go")
+        for envelope in await session.stored():
+            tree.take(envelope)
+    told = {one.agent: ended_line(one) for one in tree.entries.values()}
+    assert "left on bridle/writer-" in told["writer"]
+    assert told["other"] == "agent other: 1 step, changed nothing"
+
+
+async def test_a_person_sends_an_agent_into_a_worktree(repo: Repository) -> None:
+    async with session_of(repo, scripted(agents=WRITES)) as session:
+        before = session.conversation.last_id
+        command = RunSlash(session=session.id, name="agents:writer", arguments="write it")
+        await session.connection.send(command)
+        said = await session.until(e.ContextAdded, since=before)
+    assert "What it changed is on the branch bridle/writer-" in e.text_of(said.content)
+    assert not (repo.folder / "new.txt").exists()
 
 
 async def test_a_worktree_in_which_an_agent_works_is_left_alone(repo: Repository) -> None:

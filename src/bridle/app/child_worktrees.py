@@ -31,7 +31,8 @@ SHORT_ID = 6
 
 
 class ChildWorktree(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a child works: `cwd` is its folder in the working tree, `base` the commit that it began with."""
+    """Where a child works: `cwd` is its folder in the working tree, `base` the commit that it began with. `root` is the
+    working tree of whoever sent it, `lock` is held until it ends."""
 
     tree: OwnTree
     cwd: str
@@ -41,8 +42,8 @@ class ChildWorktree(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorktreeEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child left on `branch`; without one it changed nothing and its worktree is gone. `problem` says in a clause
-    why it is not known, and not committed."""
+    """What a child left on `branch`; without one it changed nothing and its worktree is gone. `problem` says in a
+    clause why that is not known, and not committed."""
 
     branch: str = ""
     files: tuple[str, ...] = ()
