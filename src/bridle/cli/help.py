@@ -39,7 +39,6 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
   bridle run --session nightly "check it"     go on with the session of that name, or begin it: for jobs that repeat
 
 --fork with -c or -r goes on with a copy and leaves the session as it is. -n, --name TITLE gives it a title.
-
 At a terminal a run asks, as a conversation does, and renders the answer as it comes (--no-stream: at its end).
 Where nobody sits, or with --on-ask deny, what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.

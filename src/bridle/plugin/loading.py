@@ -32,11 +32,12 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _MAX_NAME = 24
 _SHOWN_CHARACTERS = 200
 RESERVED = {
-    "agents", "alias", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context", "credentials",
-    "enabled", "explain", "fallback", "git", "help", "hooks", "instructions", "lsp", "mcp", "memory", "models",
-    "operations", "permissions", "plugins", "profile", "profiles", "programmatic", "project", "prompt_files",
-    "queue", "raw_dumps", "repo_map", "run", "sandbox", "sessions", "settings", "skills", "tool_modules", "tools",
-    "transcript", "trust", "undo", "user", "web",
+    "agents", "alias", "bridle", "budget", "builtin", "calls", "commands", "compaction", "context",
+    "credentials", "delegate_ledger", "enabled", "explain", "fallback", "git", "goal", "help", "hooks",
+    "instructions", "lsp", "mcp", "memory", "models", "operations", "permissions", "plugins", "profile",
+    "profiles", "programmatic", "project", "prompt_files", "queue", "raw_dumps", "repo_map", "roles", "run",
+    "sandbox", "sessions", "settings", "skills", "tool_modules", "tools", "transcript", "trust", "undo", "user",
+    "web",
 }  # fmt: skip
 """Namespaces of our own."""
 

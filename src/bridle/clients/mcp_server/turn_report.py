@@ -39,7 +39,7 @@ class SentAgent(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None
 
 
-class TurnSummary(msgspec.Struct, frozen=True, kw_only=True):
+class TurnSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`cost` is dollars, null where a price is not known. `turns` are requests to the model, as agents count them.
     `agents` were sent; what they used and did is in the rest too."""
 
