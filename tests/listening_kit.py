@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.listening_socket import TcpAddress
 from bridle.engine.ports import Provider
+from bridle.plugin.contract import Plugin
 from bridle.providers.script import say
 
 
@@ -44,6 +45,7 @@ async def listening(
     *,
     limits: ConnectionLimits | None = None,
     clock: Clock | None = None,
+    plugins: Sequence[Plugin] = (),
     **options: Any,
 ) -> AsyncIterator[Listening]:
     home, person, work = tmp_path / "home", tmp_path / "person", tmp_path / "work"
@@ -56,6 +58,7 @@ async def listening(
         clock=SystemClock(),
         model=model or scripted(say("Hello.")),
         listening=True,
+        plugins=plugins,
     )
     options.setdefault("address", TcpAddress("127.0.0.1", 0))
     try:

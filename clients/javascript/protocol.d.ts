@@ -199,10 +199,12 @@ export interface CheckHealth {
 
 /**
  * What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
- * `tools_used`, of the `files` it knew and of those it `changed` the first ones are named.
+ * `tools_used`, of the `files` it knew and of those it `changed` the first ones are named. What it changed in a
+ * worktree of its own is left on `branch`; empty where that is nothing.
  */
 export interface ChildEnded {
   agent: string;
+  branch?: string;
   changed?: Array<string>;
   files?: Array<string>;
   invocation: string;
@@ -250,17 +252,20 @@ export interface ChildResult {
 /**
  * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
  *
- * `key` is what its memory is found by: the next child with the same goes on where this one ended.
+ * `key` is what its memory is found by: the next child with the same goes on where this one ended. `worktree` and
+ * `branch` are those it has for itself, where it has them.
  */
 export interface ChildStarted {
   agent: string;
   background?: boolean;
+  branch?: string;
   call_id?: string;
   invocation: string;
   key?: string;
   model?: string;
   provider?: string;
   task: string;
+  worktree?: string;
 }
 
 /**
@@ -641,7 +646,7 @@ export interface GitQuestion {
   branch?: string;
   commands: Array<Array<string>>;
   cwd: string;
-  deed: "branch" | "commit" | "publish" | "stash" | "worktree";
+  deed: "branch" | "commit" | "drop" | "merge" | "publish" | "stash" | "worktree";
   files?: Array<GitFile>;
   hooks?: Array<GitHook>;
   merges?: boolean;

@@ -71,6 +71,9 @@ def _facts(ended: ChildEnded, kept: KeptAnswer) -> str:
     known = [path for path in ended.files if path not in ended.changed]
     parts = (
         f"{_WHOLE}{kept.path}" if kept.path else kept.problem,
+        f"left on branch {ended.branch}; a person decides what becomes of it (/worktrees)"
+        if ended.branch
+        else "",
         counted(ended.steps, "step"),
         _named("used ", ended.tools_used),
         _named("changed ", ended.changed),

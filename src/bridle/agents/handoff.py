@@ -35,16 +35,14 @@ class HandoffPacket(msgspec.Struct, frozen=True, kw_only=True):
     expected: str = ""
     memory: ChildMemory = ChildMemory()
     is_brief: bool = False
+    has_worktree: bool = False
 
 
 def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int) -> str:
     """The packet as a child reads it. The task always stands whole; of the rest the least needed gives way first."""
     context = cut_to(packet.context, context_tokens)
     parts = [
-        (
-            "task",
-            f"You are the agent {packet.child}, sent by {packet.parent} in {packet.cwd}.\n\nTask:\n{packet.task}",
-        ),
+        ("task", f"You are the agent {packet.child}, {_sent(packet)}\n\nTask:\n{packet.task}"),
         ("request", f"What the person asked for:\n{packet.request}" if packet.request else ""),
         ("context", f"Context:\n{context}" if context else ""),
         ("constraints", _listed("Keep to this", packet.constraints)),
@@ -65,6 +63,15 @@ def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int
             room = len(texts[name]) - over * CHARACTERS_PER_TOKEN - len(CUT)
             texts[name] = f"{texts[name][:room]}{CUT}" if room > 0 else ""
     return "\n\n".join(filter(None, texts.values()))
+
+
+def _sent(packet: HandoffPacket) -> str:
+    if not packet.has_worktree:
+        return f"sent by {packet.parent} in {packet.cwd}."
+    return (
+        f"sent by {packet.parent}. You work in a git worktree of your own with what was committed last; other agents "
+        "may work in theirs. Name files relative to it. Do not commit: what you leave is committed when you end."
+    )
 
 
 def cut_to(text: str, most_tokens: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_ledger import delegate_ledger
-from bridle.agents.delegate_result import KeptAnswer, delegate_result
+from bridle.agents.delegate_result import KeptAnswer, delegate_result, names_of
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
@@ -32,6 +33,7 @@ from bridle.protocol.events import ChildMemory, ContextAdded, Handoff, InputAcce
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import CustomQuery
 from bridle.protocol.slash_arguments import SlashArgument
+from bridle.sandbox.git_places import find_repository
 from bridle.tools.read_file import SPILL_PREFIX
 
 SAID_BY_AGENT = "agent-result"
@@ -131,7 +133,12 @@ class SessionDelegation:
         assert agent is not None, "the words were checked"
         settings = self._main.settings
         packet = HandoffPacket(
-            parent="a person", child=name, cwd=self._parts.opened.cwd, request="", task=task.strip()
+            parent="a person",
+            child=name,
+            cwd=self._parts.opened.cwd,
+            request="",
+            task=task.strip(),
+            has_worktree=agent.delegation.worktree,
         )
         sent = ChildTask(
             agent=agent,
@@ -146,20 +153,31 @@ class SessionDelegation:
             identity="human",
         )
         outcome = await self.children.run(MAIN, sent)
-        said = f"I had the agent {name} work on this: {task.strip()}"
+        left = outcome.ended.branch
+        where = (
+            f"\nWhat it changed is on the branch {left}, not here; I decide about it (/worktrees)."
+            if left
+            else ""
+        )
+        said = f"I had the agent {name} work on this: {task.strip()}{where}"
         came_to = wrap(SAID_BY_AGENT, cut_to(outcome.text, settings.child.result_tokens))
         return ContextAdded(source="agent", content=(TextBlock(text=said), TextBlock(text=came_to)))
 
     def _target(self, args: DelegateArgs, call: ToolCall) -> AgentDefinition:
         caller = self._caller(call)
         chain = (self._main.definition.name, *call.invocation.agent_path)
-        return check_delegation(
+        agent = check_delegation(
             args.agent,
             registry=caller.registry,
             caller=caller.definition,
             chain=chain,
             settings=caller.settings,
         )
+        if agent.delegation.worktree and find_repository(os.path.realpath(self._parts.opened.cwd)) is None:
+            raise BridleError(
+                "NoWorktree", agent=agent.name, problem="this folder is not in a git repository"
+            )
+        return agent
 
     def _caller(self, call: ToolCall) -> WorkingAgent:
         agent = self.children.parts_of(call.invocation).agent
@@ -208,28 +226,31 @@ class SessionDelegation:
 
     def _text(self, args: DelegateArgs, call: ToolCall) -> str:
         budget, memories = self._main.settings.child, self._parts.journal.conversation.memories
+        agent, cwd = self._target(args, call), self._parts.opened.cwd
+        apart = agent.delegation.worktree
         packet = HandoffPacket(
             request=_request(self._parts.journal.conversation),
             parent=self._caller(call).definition.name,
             child=args.agent,
-            cwd=self._parts.opened.cwd,
+            cwd=cwd,
             task=args.task,
             context=args.context,
             references=args.context_refs,
-            files=args.relevant_files,
+            files=names_of(args.relevant_files, cwd) if apart else args.relevant_files,
             constraints=args.constraints,
             expected=args.expected_output,
-            memory=memories.get(self._key(self._target(args, call)), ChildMemory()),
+            memory=memories.get(self._key(agent), ChildMemory()),
             is_brief=args.return_mode == "brief",
+            has_worktree=apart,
         )
         return handoff_text(
             packet, most_tokens=budget.handoff_tokens, context_tokens=budget.delegate_context_tokens
         )
 
     def _may_run_beside(self, name: str) -> bool:
-        """Whether an agent changes nothing, so that several may work at once."""
+        """Whether an agent changes nothing but what is its own, so that several may work at once."""
         agent = self._main.registry.get(name)
-        return agent is not None and agent.permission_mode in ("plan", "safe")
+        return agent is not None and (agent.permission_mode in ("plan", "safe") or agent.delegation.worktree)
 
     async def _run(self, args: DelegateArgs, context: ToolContext) -> ToolOutput:
         call = context.call
@@ -246,11 +267,14 @@ class SessionDelegation:
             call_id=call.id,
         )
         in_background = agent.delegation.background and not self._parts.settings.options.headless
-        if (
-            in_background and call.invocation.id is None
-        ):  # a child has nobody to hear of it once it has answered
+        # a child has nobody to hear of it once it has answered
+        if in_background and call.invocation.id is None:
             return self._begin_in_background(args, call, task)
-        return await self._result(args, call, await self._work(call.invocation, task))
+        try:
+            outcome = await self._work(call.invocation, task)
+        except BridleError as problem:  # before it began
+            return ToolOutput(outcome="error", reason=problem.reason, content=problem.message)
+        return await self._result(args, call, outcome)
 
     async def _result(self, args: DelegateArgs, call: ToolCall, outcome: ChildOutcome) -> ToolOutput:
         """What a child came to as its sender reads it, the whole of it kept beside."""
@@ -300,17 +324,17 @@ class SessionDelegation:
         """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
 
         async def work() -> None:
-            outcome = await self._work(call.invocation, task)
-            result = await self._result(args, call, outcome)
-            data = {
-                "agent": task.agent.name,
-                "task": task.task,
-                "result": wrap(SAID_BY_AGENT, result.content),
-            }
-            text = sentence("ChildDone", data)
+            try:
+                outcome = await self._work(call.invocation, task)
+            except BridleError as problem:  # before it began
+                result, whose = problem.message, None
+            else:
+                result = wrap(SAID_BY_AGENT, (await self._result(args, call, outcome)).content)
+                whose = outcome.ended.invocation
+            text = sentence("ChildDone", {"agent": task.agent.name, "task": task.task, "result": result})
             self._parts.journal.emit(
                 InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),
-                originator=outcome.ended.invocation,
+                originator=whose,
             )
             self.wake()
 

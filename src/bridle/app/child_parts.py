@@ -1,6 +1,7 @@
 """The parts of a child, made from those of whoever sent it: the same session, seen by another agent.
 
-Log, people, grants, sandbox, undo and cost stay the session's. The child has a conversation, tools, rules and limits of
+Log, people, grants, sandbox, undo and cost stay the session's; for one in a worktree of its own `parent` is the session
+as it is there (`child_worktrees`). The child has a conversation, tools, rules and limits of
 its own, and none of them reaches further than its parent's session does.
 """
 
@@ -69,7 +70,7 @@ def child_layers(parts: SessionParts) -> Joined:
         permissions(parts, edits),
         trust(edits),
         calls(parts),
-        undo(parts.undo, parts.stopwatch, parts.journal),
+        *_undo(parts),
         sandbox(parts),
         instructions(parts),
         budget(parts),
@@ -79,6 +80,11 @@ def child_layers(parts: SessionParts) -> Joined:
     )
     plugged = (*parts.services.features, *parts.opened.plugged)
     return join(features, tuple(map(_looking_on, plugged)))
+
+
+def _undo(parts: SessionParts) -> Iterator[Feature]:
+    if not parts.is_apart:
+        yield undo(parts.undo, parts.stopwatch, parts.journal)
 
 
 def _ledger(parts: SessionParts) -> Iterator[Feature]:
@@ -106,7 +112,7 @@ def _hooks(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> Sessi
     counting, invocation = parent.hooks.hooks, journal.invocation
     actor = Actor(
         session=journal.session,
-        cwd=counting.actor.cwd,
+        cwd=parent.opened.cwd if parent.is_apart else counting.actor.cwd,
         root_session=journal.session,
         agent=agent.definition.name,
         agent_path=invocation.agent_path,

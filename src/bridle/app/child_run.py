@@ -12,6 +12,7 @@ from bridle.agents.child_memory import ChildNotes, ChildWork, updated_memory
 from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_result import names_of
 from bridle.app.child_parts import child_layers, child_parts
+from bridle.app.child_worktrees import ChildWorktree, WorktreeEnd, begin_worktree, end_worktree, in_worktree
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Joined
@@ -109,21 +110,15 @@ class ChildRuns:
         """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id].parts
         assert parent.agent is not None, "whoever sends an agent is one"
-        journal = parent.journal.begin_child(
-            ChildStarted(
-                invocation=parent.services.ids.new("inv"),
-                agent=task.agent.name,
-                task=task.task,
-                provider=task.model.provider,
-                model=task.model.model,
-                call_id=task.call_id,
-                key=task.key,
-            )
-        )
+        invocation, place = parent.services.ids.new("inv"), None
+        if task.agent.delegation.worktree:
+            place = await begin_worktree(parent, task.agent.name, task.task, invocation)
+        journal = parent.journal.begin_child(_started(task, invocation, place))
         below = msgspec.structs.replace(
             parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
         )
-        parts = child_parts(parent, journal, below)
+        around = in_worktree(parent, place) if place is not None else parent
+        parts = child_parts(around, journal, below)
         child = self._working[journal.invocation.id] = _working(parts)
         notes = noting(journal)
         ending = Ending(stop="cancelled", steps=0)
@@ -132,9 +127,15 @@ class ChildRuns:
         finally:
             del self._working[journal.invocation.id]
             outcome = _outcome(parts, task, ending, child.stopper, notes.changed)
-            if task.key:
-                self._remember(parts, task, outcome, notes)
-            parent.journal.emit(outcome.ended)
+            left = WorktreeEnd(problem="it was stopped first")
+            try:
+                left = await end_worktree(parent, place) if place is not None else left
+            finally:
+                if place is not None:
+                    outcome = _left(outcome, place, left)
+                if task.key:
+                    self._remember(parts, task, outcome, notes)
+                parent.journal.emit(outcome.ended)
         return outcome
 
     def _remember(
@@ -236,6 +237,31 @@ def _outcome(
         stopped_by=by,
     )
     return ChildOutcome(ended=ended, text=text)
+
+
+def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> ChildStarted:
+    return ChildStarted(
+        invocation=invocation,
+        agent=task.agent.name,
+        task=task.task,
+        provider=task.model.provider,
+        model=task.model.model,
+        call_id=task.call_id,
+        key=task.key,
+        worktree=place.tree.path if place is not None else "",
+        branch=place.tree.branch if place is not None else "",
+    )
+
+
+def _left(outcome: ChildOutcome, place: ChildWorktree, end: WorktreeEnd) -> ChildOutcome:
+    """The outcome with what the child left in its worktree."""
+    branch = place.tree.branch if end.problem else end.branch
+    ended = msgspec.structs.replace(outcome.ended, branch=branch, changed=end.files)
+    if not end.problem:
+        return ChildOutcome(ended=ended, text=outcome.text)
+    data = {"agent": ended.agent, "path": place.tree.path, "problem": end.problem}
+    text = f"{sentence('WorktreeUnsaved', data)}\n\n{outcome.text}"
+    return ChildOutcome(ended=msgspec.structs.replace(ended, result=text), text=text)
 
 
 def _name(client: Client) -> str:

@@ -91,6 +91,7 @@ class Engine:
         code_surfaces: CodeSurfaces | None = None,
     ) -> None:
         self._code_surfaces = code_surfaces
+        self.plugins = tuple(plugins)
         self._servers: ServerPool | None = None
         self._notice = notice
         ids = Ids(clock.now_ms, os.urandom)

@@ -11,8 +11,9 @@ from bridle.app.session_parts import SessionParts
 from bridle.base.git import own_environment, program_on
 from bridle.base.token_estimate import estimated_tokens
 from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
-from bridle.commands.git_as_person import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd, git_command
+from bridle.commands.git_as_person import git_command
 from bridle.commands.git_commands import show_changes
+from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.events import PrefixSet
@@ -22,6 +23,7 @@ from bridle.sandbox.read_only_git import repository_of
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
+    from bridle.base.own_worktrees import OwnTrees
     from bridle.base.processes import Processes
 
 DRAFT_TIMEOUT_S = 60.0
@@ -42,6 +44,12 @@ async def run_git_slash(parts: SessionParts, name: str, arguments: str) -> Slash
 
 def _repository(parts: SessionParts) -> Repository:
     return repository_of(parts.spawn, cwd=parts.opened.cwd, env=parts.opened.env)
+
+
+def _trees(parts: SessionParts) -> OwnTrees:
+    from bridle.app.child_worktrees import own_trees  # only for those who ask for them
+
+    return own_trees(parts)
 
 
 def person_environment(process: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
@@ -68,6 +76,7 @@ def _needs(parts: SessionParts) -> GitNeeds:
 
     return GitNeeds(
         repository=lambda: _repository(parts),
+        trees=lambda: _trees(parts),
         run=run,
         finds=lambda name: program(name) is not None,
         ask=ask,

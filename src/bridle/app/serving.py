@@ -18,6 +18,7 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.mcp_mount import MCP_PATH, McpMount
+from bridle.app.plugin_mounts import plugin_mounts
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -148,6 +149,7 @@ async def listening_engine(
             servers,
             service,
             {MCP_PATH: mount},
+            plugin_mounts(engine),
             place,
             options,
             limits=limits or ConnectionLimits(),
@@ -262,6 +264,7 @@ async def _start_servers(
     servers: list[HttpServer],
     service: Service,
     mounts: Mapping[str, AsgiApp],
+    plugged: Mapping[str, AsgiApp],
     place: EngineSocket,
     options: ListenOptions,
     *,
@@ -270,7 +273,7 @@ async def _start_servers(
 ) -> str:
     """Starts one for each socket; the address of the one that is not on the Unix socket, if there is one."""
     http_server, service_app = _web_packages()
-    app = service_app(service, mounts)
+    app = service_app(service, mounts, plugged)
 
     async def serve(at: ListeningAt) -> None:
         server = http_server.HttpServer(app, at, limits, service.counters, service.note_refusal)

@@ -253,7 +253,8 @@ def calls(parts: SessionParts) -> Feature:
 
 
 def git(parts: SessionParts) -> Feature:
-    """`/diff`, and what changes the repository: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/stash`."""
+    """`/diff`, and what changes the repository: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/worktrees`,
+    `/stash`."""
 
     async def run(name: str, arguments: str) -> SlashEvent:
         from bridle.app.git_feature import run_git_slash  # not before somebody gives one

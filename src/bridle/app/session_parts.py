@@ -136,7 +136,8 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
     `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
     `saved` are the grants that are kept; None where none are. `agent` is whose parts they are; None where there is one
-    and nobody chose it. `tools` are all of the session, `registry` those the agent sees.
+    and nobody chose it. `tools` are all of the session, `registry` those the agent sees. `is_apart`: it works in a
+    worktree of its own, which is dropped as a whole and is no matter of the session's undo.
     """
 
     services: ProcessServices
@@ -162,6 +163,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     goals: GoalSlot
     allowance: Allowance | None
     agent: WorkingAgent | None = None
+    is_apart: bool = False
 
     @property
     def settings(self) -> SessionSettings:

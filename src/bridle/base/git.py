@@ -6,7 +6,8 @@ a short list of subcommands and of options that neither execute nor write. Setti
 file, so it does not matter which file of a repository says what.
 
 `first_commit` and `fetch_calls` are what writes, in a folder that nobody else has written to; the second is all that
-reaches anywhere, over the one protocol it is told, and checks nothing out.
+reaches anywhere, over the one protocol it is told, and checks nothing out. `worktree_call` writes working trees that
+are ours, and what belongs to them in somebody's repository.
 
 Two things stay, and are dealt with in `git_repository`: filters, which only their name could switch off, and a
 `core.worktree` that points somewhere else.
@@ -80,7 +81,10 @@ _DIFF = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
-_DIFF_OPTIONS = r"--(cached|patch|no-patch|stat|numstat|name-only|name-status|no-renames|unified=\d{1,3})|-z"
+_DIFF_OPTIONS = (
+    r"--(cached|patch|no-patch|stat|numstat|binary|full-index|name-only|name-status|no-renames)"
+    r"|--unified=\d{1,3}|-z"
+)
 _LOG_OPTIONS = (
     rf"{_DIFF_OPTIONS}|--max-count=\d{{1,6}}|--(first-parent|no-merges)"
     r"|--format=(oneline|short|medium|full|fuller|raw|tformat:.*)"
@@ -128,6 +132,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
         most_names=0,
         content=True,
     ),
+    "worktree": Subcommand(("list", "--porcelain", "-z"), most_names=0, paths=False),
 }
 
 
@@ -182,18 +187,36 @@ def compose(
     )
 
 
+_AUTHOR = ("-c", "user.name=Bridle", "-c", "user.email=bridle@localhost", "-c", "commit.gpgSign=false")
+
+
 def first_commit(message: str) -> tuple[GitCall, ...]:
     """The calls that make a folder of our own a repository with one commit. No template, hook or signature of the
     person's takes part."""
-    author = ("-c", "user.name=Bridle", "-c", "user.email=bridle@localhost", "-c", "commit.gpgSign=false")
     return tuple(
-        GitCall(("git", *_settings(), *author, *words), dict(VARIABLES), content=True)
+        GitCall(("git", *_settings(), *_AUTHOR, *words), dict(VARIABLES), content=True)
         for words in (
             ("init", "--quiet", "--template="),
             ("add", "."),
             ("commit", "--quiet", "--no-verify", "-m", message),
         )
     )
+
+
+def worktree_call(*words: str, filters: Sequence[str] = (), program: str = "git") -> GitCall:
+    """A call that makes, commits or removes a working tree of ours, as Bridle: no hook, no signature, and none of the
+    `filters`, which are all that are configured. A name may hold any character, so they are no words of the call."""
+    if words[0] not in ("worktree", "reset", "add", "commit", "branch"):
+        raise GitRefused(f"git {words[0]} is not a call of ours")
+    off = [
+        (f"filter.{name}.{what}", "false" if what == "required" else "")
+        for name in filters
+        for what in ("clean", "smudge", "process", "required")
+    ]
+    keys = {f"GIT_CONFIG_KEY_{at}": key for at, (key, _) in enumerate(off)}
+    values = {f"GIT_CONFIG_VALUE_{at}": value for at, (_, value) in enumerate(off)}
+    variables = {**VARIABLES, "GIT_CONFIG_COUNT": str(len(off)), **keys, **values}
+    return GitCall((program, *_settings(), *_AUTHOR, *words), variables, content=True)
 
 
 class RemotePlace(NamedTuple):

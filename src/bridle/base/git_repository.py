@@ -114,6 +114,22 @@ class Commit(NamedTuple):
     made_s: int
 
 
+class LinkedTree(NamedTuple):
+    """A working tree of a repository. `note` is why it is locked; empty where it is not, or nobody said."""
+
+    path: str
+    branch: str = ""
+    note: str = ""
+
+
+class ChangedLines(NamedTuple):
+    """How many lines of a file came and went; None where nobody can count them."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
 class GitDiff(NamedTuple):
     """`truncated`: there is more than `text`, which ends with a whole line."""
 
@@ -152,6 +168,12 @@ class Repository:
         if not _is_around(root, self._cwd):
             raise GitFailed("NotARepository", "the repository here claims another folder as its own")
         return root
+
+    async def git_folder(self) -> str:
+        """Where git keeps what belongs to this working tree."""
+        return os.fsdecode(
+            _output(await self._ask("rev-parse", options=("--absolute-git-dir",)))
+        ).removesuffix("\n")
 
     async def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""
@@ -203,6 +225,20 @@ class Repository:
             text = text[: text.rfind("\n") + 1]
         return GitDiff(_without_empty_entries(text), answer.truncated)
 
+    async def diff_between(self, base: str, other: str, *, paths: Sequence[str], max_bytes: int) -> GitDiff:
+        """What leads from one commit to another in these paths below `root`."""
+        root = await self.root()
+        inside = [os.path.join(root, path) for path in paths]
+        answer = await self._ask(
+            "diff",
+            options=("--patch", "--no-renames"),
+            names=(base, other),
+            paths=inside,
+            max_bytes=max_bytes,
+        )
+        text = _output(answer).decode("utf-8", "replace")
+        return GitDiff(text[: text.rfind("\n") + 1] if answer.truncated else text, answer.truncated)
+
     async def changed_paths(self, base: str, other: str = "") -> tuple[str, ...]:
         """What differs between the working tree and `base`, or between it and `other`; an empty base has no files."""
         names = (base or await self._empty_tree(), *filter(None, [other]))
@@ -210,6 +246,33 @@ class Repository:
         if answer.truncated:
             raise GitFailed("Failed", "too many files changed to list them")
         return tuple(map(os.fsdecode, filter(None, _output(answer).split(b"\0"))))
+
+    async def changed_lines(self, base: str, other: str = "") -> tuple[ChangedLines, ...]:
+        """The same, with how much of each file."""
+        options = ("--numstat", "-z", "--no-renames")
+        answer = await self._ask("diff", options=options, names=(base, *filter(None, [other])))
+        if answer.truncated:
+            raise GitFailed("Failed", "too many files changed to list them")
+        rows = (record.split(b"\t", 2) for record in _output(answer).split(b"\0") if record)
+        return tuple(
+            ChangedLines(os.fsdecode(path), _number(more), _number(less)) for more, less, path in rows
+        )
+
+    async def patch(self, base: str, other: str, *, max_bytes: int) -> bytes:
+        """What leads from one commit to another, as `git apply` takes it, files that are no text too."""
+        options = ("--binary", "--full-index", "--no-renames")
+        answer = await self._ask("diff", options=options, names=(base, other), max_bytes=max_bytes)
+        if answer.truncated:
+            raise GitFailed("Failed", f"there is more to it than {max_bytes // 1_000_000} MB")
+        return _output(answer)
+
+    async def linked_trees(self) -> tuple[LinkedTree, ...]:
+        """The working trees of this repository, the one it began with first."""
+        answer = await self._ask("worktree")
+        if answer.truncated:
+            raise GitFailed("Failed", "there are too many working trees to list them")
+        entries = os.fsdecode(_output(answer)).split("\0\0")
+        return tuple(_linked_tree(entry) for entry in entries if entry)
 
     async def merge_base(self, one: str, other: str) -> str | None:
         """Where two commits parted; None if they never met."""
@@ -260,12 +323,16 @@ class Repository:
 
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
+        return tuple([name for name in await self.configured_filters() if await self._has_files(name)])
+
+    async def configured_filters(self) -> tuple[str, ...]:
+        """The filters that settings name programs for, whether or not a file goes through them."""
         answer = await self._ask("config", names=(_FILTERS,))
         if answer.truncated or answer.returncode not in (0, _NONE_FOUND):
             raise GitFailed("Failed", "the settings of this repository cannot be read")
         keys = [record.partition(b"\n") for record in answer.output.split(b"\0")]
         names = {os.fsdecode(key)[len("filter.") :].rpartition(".")[0] for key, _, value in keys if value}
-        return tuple([name for name in sorted(names) if await self._has_files(name)])
+        return tuple(sorted(names))
 
     async def _has_files(self, name: str) -> bool:
         if not is_plain_filter_name(name):
@@ -317,6 +384,20 @@ def _is_around(root: str, cwd: str) -> bool:
     return os.path.commonpath((os.path.realpath(cwd), top)) == top and os.path.lexists(
         os.path.join(top, ".git")
     )
+
+
+def _linked_tree(entry: str) -> LinkedTree:
+    said = dict[str, str]()
+    for line in entry.split("\0"):
+        name, _, value = line.partition(" ")
+        said[name] = value
+    return LinkedTree(
+        said["worktree"], said.get("branch", "").removeprefix("refs/heads/"), said.get("locked", "")
+    )
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None
 
 
 def _output(answer: GitAnswer) -> bytes:

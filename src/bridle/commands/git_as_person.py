@@ -1,4 +1,4 @@
-"""Git commands that write: `/branch`, `/commit`, `/commit-push-pr`, `/worktree` and `/stash`.
+"""Git commands that write: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/worktrees` and `/stash`.
 
 They are the person's own: run outside the sandbox with the person's environment, hooks and signature, never by a model
 or an agent. What is run is put together here and nowhere else; it is shown, whole, and run only after a yes. Looking
@@ -9,95 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
 from bridle.base.clock import iso_ms
 from bridle.base.git import branch_name_problem
-from bridle.base.processes import CannotStart
 from bridle.base.visible import visible
 from bridle.commands.commit_message import drafted_message, message_of
 from bridle.commands.git_commands import changes_text
+from bridle.commands.git_work import MAX_FILES, Argv, DraftMessage, GitNeeds, GitWork
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError, sentence
-from bridle.protocol.events import ContextAdded, DurableEvent, GitEnded, GitRun, Notice
-from bridle.protocol.messages import TextBlock
-from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
+from bridle.protocol.events import Notice
+from bridle.protocol.questions import GitFile, GitQuestion
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
     from bridle.base.git_status import ChangedPath, GitStatus
 
-Argv = tuple[str, ...]
-
-MAX_FILES: Final = 20
-"""How many files are named in a question."""
-MAX_OUTPUT_BYTES: Final = 8_000
 SUBJECTS: Final = 8
 """So many earlier commits show the model how messages look here."""
-_HOOKS: Final = {
-    "checkout": ("post-checkout",),
-    "worktree": ("post-checkout",),
-    "commit": ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
-    "push": ("pre-push",),
-}
-"""What git runs on the way of its subcommands."""
 _DEFAULT_BRANCHES: Final = ("main", "master")
 """Where a repository does not know which branch its remote begins with."""
 _COMMIT: Final[Argv] = ("git", "commit", "--all", "--cleanup=whitespace", "--file=-")
 _OPEN_PULL_REQUEST: Final[Argv] = ("gh", "pr", "create", "--fill")
 
 
-class ProgramEnd(NamedTuple):
-    """How a command ended: its exit code, and the end of what it said."""
-
-    exit_code: int
-    output: bytes
-
-
-class DraftMessage(NamedTuple):
-    """What a message is to be drafted from. `wish` is what is to be different from the `earlier` one."""
-
-    changes: str
-    subjects: Sequence[str]
-    earlier: str = ""
-    wish: str = ""
-
-
-class GitNeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands need from outside.
-
-    `run` runs a command as the person, in a folder, with a text on its input; it raises `CannotStart`. `finds` says
-    whether a program is there. `ask` gives None when nobody can answer. `draft` asks the model and raises
-    `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an absolute path may be seen.
-    `somebody_answers`: whether a question would reach a person.
-    `agreed`: a person said yes to everything when they started the run, in which nobody is asked.
-    """
-
-    repository: Callable[[], Repository]
-    run: Callable[[Argv, str, str], Awaitable[ProgramEnd]]
-    finds: Callable[[str], bool]
-    ask: Callable[[GitQuestion], Awaitable[GitAnswer | None]]
-    somebody_answers: Callable[[], bool]
-    draft: Callable[[DraftMessage], Awaitable[str]]
-    mask: Callable[[str], str]
-    shows: Callable[[str], bool]
-    emit: Callable[[DurableEvent], object]
-    committed: Callable[[], Awaitable[None]]
-    now_ms: Callable[[], int]
-    home: str
-    agreed: bool = False
-    dry_run: bool = False
-
-
 async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     """Carries out `/name arguments`. It comes to a `GitEnded`, whatever happens."""
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
-    work = _Work(name, needs)
+    work = GitWork(name, needs)
     try:
         await _RUNS[name](work, arguments.strip())
     except GitFailed as failure:
@@ -112,102 +56,10 @@ async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     return work.ended(None)
 
 
-class _Work:
-    """One command on its way: what was run so far, and what is known of it."""
-
-    def __init__(self, name: str, needs: GitNeeds) -> None:
-        self.name = name
-        self.needs = needs
-        self.repository = needs.repository()
-        self.runs: list[GitRun] = []
-        self.data: dict[str, str] = {}
-
-    @property
-    def last(self) -> str:
-        return shlex.join(self.runs[-1].argv)
-
-    def done(self) -> str:
-        """What was done before something failed, as a sentence behind that."""
-        good = [shlex.join(run.argv) for run in self.runs if run.exit_code == 0]
-        return f" Done before: {', '.join(good)}. Go on from there: /{self.name}" if good else ""
-
-    def ended(self, failure: BridleError | None) -> GitEnded:
-        if failure is None:
-            return GitEnded(name=self.name, runs=tuple(self.runs), data=dict(self.data))
-        data = {**self.data, **{name: str(value) for name, value in failure.data.items()}}
-        return GitEnded(
-            name=self.name,
-            runs=tuple(self.runs),
-            reason=failure.reason,
-            message=failure.message,
-            data=data,
-        )
-
-    async def agree(self, question: GitQuestion) -> GitAnswer:
-        """The person's answer to what would be run; raises where there is none, and where nothing may run."""
-        commands = " && ".join(map(shlex.join, question.commands))
-        if self.needs.dry_run:
-            self.data["draft"] = question.message
-            raise BridleError("DryRun", tool=commands)
-        if self.needs.agreed:
-            return GitAnswer(choice="go")
-        answer = await self.needs.ask(question)
-        if answer is None:
-            raise self._nobody()
-        if answer.choice == "keep":
-            raise BridleError("NotDone")
-        return answer
-
-    def refuse_unasked(self) -> None:
-        """Raises where nobody could say yes: before a model is paid for a message that nobody will see."""
-        needs = self.needs
-        if not (needs.agreed or needs.dry_run or needs.somebody_answers()):
-            raise self._nobody()
-
-    def _nobody(self) -> BridleError:
-        hint = f"Say yes when you start it: bridle run -y '/{self.name}'"
-        return BridleError("NoApprover", tool=f"/{self.name}", hint=hint)
-
-    async def run(self, argv: Argv, cwd: str, text: str = "", *, good_when: str = "") -> str:
-        """Runs one command as the person and gives what it said. Raises with `GitFailed` where it failed, unless it
-        said what is as good as a success."""
-        needs, shown = self.needs, shlex.join(argv)
-        running = {"command": shown}
-        needs.emit(Notice(reason="GitRunning", message=sentence("GitRunning", running), data=running))
-        await needs.committed()  # that it begins is on disk before it does
-        self.runs.append(GitRun(argv=argv))
-        try:
-            ended = await needs.run(argv, cwd, text)
-        except CannotStart as problem:
-            del self.runs[-1]
-            raise BridleError(
-                "GitUnusable",
-                problem=f"{argv[0]} cannot be started ({problem.reason}).{self.done()}".rstrip("."),
-            ) from None
-        output = needs.mask(ended.output.decode("utf-8", "replace"))
-        self.runs[-1] = GitRun(argv=argv, exit_code=ended.exit_code, output=output)
-        if ended.exit_code and not (good_when and good_when in output):
-            said = f"I ran {shown} myself, and it failed (exit {ended.exit_code}):\n{output}"
-            needs.emit(ContextAdded(source="git", content=(TextBlock(text=said.rstrip()),)))
-            raise BridleError("GitFailed", command=shown, code=ended.exit_code, done=self.done())
-        return output
-
-    def tell_model(self, text: str) -> None:
-        self.needs.emit(ContextAdded(source="git", content=(TextBlock(text=text),)))
-
-    async def hooks(self, *subcommands: str) -> tuple[GitHook, ...]:
-        """The programs of the repository that git would run on the way."""
-        folder = await self.repository.hooks_folder(self.needs.home)
-        root = await self.repository.root()
-        found = _found_hooks(folder, [name for one in subcommands for name in _HOOKS[one]])
-        changes = (await self.repository.status(untracked="all")).changes if found else ()
-        return _shown_hooks(found, root, frozenset(change.path for change in changes))
-
-
 # Branches, worktrees and what is put aside
 
 
-async def _branch(work: _Work, name: str) -> None:
+async def _branch(work: GitWork, name: str) -> None:
     root = await work.repository.root()
     await _refuse_name(work, name, "/branch NAME")
     command = ("git", "checkout", "-b", name, "--")
@@ -219,7 +71,7 @@ async def _branch(work: _Work, name: str) -> None:
     work.tell_model(f"I made the branch {name} and checked it out.")
 
 
-async def _worktree(work: _Work, name: str) -> None:
+async def _worktree(work: GitWork, name: str) -> None:
     root = await work.repository.root()
     await _refuse_name(work, name, "/worktree NAME")
     path = os.path.join("..", f"{os.path.basename(root)}-{name.replace('/', '-')}")
@@ -233,7 +85,13 @@ async def _worktree(work: _Work, name: str) -> None:
     work.data |= {"branch": name, "path": path}
 
 
-async def _stash(work: _Work, words: str) -> None:
+async def _worktrees(work: GitWork, words: str) -> None:
+    from bridle.commands.worktree_commands import worktrees  # not before somebody asks for them
+
+    await worktrees(work, words)
+
+
+async def _stash(work: GitWork, words: str) -> None:
     root = await work.repository.root()
     if words:
         raise BridleError("NoWords", name="stash", hint="To bring it back: !git stash pop")
@@ -249,7 +107,7 @@ async def _stash(work: _Work, words: str) -> None:
     )
 
 
-async def _refuse_name(work: _Work, name: str, usage: str) -> None:
+async def _refuse_name(work: GitWork, name: str, usage: str) -> None:
     if not name:
         raise UsageError(f"What is it to be called? {usage}")
     if problem := branch_name_problem(name):
@@ -262,17 +120,17 @@ async def _refuse_name(work: _Work, name: str, usage: str) -> None:
 # Commits
 
 
-async def _commit(work: _Work, words: str) -> None:
+async def _commit(work: GitWork, words: str) -> None:
     await _commit_and(work, words, ())
 
 
-async def _publish(work: _Work, words: str) -> None:
+async def _publish(work: GitWork, words: str) -> None:
     remote = await _where_to_push(work)
     push = ("git", "push", "--set-upstream", "--", remote, "HEAD")
     await _commit_and(work, words, (push, _OPEN_PULL_REQUEST))
 
 
-async def _where_to_push(work: _Work) -> str:
+async def _where_to_push(work: GitWork) -> str:
     """The remote; raises where a pull request cannot come of it."""
     repository = work.repository
     await repository.root()
@@ -298,7 +156,7 @@ class _Changes(NamedTuple):
     diff: str
 
 
-async def _commit_and(work: _Work, words: str, then: tuple[Argv, ...]) -> None:
+async def _commit_and(work: GitWork, words: str, then: tuple[Argv, ...]) -> None:
     """Commits what changed, then runs the rest; only the rest where nothing changed and there is some."""
     root = await work.repository.root()
     changes = await _changes(work.repository)
@@ -330,14 +188,14 @@ def _known(status: GitStatus) -> list[ChangedPath]:
     return [change for change in status.changes if not change.untracked]
 
 
-def _refuse_conflicts(work: _Work, status: GitStatus) -> None:
+def _refuse_conflicts(work: GitWork, status: GitStatus) -> None:
     torn = [visible(change.path, newlines=False) for change in status.changes if change.conflict]
     if torn:
         more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
         raise BridleError("UnmergedFiles", files=", ".join(torn[:3]) + more, command=f"/{work.name}")
 
 
-async def _question(work: _Work, root: str, changes: _Changes, commands: tuple[Argv, ...]) -> GitQuestion:
+async def _question(work: GitWork, root: str, changes: _Changes, commands: tuple[Argv, ...]) -> GitQuestion:
     """The question but for the message."""
     subcommands = [command[1] for command in commands if command[0] == "git"]
     known = _known(changes.status) if _COMMIT in commands else []
@@ -365,7 +223,7 @@ def _did(change: ChangedPath) -> Literal["added", "changed", "deleted", "renamed
     return "added" if "A" in letters else "changed"
 
 
-async def _agreed_message(work: _Work, words: str, question: GitQuestion) -> str:
+async def _agreed_message(work: GitWork, words: str, question: GitQuestion) -> str:
     """The message a person said yes to, as it was shown: whatever they change about it is shown again."""
     message, why_none = work.needs.mask(message_of(words)), ""
     if not message:
@@ -388,7 +246,7 @@ async def _agreed_message(work: _Work, words: str, question: GitQuestion) -> str
                 return message
 
 
-async def _draft(work: _Work, earlier: str, wish: str) -> tuple[str, str]:
+async def _draft(work: GitWork, earlier: str, wish: str) -> tuple[str, str]:
     """A message by the model, or why there is none. It sees no secret, and no file that may hold some."""
     needs = work.needs
     needs.emit(Notice(reason="GitDrafting", message=sentence("GitDrafting", {})))
@@ -402,7 +260,7 @@ async def _draft(work: _Work, earlier: str, wish: str) -> tuple[str, str]:
     return message, "" if message else "the model wrote none."
 
 
-async def _run_commit(work: _Work, root: str, message: str) -> None:
+async def _run_commit(work: GitWork, root: str, message: str) -> None:
     await work.run(_COMMIT, root, f"{message}\n")
     head = await work.repository.head() or ""
     subject = message.partition("\n")[0]
@@ -414,35 +272,22 @@ async def _run_commit(work: _Work, root: str, message: str) -> None:
     work.tell_model(f"I committed the changes of all files that git knows: {head[:9]} {subject}")
 
 
-async def _open_pull_request(work: _Work, root: str) -> None:
+async def _open_pull_request(work: GitWork, root: str) -> None:
     """One that is there already is as good as a new one."""
     said = await work.run(_OPEN_PULL_REQUEST, root, good_when="already exists")
     address = next((word for word in reversed(said.split()) if word.startswith("https://")), "")
     work.data |= {"pull_request": address, "existed": "yes" if work.runs[-1].exit_code else ""}
 
 
-def _found_hooks(folder: str, names: Sequence[str]) -> list[str]:
-    paths = (os.path.join(folder, name) for name in names)
-    return [path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)]
-
-
-def _shown_hooks(paths: Sequence[str], root: str, changed: frozenset[str]) -> tuple[GitHook, ...]:
-    top = os.path.realpath(root)
-    below = [os.path.relpath(os.path.realpath(path), top) for path in paths]
-    return tuple(
-        GitHook(path=path if inside.startswith("..") else inside, changed=inside in changed)
-        for path, inside in zip(paths, below, strict=True)
-    )
-
-
 def _is_there(root: str, path: str) -> bool:
     return os.path.lexists(os.path.join(root, path))
 
 
-_RUNS: Final[Mapping[str, Callable[[_Work, str], Awaitable[None]]]] = {
+_RUNS: Final[Mapping[str, Callable[[GitWork, str], Awaitable[None]]]] = {
     "branch": _branch,
     "commit": _commit,
     "commit-push-pr": _publish,
     "worktree": _worktree,
+    "worktrees": _worktrees,
     "stash": _stash,
 }

@@ -43,6 +43,18 @@ GIT_COMMANDS: tuple[DescribedSlash, ...] = (
         does="a second working folder, with a branch of its own: /worktree NAME",
         arguments=(_NAME,),
     ),
+    DescribedSlash(
+        name="worktrees",
+        does="what agents left in worktrees of their own: /worktrees [show|merge|drop NAME]",
+        arguments=(
+            SlashArgument(
+                name="what",
+                about="show, merge or drop; else all are listed",
+                examples=("show", "merge", "drop"),
+            ),
+            SlashArgument(name="NAME", about="the worktree, as the list names it"),
+        ),
+    ),
     DescribedSlash(name="stash", does="put what changed aside; !git stash pop brings it back", arguments=()),
 )
 """The commands about the repository, for the list of commands."""

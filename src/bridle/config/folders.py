@@ -19,7 +19,8 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute paths. None of them need exist; whoever writes first creates its own, private.
 
     `cache` is for what commands download; it is theirs, everything else is Bridle's own. `runtime` has the socket of an
-    engine that listens, and the token for it: one for each data folder.
+    engine that listens, and the token for it: one for each data folder. `worktrees` is where agents have working trees
+    of their own: those are theirs, so it lies in none of the others.
     """
 
     config: str
@@ -27,6 +28,7 @@ class Folders(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     cache: str
     runtime: str
+    worktrees: str
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -47,6 +49,7 @@ def folders(env: Mapping[str, str]) -> Folders:
             state=os.path.join(root, "state"),
             cache=os.path.join(root, "cache"),
             runtime=os.path.join(root, "run"),
+            worktrees=os.path.join(root, "worktrees"),
         )
     home = env.get("HOME", "")
     if not os.path.isabs(home):
@@ -60,6 +63,7 @@ def folders(env: Mapping[str, str]) -> Folders:
         state=state,
         cache=_under(env, "XDG_CACHE_HOME", home, ".cache"),
         runtime=_runtime(env, data) or os.path.join(state, "run"),
+        worktrees=f"{data}-worktrees",
     )
 
 

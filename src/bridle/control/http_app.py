@@ -56,10 +56,15 @@ OPENS_A_SESSION = frozenset(
 Answering: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-def service_app(service: Service, mounts: Mapping[str, AsgiApp] | None = None) -> AsgiApp:
+def service_app(
+    service: Service,
+    mounts: Mapping[str, AsgiApp] | None = None,
+    plugged: Mapping[str, AsgiApp] | None = None,
+) -> AsgiApp:
     """The whole application, behind its guard. `mounts` are others behind the same guard, by their paths: of protocols
-    whose clients bring their token in `Authorization`."""
-    http, elsewhere = _Http(service), mounts or {}
+    whose clients bring their token in `Authorization`. `plugged` are those of plugins, for all that is below their
+    paths."""
+    http, elsewhere, below = _Http(service), mounts or {}, plugged or {}
 
     async def websocket(opened: WebSocket) -> None:
         await serve_websocket(opened, service)
@@ -81,7 +86,10 @@ def service_app(service: Service, mounts: Mapping[str, AsgiApp] | None = None) -
     app.router.redirect_slashes = False
 
     async def reached(scope: Scope, receive: Receive, send: Send) -> None:
-        mounted = elsewhere.get(scope["path"]) if scope["type"] == "http" else None
+        mounted: AsgiApp | None = None
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            mounted = elsewhere.get(path) or below.get("/".join(path.split("/", 4)[:4]))
         await (mounted or app)(scope, receive, send)
 
     return RequestGuard(

@@ -283,7 +283,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
     become one, for the same reason. `agreed` are files that later runs obey and that a person let it
-    change; `git_tree`: git may change any, to what they are in a commit. `required`: where nothing can enforce it, the
+    change; `git_tree`: git may change any, to what they are in a commit. `repository_closed`: nothing of the repository
+    may be written but the working tree. `required`: where nothing can enforce it, the
     command does not start. `hosts` are the rules for what is reached while the network is "filtered". `max_file_mib` is
     the largest file it may make; `max_processes` and `max_memory_mib` are for all commands of a session together, where
     the system counts that. `variables` are laid over the cleaned environment: what Bridle itself tells the
@@ -302,6 +303,7 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     new_repository: bool = False
     agreed: tuple[str, ...] = ()
     git_tree: bool = False
+    repository_closed: bool = False
     required: bool = False
     max_file_mib: int = 16_384
     max_processes: int = 4_096

@@ -94,6 +94,7 @@ class Session:
         services: Services | None = None,
     ) -> None:
         self.journal = turns.journal
+        self.id = turns.journal.session
         self.questions = turns.questions
         self.services = services
         self._turns = turns
@@ -115,10 +116,6 @@ class Session:
         """Hears that this run cannot go on, and is to be ended."""
         bus.at_close = lambda: self.at_over("error")
         self._goals.stop_work = lambda: self._turn is not None and self._turn.cancel()
-
-    @property
-    def id(self) -> str:
-        return self.journal.session
 
     @property
     def busy(self) -> bool:

@@ -24,6 +24,7 @@ from bridle.config.tiers import Tiers
 from bridle.engine.features import Feature, join
 from bridle.plugin.contract import Plugin
 from bridle.plugin.registrar import AddedRule, Registrar
+from bridle.plugin.transport import MakeTransport
 from bridle.protocol.errors import BridleError
 
 GROUP = "bridle.plugins"
@@ -56,6 +57,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     hooks: tuple[dict[str, Any], ...]
     providers: Mapping[str, Mapping[str, Any]]
     agents: tuple[AgentDefinition, ...]
+    transport: MakeTransport | None
     settings: tuple[str, ...]
     warnings: tuple[Problem, ...]
 
@@ -75,6 +77,7 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
             (len(self.hooks), "hook"),
             (len(self.providers), "provider"),
             (len(self.agents), "agent"),
+            (int(self.transport is not None), "transport"),
         )
         return ", ".join(counted(number, noun) for number, noun in parts if number) or "nothing"
 
@@ -218,6 +221,7 @@ def _registered(found: _Found, tiers: Tiers | None) -> LoadedPlugin:
         hooks=tuple(registrar.hooks),
         providers=dict(registrar.providers),
         agents=tuple(registrar.agents),
+        transport=registrar.transport,
         settings=settings.keys,
         warnings=tuple(settings.warnings),
     )

@@ -28,6 +28,7 @@ from bridle.protocol.slash_arguments import ANY_WORDS, SlashArgument
 if TYPE_CHECKING:
     from bridle.engine.services import Service, SessionDoor, ToolSource
     from bridle.engine.steps import RequestLayer
+    from bridle.plugin.transport import MakeTransport
     from bridle.protocol.commands import CustomCommand
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
@@ -60,6 +61,7 @@ class Registrar:
         self.hooks: list[dict[str, Any]] = []
         self.providers: dict[str, dict[str, Any]] = {}
         self.agents: list[AgentDefinition] = []
+        self.transport: MakeTransport | None = None
         self._decode = decode
         self._request_layers: list[PlacedRequestLayer] = []
         self._tool_layers: list[PlacedToolLayer] = []
@@ -167,6 +169,16 @@ class Registrar:
             raise ValueError(problem)
         origin = AgentOrigin(scope="plugin", place=f"plugin {self.name}")
         self.agents.append(msgspec.structs.replace(agent, name=f"{self.name}__{agent.name}", origin=origin))
+
+    def set_transport(self, make: MakeTransport) -> None:
+        """How else clients may talk with an engine that listens: an ASGI application below `/v1/plugins/NAME`, for
+        requests with a good token. It is made once, when such an engine starts; sessions have nothing of it.
+
+        Raises ValueError where the plugin has one already.
+        """
+        if self.transport is not None:
+            raise ValueError("a plugin has one transport")
+        self.transport = make
 
     def add_service(self, service: Service) -> None:
         """What runs beside the session for as long as it does."""

@@ -22,7 +22,8 @@ class ChildEntry(msgspec.Struct, kw_only=True):
 
     `label` is its name, with a number where another of that name works beside it. It is `waiting` while a person is
     asked. `usd` is None where a price is not known; what those came to that it sent is not in it. `why` says what
-    became of one that is not done.
+    became of one that is not done. One that works in a `worktree` of its own does so on `branch`, which is empty once
+    it has ended and left nothing there.
     """
 
     invocation: str
@@ -43,6 +44,8 @@ class ChildEntry(msgspec.Struct, kw_only=True):
     tools_used: tuple[str, ...] = ()
     stopped_by: str = ""
     why: str = ""
+    worktree: str = ""
+    branch: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -105,6 +108,8 @@ class ChildTree:
             call_id=event.call_id,
             background=event.background,
             started_ms=envelope.ts_ms,
+            worktree=event.worktree,
+            branch=event.branch,
         )
 
     def _end(self, event: e.ChildEnded, ts_ms: int) -> None:
@@ -113,7 +118,7 @@ class ChildTree:
             return
         stopped = event.stop in ("cancelled", "interrupted")
         child.state = "done" if event.ok else "stopped" if stopped else "failed"
-        child.ended_ms = ts_ms
+        child.ended_ms, child.branch = ts_ms, event.branch
         child.steps = max(child.steps, event.steps)
         child.tools_used, child.stopped_by = event.tools_used, event.stopped_by
         if not event.ok:

@@ -306,6 +306,12 @@ SENTENCES: Mapping[str, Sentence] = {
     "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
     "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),
+    "NoWorktree": Sentence(
+        "The agent {agent} works in a git worktree of its own, and there can be none: {problem}."
+    ),
+    "WorktreeUnsaved": Sentence(
+        "What the agent {agent} left is in {path} and not committed ({problem}). See it: /worktrees"
+    ),
     "FileUnreadable": Sentence("{path} cannot be read: {problem}."),
     "FetchFailed": Sentence("{url} was not fetched: {problem}."),
     "FileUnwritable": Sentence("{path} cannot be written: {problem}."),
@@ -598,6 +604,17 @@ SENTENCES: Mapping[str, Sentence] = {
     "BadBranchName": Sentence("{shown} cannot name a branch: {problem}. {usage}", 2),
     "BranchExists": Sentence("There is a branch {branch} already. Go to it: !git switch {branch}", 2),
     "FolderExists": Sentence("{path} is there already, so no worktree was made. Choose another name.", 2),
+    "NoSuchWorktree": Sentence("There is no worktree {shown} here. See which there are: /worktrees", 2),
+    "WorktreeInUse": Sentence("An agent still works in {name}. Wait for it, or stop it: /agents", 1),
+    "WorktreeOverlaps": Sentence(
+        "You changed the same files here: {files}. Commit or stash them, then /worktrees merge {name}", 1
+    ),
+    "WorktreeConflict": Sentence(
+        "The changes do not fit what is here now: {files}. Nothing was changed. "
+        "To resolve it by hand: !git merge {branch}",
+        1,
+    ),
+    "WorktreeEmpty": Sentence("Nothing was changed in {name}. To be rid of it: /worktrees drop {name}", 1),
     "NoWords": Sentence("/{name} takes no words. {hint}", 2),
     "NoMessage": Sentence("Without a message nothing is committed.", 1),
     "NotDone": Sentence("Nothing was done."),

@@ -636,7 +636,8 @@ class GrantRevoked(ByCommand, frozen=True):
 class ChildStarted(Event, frozen=True):
     """An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
 
-    `key` is what its memory is found by: the next child with the same goes on where this one ended.
+    `key` is what its memory is found by: the next child with the same goes on where this one ended. `worktree` and
+    `branch` are those it has for itself, where it has them.
     """
 
     invocation: str
@@ -647,11 +648,14 @@ class ChildStarted(Event, frozen=True):
     call_id: str = ""
     key: str = ""
     background: bool = False
+    worktree: str = ""
+    branch: str = ""
 
 
 class ChildEnded(Event, frozen=True):
     """What a child came to. `stop` is how its turn ended, `stopped_by` the name of who stopped it alone; of
-    `tools_used`, of the `files` it knew and of those it `changed` the first ones are named."""
+    `tools_used`, of the `files` it knew and of those it `changed` the first ones are named. What it changed in a
+    worktree of its own is left on `branch`; empty where that is nothing."""
 
     invocation: str
     agent: str
@@ -664,6 +668,7 @@ class ChildEnded(Event, frozen=True):
     files: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     stopped_by: str = ""
+    branch: str = ""
 
 
 class ChildResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,7 +16,7 @@ TrustKind: TypeAlias = Literal[
     "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"
 ]
 UndoDeed: TypeAlias = Literal["created", "changed", "deleted"]
-GitDeed: TypeAlias = Literal["branch", "commit", "publish", "worktree", "stash"]
+GitDeed: TypeAlias = Literal["branch", "commit", "publish", "worktree", "stash", "merge", "drop"]
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

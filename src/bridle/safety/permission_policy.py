@@ -240,14 +240,15 @@ class Permissions:
     ) -> None:
         self._mode = mode
         self.yes = yes
-        self._place = SessionPlaces(
+        self.places = SessionPlaces(
             folders=folders, protected=protected, secret_files=secret_files, lifted=lifted, private=private
         )
         self._rules = in_tier_order(rules)
         self.names_programs = any(map(_denies_commands, self._rules))
         self.agents: tuple[AgentPolicy, ...] = ()
-        self._understand = understand
+        self.understand = understand
         self._saved = saved
+        self._root = folders.workspace
         self._grants: dict[str, Grant] = {}
 
     @property
@@ -271,14 +272,14 @@ class Permissions:
     @property
     def root(self) -> str:
         """The folder that saved grants belong to."""
-        return self._place.folders.workspace
+        return self._root
 
     def query(self, call: ToolCall) -> CallFacts:
         """What there is to decide about a guarded call."""
         return facts_of_call(
             call,
-            self._place,
-            understand=self._understand,
+            self.places,
+            understand=self.understand,
             named=self.names_programs,
         )
 
@@ -311,6 +312,14 @@ class Permissions:
 
         other = copy(self)
         other.agents = agents
+        return other
+
+    def placed_as(self, there: Permissions) -> Permissions:
+        """These permissions for calls in the folders of others: rules, mode and grants stay the session's own."""
+        from copy import copy
+
+        other = copy(self)
+        other.places, other.understand = there.places, there.understand
         return other
 
     def remember(self, grant: GrantAdded) -> GrantAdded:

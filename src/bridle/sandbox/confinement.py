@@ -152,7 +152,8 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     inside = [start] if is_beneath_any(start, folders) else []
     around = {folder: find_repository(folder) for folder in _unique([workspace, *folders, *inside])}
     repositories = list(dict.fromkeys(git for git in around.values() if git is not None))
-    git_dirs = [git.common for git in repositories if writes and git.ours and git.top != "/"]
+    opens = writes and not policy.repository_closed
+    git_dirs = [git.common for git in repositories if opens and git.ours and git.top != "/"]
     caches = _made(place.caches) if writes and place.caches else ""
     writable = _unique([*folders, *git_dirs, *([caches] if caches else [])])
 

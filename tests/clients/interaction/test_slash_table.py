@@ -242,7 +242,7 @@ def test_every_command_of_the_client_says_what_it_takes() -> None:
 
 @pytest.mark.requirement("G45.20")
 def test_words_behind_a_command_that_takes_none_are_not_dropped_unsaid() -> None:
-    assert lines("plan", "the new module") == ("/plan takes no words.",)
+    assert lines("hooks", "all") == ("/hooks takes no words.",)
     assert lines("copy", "all") == ("/copy takes no words.",)
     assert carry_out("quit", "now", standing()) == Do("quit", "now")
 

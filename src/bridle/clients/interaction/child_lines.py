@@ -117,7 +117,16 @@ def child_title(child: ChildEntry) -> str:
 def child_facts(child: ChildEntry) -> list[str]:
     """Its steps, and what it cost: what is not known is no number, and what cost nothing is not said."""
     cost = ("cost unknown",) if child.usd is None else (dollars(child.usd),) if child.usd else ()
-    return [counted(child.steps, "step"), *cost]
+    return [counted(child.steps, "step"), *cost, *_left(child)]
+
+
+def _left(child: ChildEntry) -> list[str]:
+    """What it left in a worktree of its own."""
+    if not (child.worktree and child.is_over):
+        return []
+    return [
+        f"left on {visible(child.branch, newlines=False)} (/worktrees)" if child.branch else "changed nothing"
+    ]
 
 
 def tree_lines(tree: ChildTree, *, ids: bool = False) -> list[str]:

@@ -68,11 +68,13 @@ _YES: Final = {
     "publish": "go on",
     "worktree": "yes",
     "stash": "yes",
+    "merge": "bring them here",
+    "drop": "drop it",
 }
 
 
 def _commits(asked: GitQuestion) -> bool:
-    return bool(asked.files)
+    return asked.deed in ("commit", "publish") and bool(asked.files)
 
 
 def _title(asked: GitQuestion) -> str:
@@ -83,6 +85,10 @@ def _title(asked: GitQuestion) -> str:
             return "Make this worktree?"
         case "stash":
             return "Put what changed aside?"
+        case "merge":
+            return f"Bring the changes of {_line(asked.branch)} into your working tree?"
+        case "drop":
+            return f"Drop the worktree and the branch {_line(asked.branch)} with what was changed there?"
         case "commit" | "publish":
             files = len(asked.files) + asked.more_files
             what = f"Commit {counted(files, 'file')}" if files else "Nothing to commit"
@@ -156,6 +162,13 @@ def _succeeded(ended: GitEnded) -> Iterator[str]:
             yield f"worktree {data.get('path', '')} on {branch}    Work there: cd {data.get('path', '')}; bridle"
         case "stash":
             yield f"stashed  {data.get('stash', '')}    Bring it back: !git stash pop"
+        case "worktrees":
+            yield from visible(str(ended.data.get("told", ""))).splitlines()
+            if merged := data.get("merged"):
+                yield f"merged   {data.get('files', '')}, not committed yet"
+                yield f"         Be rid of the worktree: /worktrees drop {merged}"
+            if dropped := data.get("dropped"):
+                yield f"dropped  {dropped}"
         case "commit-push-pr":
             existed = " (it was there already)" if data.get("existed") else ""
             yield f"request  {data.get('pull_request', '') or 'opened'}{existed}"

@@ -1,0 +1,172 @@
+"""Agents in git worktrees of their own: made before one begins, and what it left committed when it ends."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.app.gates import Gates, gates, understanding
+from bridle.app.session_parts import SessionParts
+from bridle.app.settings import SessionSettings
+from bridle.base.git import clean_environment, program_on
+from bridle.base.git_repository import GitFailed, Repository
+from bridle.base.own_worktrees import OwnTree, OwnTrees
+from bridle.base.paths import is_beneath, session_folders
+from bridle.base.phrases import one_line
+from bridle.engine.journal import masked
+from bridle.protocol.errors import BridleError
+from bridle.sandbox.read_only_git import repository_of
+from bridle.sandbox.session_border import session_policy
+
+if TYPE_CHECKING:
+    from bridle.base.files import FileLock
+    from bridle.base.processes import ProcessGroup
+
+NOTE_CHARACTERS = 120
+SHORT_ID = 6
+
+
+class ChildWorktree(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a child works: `cwd` is its folder in the working tree, `base` the commit that it began with. `root` is the
+    working tree of whoever sent it, `lock` is held until it ends."""
+
+    tree: OwnTree
+    cwd: str
+    base: str
+    root: str
+    lock: FileLock
+
+
+class WorktreeEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child left on `branch`; without one it changed nothing and its worktree is gone. `problem` says in a
+    clause why that is not known, and not committed."""
+
+    branch: str = ""
+    files: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def own_trees(parts: SessionParts) -> OwnTrees:
+    """The working trees of ours in the repository a session works in."""
+    opened, processes = parts.opened, parts.services.processes
+
+    def at(folder: str) -> Repository:
+        return repository_of(parts.spawn, cwd=folder, env=opened.env)
+
+    async def start(
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        variables: Mapping[str, str],
+        on_output: Callable[[bytes], None],
+        on_error: Callable[[bytes], None],
+        enclosed: bool,
+    ) -> ProcessGroup:
+        env = {**clean_environment(opened.env), **variables}
+        return await processes.start(argv, cwd=cwd, env=env, on_output=on_output, on_error=on_error)
+
+    program = program_on(opened.env.get("PATH", os.defpath), "git", outside=opened.cwd) or "git"
+    folder = parts.services.where.worktrees
+    return OwnTrees(folder, cwd=opened.cwd, at=at, start=start, program=program)
+
+
+async def begin_worktree(parts: SessionParts, agent: str, task: str, invocation: str) -> ChildWorktree:
+    """A worktree for an agent that is about to begin. Raises `NoWorktree`; then there is none."""
+    trees = own_trees(parts)
+    words = f"agent {agent}: {one_line(masked(task, parts.journal.secrets()), NOTE_CHARACTERS)}"
+    try:
+        tree, base = await trees.make(f"{agent}-{invocation[-SHORT_ID:].lower()}", words)
+        root = await trees.repository.root()
+    except GitFailed as failure:
+        raise BridleError("NoWorktree", agent=agent, problem=failure.problem) from None
+    place = _place(tree, base=base, root=root, cwd=parts.opened.cwd)
+    if place.cwd:
+        return place
+    await end_worktree(parts, place)
+    raise BridleError("NoWorktree", agent=agent, problem="this folder is in no commit yet")
+
+
+def _place(tree: OwnTree, *, base: str, root: str, cwd: str) -> ChildWorktree:
+    """The folder in a worktree that stands for `cwd`, none where it has none, kept from others from here on."""
+    top = os.path.realpath(root)
+    there = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), top)))
+    lock = tree.lock()
+    lock.acquire()
+    return ChildWorktree(tree=tree, cwd=there if os.path.isdir(there) else "", base=base, root=top, lock=lock)
+
+
+async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd:
+    """Commits what is there; takes the worktree away where that is nothing. What fails leaves it as it is."""
+    trees, tree = own_trees(parts), place.tree
+    try:
+        await trees.save(tree, tree.note)
+        if await trees.is_untouched(tree, place.base):
+            await trees.remove(tree)
+            os.unlink(place.lock.path)
+            return WorktreeEnd()
+        changed = await trees.changes(tree, place.base)
+    except GitFailed as failure:
+        return WorktreeEnd(problem=failure.problem)
+    finally:
+        place.lock.release()
+    return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed))
+
+
+def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
+    """The parts of a session as they are in a worktree of a child: other folders, and no way to write in the session's
+    own or in the repository."""
+    folders = session_folders(place.cwd)
+    paths = "workspace" if parent.settings.paths == "off" else parent.settings.paths
+    settings = msgspec.structs.replace(parent.settings, paths=paths, allowed_paths=(place.cwd,))
+    opened = msgspec.structs.replace(parent.opened, cwd=place.cwd, settings=settings)
+    where = parent.services.where
+    policy = session_policy(
+        settings.sandbox,
+        folders,
+        env=opened.env,
+        scratch=parent.scratch,
+        shown=settings.skills.readable_folders(where.config),
+    )
+
+    def overlaps(path: str) -> bool:
+        real = os.path.realpath(os.path.join(place.cwd, path))
+        return is_beneath(real, place.root) or is_beneath(place.root, real)
+
+    policy = msgspec.structs.replace(
+        policy,
+        writable=tuple(path for path in policy.writable if not overlaps(path)),
+        repository_closed=True,
+    )
+    made = functools.cache(lambda: _gates(parent, opened.settings, place.cwd))
+
+    def shows_content(path: str) -> bool:
+        return made().sight.shows_content(path)
+
+    return msgspec.structs.replace(
+        parent,
+        opened=opened,
+        folders=folders,
+        policy=policy,
+        gates=made,
+        shows_content=shows_content,
+        is_apart=True,
+    )
+
+
+def _gates(parent: SessionParts, settings: SessionSettings, cwd: str) -> Gates:
+    services, opened, session = parent.services, parent.opened, parent.gates()
+    made = gates(
+        settings,
+        parent.registry,
+        where=services.where,
+        here=session_folders(cwd),
+        understand=understanding(opened.env, cwd),
+        mode=lambda: session.permissions.mode,
+        saved=parent.saved,
+        env=services.env,
+    )
+    return msgspec.structs.replace(made, permissions=session.permissions.placed_as(made.permissions))

@@ -1,0 +1,193 @@
+"""`/worktrees`: what agents left in worktrees of their own, for the person to see, to bring here or to throw away.
+
+What was not committed there when an agent was cut off is committed first, on its branch: nothing of it can get lost on
+the way. What changes the person's own files or branches is shown and runs as the person, like every git command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from bridle.base.files import FileLock
+from bridle.base.git_repository import ChangedLines, GitFailed
+from bridle.base.own_worktrees import BRANCHES, OwnTree, OwnTrees, removal
+from bridle.base.phrases import counted
+from bridle.base.visible import visible
+from bridle.commands.git_work import MAX_FILES, GitWork
+from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.questions import GitDeed, GitFile, GitQuestion
+
+MAX_DIFF_BYTES: Final = 32 * 1024
+MAX_PATCH_BYTES: Final = 100_000_000
+_NAMED: Final = 5
+_USAGE: Final = "/worktrees, /worktrees show NAME, /worktrees merge NAME or /worktrees drop NAME"
+_DOES_NOT_FIT: Final = re.compile(r"^error: (?:patch failed: (.+):\d+|(.+?): .+)$", re.MULTILINE)
+
+
+class _Left(NamedTuple):
+    """What is left in a worktree. `problem` says why it is not known whole."""
+
+    tree: OwnTree
+    base: str = ""
+    changes: tuple[ChangedLines, ...] = ()
+    is_used: bool = False
+    problem: str = ""
+
+
+async def worktrees(work: GitWork, words: str) -> None:
+    """Carries out `/worktrees words`."""
+    trees = work.needs.trees()
+    match words.split():
+        case [] | ["list"]:
+            work.data["told"] = await _list(trees)
+        case ["show", name]:
+            work.data["told"] = await _show(work, trees, await _named(trees, name))
+        case ["merge", name]:
+            await _merge(work, trees, await _named(trees, name))
+        case ["drop", name]:
+            await _drop(work, trees, await _named(trees, name))
+        case _:
+            raise UsageError(f"That is none of its words: {_USAGE}")
+
+
+async def _list(trees: OwnTrees) -> str:
+    left = [await _left(trees, tree) for tree in await trees.listed()]
+    if not left:
+        return "No agent has left a worktree here."
+    return "\n".join([*map(_line, left), "See or take one: /worktrees show|merge|drop NAME"])
+
+
+def _line(left: _Left) -> str:
+    what = "an agent works there" if left.is_used else left.problem or _amount(left.changes)
+    return f"{left.tree.name}   {what}   {visible(left.tree.note, newlines=False)}"
+
+
+def _amount(changes: Sequence[ChangedLines]) -> str:
+    more, less = sum(one.added or 0 for one in changes), sum(one.removed or 0 for one in changes)
+    return f"{counted(len(changes), 'file')} +{more} -{less}"
+
+
+async def _named(trees: OwnTrees, name: str) -> _Left:
+    wanted = name.removeprefix(BRANCHES)
+    for tree in await trees.listed():
+        if tree.name == wanted:
+            left = await _left(trees, tree)
+            if left.is_used:
+                raise BridleError("WorktreeInUse", name=tree.name)
+            return left
+    raise BridleError("NoSuchWorktree", shown=f'"{visible(name, newlines=False)}"')
+
+
+async def _left(trees: OwnTrees, tree: OwnTree) -> _Left:
+    """Saves what is there first, unless somebody works in it."""
+    lock: FileLock = tree.lock()
+    if not await asyncio.to_thread(lock.acquire):
+        return _Left(tree, is_used=True)
+    try:
+        await trees.save(tree, tree.note)
+        base = await trees.base(tree)
+        return _Left(tree, base, await trees.changes(tree, base))
+    except GitFailed as failure:
+        return _Left(tree, problem=failure.problem)
+    finally:
+        lock.release()
+
+
+async def _show(work: GitWork, trees: OwnTrees, left: _Left) -> str:
+    """What was changed there, but for files that may hold secrets, which are named."""
+    _refuse_unknown(left)
+    root = await trees.repository.root()
+    paths = [one.path for one in left.changes]
+    seen = [path for path in paths if work.needs.shows(os.path.join(root, path))]
+    hidden = [path for path in paths if path not in seen]
+    parts = [_line(left)]
+    if seen:
+        diff = await trees.repository.diff_between(
+            left.base, left.tree.branch, paths=seen, max_bytes=MAX_DIFF_BYTES
+        )
+        parts.append(work.needs.mask(diff.text).rstrip("\n"))
+        if diff.truncated:
+            parts.append(
+                f"There is more: this is the beginning. All of it: !git diff {left.base[:9]} {left.tree.branch}"
+            )
+    if hidden:
+        parts.append(f"Changed, not shown because it may hold secrets: {_files(hidden)}")
+    return "\n\n".join(parts)
+
+
+async def _merge(work: GitWork, trees: OwnTrees, left: _Left) -> None:
+    """Brings the changes into the person's working tree and index; git does that whole, or not at all."""
+    _refuse_unknown(left)
+    tree, paths = left.tree, [one.path for one in left.changes]
+    if not paths:
+        raise BridleError("WorktreeEmpty", name=tree.name)
+    status = await work.repository.status(untracked="all")
+    dirty = {path for change in status.changes for path in (change.path, change.before) if path}
+    if both := [path for path in paths if path in dirty]:
+        raise BridleError("WorktreeOverlaps", files=_files(both), name=tree.name)
+    root = await work.repository.root()
+    patch = await trees.repository.patch(left.base, tree.branch, max_bytes=MAX_PATCH_BYTES)
+    place = f"{tree.path}.patch"
+    command = ("git", "apply", "--index", "--whitespace=nowarn", "--", place)
+    await work.agree(_question("merge", root, (command,), left))
+    await asyncio.to_thread(_write, place, patch)
+    try:
+        await work.run(command, root)
+    except BridleError as failure:
+        torn = {
+            one or other for one, other in _DOES_NOT_FIT.findall(work.runs[-1].output if work.runs else "")
+        }
+        if failure.reason != "GitFailed" or not torn:
+            raise
+        raise BridleError("WorktreeConflict", files=_files(sorted(torn)), branch=tree.branch) from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(place)
+    work.data |= {"merged": tree.name, "files": _files(paths)}
+    work.tell_model(
+        f"I brought the changes of the branch {tree.branch} into the working tree: {_files(paths)}"
+    )
+
+
+async def _drop(work: GitWork, trees: OwnTrees, left: _Left) -> None:
+    tree, root = left.tree, await work.repository.root()
+    commands = tuple(("git", *words) for words in removal(tree))
+    await work.agree(_question("drop", root, commands, left))
+    for command in commands:
+        await work.run(command, root)
+    with contextlib.suppress(OSError):
+        os.unlink(tree.lock().path)
+    work.data["dropped"] = tree.name
+
+
+def _question(deed: GitDeed, root: str, commands: tuple[tuple[str, ...], ...], left: _Left) -> GitQuestion:
+    files = [GitFile(path=one.path, did="changed") for one in left.changes]
+    return GitQuestion(
+        deed=deed,
+        cwd=root,
+        commands=commands,
+        branch=left.tree.branch,
+        files=tuple(files[:MAX_FILES]),
+        more_files=max(0, len(files) - MAX_FILES),
+    )
+
+
+def _refuse_unknown(left: _Left) -> None:
+    if left.problem:
+        raise GitFailed("Failed", left.problem)
+
+
+def _files(paths: Iterable[str]) -> str:
+    names = [visible(path, newlines=False) for path in paths]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(data)
