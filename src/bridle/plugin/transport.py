@@ -7,10 +7,10 @@ from typing import Any, Protocol, TypeAlias
 
 from bridle.protocol.connection import Connection
 
-Scope: TypeAlias = MutableMapping[str, Any]
+RequestScope: TypeAlias = MutableMapping[str, Any]
 PluginApp: TypeAlias = Callable[
     [
-        Scope,
+        RequestScope,
         Callable[[], Awaitable[MutableMapping[str, Any]]],
         Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ],
@@ -22,7 +22,7 @@ PluginApp: TypeAlias = Callable[
 class TransportDoor(Protocol):
     """What a transport has of its engine. Raises: nothing; what a client may not do its connection refuses."""
 
-    def connect(self, scope: Scope) -> Connection:
+    def connect(self, scope: RequestScope) -> Connection:
         """Whoever sent this request, as a client with what its token lets it do. The caller closes it."""
         ...
 
