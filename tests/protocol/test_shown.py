@@ -47,7 +47,9 @@ def read(tool: str, **told: Any) -> AnyShown | None:
 
 
 @given(
-    st.from_type(AnyShown).filter(lambda one: not isinstance(one, ShownWait) or math.isfinite(one.waited_s))
+    st.from_type(AnyShown).filter(
+        lambda one: all(math.isfinite(getattr(one, name, 0.0)) for name in ("waited_s", "usd"))
+    )
 )
 def test_whatever_is_shown_survives_a_round_trip(shown: AnyShown) -> None:
     event = result(shown=shown)
