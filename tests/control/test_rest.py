@@ -170,6 +170,7 @@ async def test_commands_are_listed_with_what_they_take() -> None:
         "/code [words]",
         "/auto [words]",
         "/goal [what]",
+        "/worktrees [what] [NAME]",
         "/compact [words]",
         "/pin words",
         "/memory [words]",

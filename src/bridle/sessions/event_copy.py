@@ -39,6 +39,8 @@ CALL_FIELDS = {
     "ToolResult": "call_id",
     "BackgroundStarted": "call_id",
     "BackgroundEnded": "call_id",
+    "ChildStarted": "call_id",
+    "GoalChecked": "call_id",
     "QuestionAsked": "question_id",
     "QuestionAnswered": "question_id",
 }
