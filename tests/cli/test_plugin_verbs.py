@@ -65,6 +65,7 @@ class Plugin:
         registrar.add_rule("bash", "ask", command="curl *", reason="look first")
         registrar.add_hook("SessionStart", "true")
         registrar.add_provider(wire="openai_chat", base_url="http://127.0.0.1:9/v1", local=True)
+        registrar.set_transport(lambda door: None)
 '''
 
 
@@ -102,7 +103,7 @@ def test_everything_a_plugin_adds_is_listed_with_where_it_comes_from(person: Per
     assert ran.out.splitlines() == [
         (
             "many 1.0  plugin, used: 1 tool, 2 layers, 1 slash command, 1 query verb, 1 command, 1 listener, 1 rule, "
-            "1 hook, 1 provider, 1 setting"
+            "1 hook, 1 provider, 1 transport, 1 setting"
         ),
         "  from     bridle-many 1.0",
         "  because  config.toml line 2",
@@ -116,6 +117,7 @@ def test_everything_a_plugin_adds_is_listed_with_where_it_comes_from(person: Per
         "  rule           ask bash  curl *, look first",
         "  hook           SessionStart  true",
         "  provider       many  http://127.0.0.1:9/v1",
+        "  transport      /v1/plugins/many",
         "  setting        plugins.many.town",
     ]
 

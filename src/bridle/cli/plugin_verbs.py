@@ -160,6 +160,10 @@ def _plugin_things(plugin: LoadedPlugin) -> Iterator[AddedThing]:
         yield AddedThing("hook", str(hook.get("event")), _words(hook.get("command")))
     for name, given in plugin.providers.items():
         yield AddedThing("provider", name, str(given.get("base_url", "")))
+    for agent in plugin.agents:
+        yield AddedThing("agent", agent.name, agent.description)
+    if plugin.transport is not None:
+        yield AddedThing("transport", f"/v1/plugins/{plugin.name}")
     for key in plugin.settings:
         yield AddedThing("setting", key)
 
