@@ -141,7 +141,8 @@ def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         if waits := next((one for one in found.waiting if one.stem == name), None):
             raise CommandRefused("AgentNotTrusted", agent=name, path=waits.shown)
         known = ", ".join(one.name for one in found.registry.list())
-        raise CommandRefused("UnknownAgent", agent=visible(name, newlines=False)[:100], known=known)
+        shown = visible(name, newlines=False)[:100]
+        raise UsageError(f'There is no agent "{shown}". Agents: {known}. See: bridle agents')
     if parsed.json:
         return say_json(agent)
     return say("\n".join(visible(line, newlines=False) for line in _facts(agent)) + f"\n{_prompt(agent)}")
