@@ -954,11 +954,13 @@ export interface ListProviders {
 
 /**
  * The sessions in which something was said or that are open here, of one folder or of all, the one used last
- * first.
+ * first. With `limit` no more than so many; those behind them with the `next` of the answer as `after`.
  */
 export interface ListSessions {
+  after?: string | null;
   cwd?: string | null;
   kind: "ListSessions";
+  limit?: number | null;
 }
 
 /** The skills of a session; without one those that Bridle brings and the person's own. */
@@ -1471,8 +1473,10 @@ export interface SessionInfo {
   usd?: number;
 }
 
+/** `next` is the `after` of the query for those behind these; None where there are none. */
 export interface SessionList {
   kind: "SessionList";
+  next?: string | null;
   sessions: Array<SessionInfo>;
 }
 

@@ -69,6 +69,23 @@ async def test_clients_list_search_branch_pin_and_delete_sessions_in_memory(tmp_
         assert [one.id for one in (await ask(ListSessions())).sessions] == [made]
 
 
+async def test_clients_get_the_list_of_sessions_in_pages(tmp_path: Path):
+    async with harness(scripted(say("Yes.")), store=MemoryStore(), folder=str(tmp_path)) as session:
+        await session.ask("round the cart")
+        ask = session.connection.ask
+        for _ in range(2):
+            await session.connection.send(BranchSession(session=session.id))
+        whole = await ask(ListSessions())
+        assert (len(whole.sessions), whole.next) == (3, None)
+        first = await ask(ListSessions(limit=2))
+        rest = await ask(ListSessions(limit=2, after=first.next))
+        assert (len(first.sessions), rest.next) == (2, None)
+        assert first.sessions + rest.sessions == whole.sessions
+        with pytest.raises(CommandRefused) as refused:
+            await ask(ListSessions(after="somewhere"))
+        assert refused.value.reason == "BadCommand"
+
+
 async def test_what_a_call_did_to_a_file_is_undone_in_memory_too(tmp_path: Path):
     (tmp_path / "a.txt").write_text("before\n")
     model = scripted(call("bash", command="printf after > a.txt"), say("Done."))

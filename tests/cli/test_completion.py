@@ -80,7 +80,7 @@ def test_bash_calls_the_function_for_our_name(script: Path) -> None:
             ],
         ),
         (("sessions", "e"), ["export"]),
-        (("sessions", "list", "--"), ["--help", "--all", "--json"]),
+        (("sessions", "list", "--"), ["--help", "--all", "--limit", "--after", "--json"]),
         (
             ("sessions", "export", "--format", ""),
             ["jsonl", "envelope", "events", "chain", "markdown", "md", "html"],

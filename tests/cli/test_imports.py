@@ -135,7 +135,7 @@ def _modules(place: Place, code: str, *words: str) -> set[str]:
         (("--version",), HELP | {"bridle.cli.help", "bridle.cli.verbs"}),
         (("--help",), HELP | {"bridle.cli.verbs"}),
         (("run", "-m", "demo", "hi"), TURN),
-        (("sessions", "list"), ENGINE),
+        (("sessions", "list"), ENGINE | {"asyncio", "socket", "subprocess"}),
         (("config",), ENGINE | {"asyncio", "apsw", "bridle.app", "bridle.sessions"}),
         (("tools",), ENGINE | {"apsw", "bridle.app", "bridle.sessions"}),
         (("models", "--keys"), ENGINE | {"bridle.sessions"}),

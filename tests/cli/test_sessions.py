@@ -63,6 +63,47 @@ def test_a_list_for_programs_has_the_same_sessions(place: Place) -> None:
     assert (row["cwd"], row["model"], row["stop"]) == (str(place.work), "demo:hello", "end_turn")
 
 
+def test_a_long_list_comes_in_pages_and_says_how_many_more_there_are(place: Place) -> None:
+    elsewhere = place.work / "elsewhere"
+    elsewhere.mkdir()
+    for words in ("one", "two", "three", "four"):
+        place.bridle("run", "-m", "demo", words, cwd=elsewhere if words == "two" else None)
+    titles = [row.title for row in place.sessions()]
+
+    first = place.bridle("sessions", "list", "--all", "--limit", "2").out.splitlines()
+    after = re.fullmatch(r"… 2 more: --after (\S+), or --limit N", first[-1])
+    assert after, first
+    second = place.bridle("sessions", "list", "--all", "--limit", "2", "--after", after[1]).out.splitlines()
+    assert [line.split()[1] for line in (*first[:-1], *second)] == titles == ["four", "three", "two", "one"]
+    here = place.bridle("sessions", "list", "--limit", "2", "--after", after[1]).out.splitlines()
+    assert [line.split()[1] for line in here] == ["one"], "the folder still counts"
+
+    whole = json.loads(place.bridle("sessions", "list", "--all", "--json").out)
+    assert [row["title"] for row in whole] == titles
+    page = json.loads(
+        place.bridle("sessions", "list", "--all", "--json", "--limit", "2", "--after", whole[0]["after"]).out
+    )
+    assert page == whole[1:3]
+    last = place.bridle("sessions", "list", "--all", "--after", whole[-1]["after"])
+    assert (last.code, last.out) == (0, "No more sessions.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--limit", "0"), '"0" is not a whole number above 0'),
+        (("--limit", "many"), '"many" is not a whole number above 0'),
+        (("--after", "01J8ZQ"), '"01J8ZQ" is no place that bridle sessions list gave out'),
+    ],
+)
+def test_a_page_nobody_can_give_is_refused_in_a_sentence(
+    place: Place, words: tuple[str, ...], problem: str
+) -> None:
+    ran = place.bridle("sessions", "list", *words)
+    assert (ran.code, ran.out, len(ran.story)) == (2, "", 1)
+    assert problem in ran.err
+
+
 def test_a_session_for_programs_is_one_object_with_its_events(place: Place) -> None:
     place.bridle("run", "-m", "demo", "hello there")
     session = place.only_session()

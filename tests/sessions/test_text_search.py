@@ -117,7 +117,7 @@ def test_the_last_answer_of_each_session_is_known_after_a_search(tmp_path) -> No
     with opened(tmp_path) as store:
         session = _told(store)
         search(store.shelf, "x", limit=1)
-        assert last_answers(store.shelf) == {session: "Done in cart.py."}
+        assert last_answers(store.shelf, [session]) == {session: "Done in cart.py."}
 
 
 def test_whole_words_come_before_beginnings_and_what_was_said_last_comes_first(tmp_path) -> None:
@@ -149,7 +149,7 @@ def _steps(store, look) -> int:
 def test_however_much_was_said_what_people_wait_for_takes_as_long(tmp_path, look) -> None:
     looks = {
         "search": lambda store: search(store.shelf, "cents", limit=10),
-        "last answers": lambda store: last_answers(store.shelf),
+        "last answers": lambda store: last_answers(store.shelf, [row.id for row in store.list()]),
     }
     steps: list[int] = []
     for times in (20, 400):

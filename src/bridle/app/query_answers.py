@@ -10,7 +10,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.ids import short_ids
+from bridle.base.ids import SESS, list_place, read_list_place
 from bridle.base.redact import error_marker, redact
 from bridle.base.visible import visible
 from bridle.config.folders import Folders, home_of
@@ -59,10 +59,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
     """The answer, with nothing in it of sessions the client does not see."""
     match query:
-        case q.ListSessions(cwd=cwd):
-            rows = [row for row in await sources.store.list(cwd=cwd) if sight.shows(row.id)]
-            worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
-            return q.SessionList(sessions=await _infos(sources, worth))
+        case q.ListSessions():
+            return await _session_list(sources, query, sight)
         case q.DescribeSession(session=session, events=count, since=since):
             return await _details(sources, session, sight, events=count, since=since)
         case q.FindSession(cwd=cwd, alias=alias):
@@ -197,6 +195,18 @@ async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) ->
 # Sessions
 
 
+async def _session_list(sources: Sources, query: q.ListSessions, sight: ClientSight) -> q.SessionList:
+    """A page of the sessions that the client sees and in which something was said, or all of them."""
+    after = None if query.after is None else read_list_place(query.after, SESS)
+    if query.after is not None and after is None:
+        raise CommandRefused("BadCommand", kind="ListSessions", problem="after is no place of this list")
+    rows = [row for row in await sources.store.list(cwd=query.cwd, after=after) if sight.shows(row.id)]
+    worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
+    page = worth[: query.limit]
+    behind = list_place(*page[-1].place) if len(page) < len(worth) else None
+    return q.SessionList(sessions=await _infos(sources, page), next=behind)
+
+
 async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.SessionInfo, ...]:
     """How long content is kept is said by the settings of the first session's folder."""
     if not rows:
@@ -205,8 +215,8 @@ async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.Ses
     days = days_kept(sources.where, sources.env, rows[0].cwd)
     return session_infos(
         [await store.describe(row.id) for row in rows],
-        everyone=[row.id for row in await store.list()],
-        answers=await store.last_answers(),
+        short=await store.short_ids([row.id for row in rows]),
+        answers=await store.last_answers([row.id for row in rows]),
         due=await store.expiring(days, until_ms=sources.clock.now_ms() + NOTICE_MS),
     )
 
@@ -278,16 +288,15 @@ async def _log(store: Store, session: str) -> q.LogDescription:
 def session_infos(
     described: Iterable[Description],
     *,
-    everyone: Iterable[str],
+    short: Mapping[str, str],
     answers: Mapping[str, str],
     due: Iterable[Due],
 ) -> tuple[q.SessionInfo, ...]:
-    """What there is to know of these sessions without reading their events, of `everyone` that is stored.
+    """What there is to know of these sessions without reading their events.
 
-    `answers` are what models said last, `due` whose content goes soon.
+    `short` are their short ids, `answers` what models said last, `due` whose content goes soon.
     """
     expires = {one.id: one.at_ms for one in due}
-    short = short_ids(everyone)
     return tuple(
         q.SessionInfo(
             id=row.id,

@@ -6,7 +6,6 @@ Nothing is opened, and nothing of `credentials` imported, where nothing is store
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import os
@@ -294,7 +293,7 @@ class StoredKeys:
         from bridle.protocol.errors import CredentialError
 
         try:
-            found = await asyncio.to_thread(self.store.get, provider)
+            found = await self._found(provider)
             if isinstance(found, SignIn):  # a key does not run out
                 found = await self._renewal(connections).current(provider, self._client(provider, oauth))
         except CredentialError as problem:
@@ -315,7 +314,7 @@ class StoredKeys:
         from bridle.credentials.records import SignIn
         from bridle.protocol.errors import CredentialError
 
-        found = await asyncio.to_thread(self.store.get, name)
+        found = await self._found(name)
         if not isinstance(found, SignIn) or found.registration is None:
             return None
         try:
@@ -330,6 +329,8 @@ class StoredKeys:
 
     async def keep_challenge(self, sign_in: SignIn, challenge: str) -> None:
         """Remembers what more is wanted than was granted, for the next sign-in. Raises `CredentialError`."""
+        from asyncio import to_thread
+
         import msgspec
 
         known = sign_in.registration
@@ -338,7 +339,12 @@ class StoredKeys:
         after = msgspec.structs.replace(
             sign_in, registration=msgspec.structs.replace(known, challenge=challenge)
         )
-        await asyncio.to_thread(self.store.exchange, sign_in, after)
+        await to_thread(self.store.exchange, sign_in, after)
+
+    async def _found(self, name: str) -> Credential | None:
+        from asyncio import to_thread  # who only looks at sessions does without
+
+        return await to_thread(self.store.get, name)
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
         from bridle.credentials.forms import form_post
@@ -367,7 +373,7 @@ class StoredKeys:
             return None
         from bridle.credentials.records import secret_of
 
-        found = await asyncio.to_thread(self.store.get, f"{OF_VALUES}{name}")
+        found = await self._found(f"{OF_VALUES}{name}")
         self._keep_out(found)
         return None if found is None else secret_of(found)
 

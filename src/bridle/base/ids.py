@@ -74,6 +74,20 @@ def _encoded(ulid: int) -> str:
     return "".join([_ALPHABET[ulid >> shift & 31] for shift in range(125, -1, -5)])
 
 
+def list_place(at_ms: int, own_id: str) -> str:
+    """A place in a list that is ordered by time and id, the last first: behind the entry that has these."""
+    return f"{at_ms}-{own_id.partition('_')[2]}"
+
+
+def read_list_place(text: str, prefix: str) -> tuple[int, str] | None:
+    """What `list_place` wrote, for ids of this kind; None for any other text."""
+    at_ms, _, ulid = text.partition("-")
+    own_id = f"{prefix}_{ulid}"
+    if not (at_ms.isascii() and at_ms.isdigit() and len(at_ms) <= 15 and is_id(own_id, prefix)):
+        return None
+    return int(at_ms), own_id
+
+
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
     """By id: the shortest beginning that names this one and no other, without its prefix."""
     ordered = sorted(ids)

@@ -409,6 +409,8 @@ def _sessions_words(sessions: Parser) -> None:
     action = sessions.add_below("action")
     listed = action("list")
     listed.add_argument("--all", action="store_true")
+    listed.add_argument("--limit", type=_positive, metavar="N")
+    listed.add_argument("--after", type=_place_in_list, metavar="PLACE")
     listed.add_argument("--json", action="store_true")
     show = action("show")
     show.add_argument("id", metavar="ID")
@@ -811,6 +813,15 @@ def _share(text: str) -> float:
     if not 0 < number <= 1:
         raise argparse.ArgumentTypeError(f'"{text}" is not a share above 0 and at most 1')
     return number
+
+
+def _place_in_list(text: str) -> tuple[int, str]:
+    from bridle.base.ids import SESS, read_list_place
+
+    place = read_list_place(text, SESS)
+    if place is None:
+        raise argparse.ArgumentTypeError(f'"{text}" is no place that bridle sessions list gave out')
+    return place
 
 
 def _positive(text: str) -> int:

@@ -56,7 +56,8 @@ whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes,
 SESSIONS = """\
 bridle sessions — everything that was done is kept, encrypted, on this machine.
 
-  list [--all] [--json]            the sessions of this folder, newest first; --all for every folder
+  list [--all] [--limit N]         the sessions of this folder, newest first, 30 at once; --all for every folder;
+       [--after PLACE] [--json]    those behind the last one, as the list says; --json: all, with the PLACE of each
   show ID [--json] [--tree]        what happened in one; --json is one object: the session and its events;
                                    --tree the agents that were sent, each below whoever sent it
   replay ID [--pace N] [--step]    as it went, N times as fast, or from Enter to Enter; nothing is run

@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from bridle.app.machine_store import session_store, store_to_look
-from bridle.base.ids import short_ids
+from bridle.base.ids import list_place
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
@@ -26,6 +27,8 @@ from bridle.sessions.store import SessionRow, SessionStore
 COLUMNS = 80
 """A line of the list is no wider; programs read --json."""
 FOLDER_COLUMNS = 20
+PAGE = 30
+"""So many sessions are listed where nobody says how many; programs get all of them."""
 CHANGING = frozenset({"branch", "import", "rename", "pin", "dismiss", "delete", "prune"})
 
 
@@ -70,30 +73,42 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
                 return change(store, parsed, env)
             case _:
-                return _list(store, everywhere=parsed.all, as_json=parsed.json)
+                return _list(store, parsed)
 
 
-def _list(store: SessionStore, *, everywhere: bool, as_json: bool) -> int:
-    if as_json:
-        rows = store.list(cwd=None if everywhere else os.path.realpath("."))
-        return say_json(rows)
-    lines = session_lines(store, everywhere=everywhere)
-    if not lines:
-        return say(
-            "No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n"
-        )
-    return say("\n".join(lines) + "\n")
+def _list(store: SessionStore, parsed: argparse.Namespace) -> int:
+    cwd = None if parsed.all else os.path.realpath(".")
+    if parsed.json:
+        rows = store.list(cwd=cwd, after=parsed.after, limit=parsed.limit)
+        return say_json([_with_place(row) for row in rows])
+    lines = session_lines(store, cwd, after=parsed.after, limit=parsed.limit or PAGE)
+    if lines:
+        return say("\n".join(lines) + "\n")
+    if parsed.after:
+        return say("No more sessions.\n")
+    return say("No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n")
 
 
-def session_lines(store: SessionStore, *, everywhere: bool) -> list[str]:
-    """The sessions of this folder or of all, newest first, one a line with the beginning of its id that names it."""
+def _with_place(row: SessionRow) -> dict[str, Any]:
+    """A session for programs: what is behind it in the list is asked for with its `after`."""
+    return {**structs.asdict(row), "after": list_place(*row.place)}
+
+
+def session_lines(
+    store: SessionStore, cwd: str | None, *, after: tuple[int, str] | None = None, limit: int = PAGE
+) -> list[str]:
+    """The sessions of a folder or of all, newest first, one a line with the beginning of its id that names it.
+
+    Where there are more, the last line says how many, and how to see them.
+    """
     now_ms = time.time() * 1000
-    everyone = store.list()
-    short = short_ids(row.id for row in everyone)
-    here = os.path.realpath(".")
-    rows = [row for row in everyone if everywhere or row.cwd == here]
-    widest = max((len(short[row.id]) for row in rows), default=0)
-    return [_row(row, f"{short[row.id]:<{widest}}", now_ms, everywhere=everywhere) for row in rows]
+    rows = store.list(cwd=cwd, after=after, limit=limit)
+    short = store.short_ids([row.id for row in rows]) if rows else {}
+    widest = max(map(len, short.values()), default=0)
+    lines = [_row(row, f"{short[row.id]:<{widest}}", now_ms, everywhere=cwd is None) for row in rows]
+    if len(rows) == limit and (more := store.count(cwd=cwd, after=(last := rows[-1]).place)):
+        lines.append(f"… {more} more: --after {list_place(*last.place)}, or --limit N")
+    return lines
 
 
 def _row(row: SessionRow, own_id: str, now_ms: float, *, everywhere: bool) -> str:

@@ -371,7 +371,7 @@ def _print_sessions(env: Mapping[str, str]) -> int:
     """Where nobody can choose: the list, of this folder or else of all, and exit code 2."""
     store = session_store(env)
     try:
-        lines = session_lines(store, everywhere=False) or session_lines(store, everywhere=True)
+        lines = session_lines(store, os.path.realpath(".")) or session_lines(store, None)
     finally:
         store.close()
     if not lines:

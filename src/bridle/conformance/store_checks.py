@@ -140,6 +140,12 @@ async def _rows(given: StoreUnderTest) -> None:
     second = await _told(store, "two", cwd="/elsewhere", at_ms=10_000)
     assert [row.id for row in await store.list()] == [second, first], "the one used last comes first"
     assert [row.id for row in await store.list(cwd=HERE)] == [first], "of one folder"
+    (page,) = await store.list(limit=1)
+    assert page.id == second, "no more than were wanted"
+    assert [row.id for row in await store.list(after=page.place)] == [first], "and those behind them"
+    assert await store.list(cwd="/elsewhere", after=page.place) == [], "of one folder"
+    short = await store.short_ids([first, second])
+    assert all(one.startswith(f"sess_{short[one]}") for one in (first, second)), "a beginning that names each"
     row = await store.find(first)
     said = (row.title, row.turns, row.stop, row.model, row.usd, row.cwd, row.profile, row.headless)
     assert said == ("one", 1, "end_turn", "work:m", 0.25, HERE, "default", False), (
@@ -367,7 +373,7 @@ async def _searches(given: StoreUnderTest) -> None:
     assert f"{OPENING}cents{CLOSING}" in hit.excerpt, "and marks the words"
     answered = await store.search("answer", limit=9)
     assert {found.who for found in answered} == {"model"}, "what models said is found too"
-    assert (await store.last_answers())[one] == "an answer", "and what each said last"
+    assert await store.last_answers([one]) == {one: "an answer"}, "and what each said last"
 
 
 async def _expires(given: StoreUnderTest) -> None:

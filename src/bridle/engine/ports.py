@@ -238,6 +238,11 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     headless: bool
     rest_of: str | None = None
 
+    @property
+    def place(self) -> tuple[int, str]:
+        """What lists of sessions are ordered by, the greatest first."""
+        return self.updated_ms, self.id
+
 
 class Record(msgspec.Struct, frozen=True):
     """An event as it is stored: what it says, and the bytes that say it."""

@@ -111,8 +111,18 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
-        """Sessions, of one folder or all, the one used last first."""
+    async def list(
+        self, *, cwd: str | None = None, after: tuple[int, str] | None = None, limit: int | None = None
+    ) -> Sequence[StoredSession]:
+        """Sessions, of one folder or all, the one used last first; of those used at the same moment the last made.
+
+        Only those behind `after`, which is the `updated_ms` and the id of one of them, and no more than `limit`. A
+        session that is made or used meanwhile comes before every place that was given out: no page shows one twice.
+        """
+        ...
+
+    async def short_ids(self, sessions: Sequence[str]) -> Mapping[str, str]:
+        """By session: the shortest beginning of its id that is the beginning of no other, as `base.ids.short_ids`."""
         ...
 
     async def describe(self, session_id: str) -> Description:
@@ -243,8 +253,8 @@ class Archive(Protocol):
         """
         ...
 
-    async def last_answers(self) -> Mapping[str, str]:
-        """By session: what its model said last, as far as searches have seen it."""
+    async def last_answers(self, sessions: Sequence[str]) -> Mapping[str, str]:
+        """By session, of these: what its model said last, as far as searches have seen it."""
         ...
 
     async def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:

@@ -68,14 +68,19 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionList(QueryAnswer, frozen=True):
+    """`next` is the `after` of the query for those behind these; None where there are none."""
+
     sessions: tuple[SessionInfo, ...]
+    next: str | None = None
 
 
 class ListSessions(Query[SessionList], frozen=True):
     """The sessions in which something was said or that are open here, of one folder or of all, the one used last
-    first."""
+    first. With `limit` no more than so many; those behind them with the `next` of the answer as `after`."""
 
     cwd: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
+    after: str | None = None
 
 
 class SessionDetails(QueryAnswer, frozen=True):

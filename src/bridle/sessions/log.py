@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +88,9 @@ class StoredLog:
     def listen(
         self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]
     ) -> None:
-        self._writer.listen(self._tail, Listener(asyncio.get_running_loop(), heard, stuck))
+        from asyncio import get_running_loop  # who only looks at sessions does without
+
+        self._writer.listen(self._tail, Listener(get_running_loop(), heard, stuck))
 
     async def committed(self) -> None:
         await self._writer.wait(self._ticket, sync=False)
@@ -105,6 +106,8 @@ class StoredLog:
             raise StoreError(self._tail.lost.reason, **self._tail.lost.data)
 
     async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
+        from asyncio import sleep
+
         await self.committed()
         found: list[Envelope] = []
         while len(found) < limit:
@@ -116,7 +119,7 @@ class StoredLog:
             if len(page) < wanted:
                 break
             after = page[-1].id or after
-            await asyncio.sleep(0)  # a long read lets others have their turn
+            await sleep(0)  # a long read lets others have their turn
         return found
 
     def records(self, after: int) -> Iterator[Record]:

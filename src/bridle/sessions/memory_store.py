@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock, iso_ms
-from bridle.base.ids import LOG, RUN, SESS, Ids
+from bridle.base.ids import LOG, RUN, SESS, Ids, short_ids
 from bridle.base.redact import redact
 from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.engine.store_ports import (
@@ -109,9 +109,16 @@ class MemoryStore:
                 return row
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
-    async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
+    async def list(
+        self, *, cwd: str | None = None, after: tuple[int, str] | None = None, limit: int | None = None
+    ) -> Sequence[StoredSession]:
         rows = [kept.row for kept in self._memory.sessions.values() if cwd in (None, kept.row.cwd)]
-        return sorted(rows, key=lambda row: (row.updated_ms, row.id), reverse=True)
+        rows.sort(key=lambda row: row.place, reverse=True)
+        return [row for row in rows if after is None or row.place < after][:limit]
+
+    async def short_ids(self, sessions: Sequence[str]) -> Mapping[str, str]:
+        short = short_ids(self._memory.sessions)
+        return {one: short[one] for one in sessions}
 
     async def describe(self, session_id: str) -> Description:
         kept = self._of(session_id)
@@ -202,10 +209,11 @@ class MemoryStore:
                     found.setdefault((session, one.envelope.id), hit)
         return list(found.values())[:limit]
 
-    async def last_answers(self) -> Mapping[str, str]:
+    async def last_answers(self, sessions: Sequence[str]) -> Mapping[str, str]:
         answers = {
             session: [one.text for one in _said(kept) if one.who == "model"]
             for session, kept in self._memory.sessions.items()
+            if session in sessions
         }
         return {session: texts[-1] for session, texts in answers.items() if texts}
 

@@ -57,8 +57,13 @@ class SqliteStore:
     async def newest(self, cwd: str) -> StoredSession:
         return self.database.newest(cwd)
 
-    async def list(self, *, cwd: str | None = None) -> Sequence[StoredSession]:
-        return self.database.list(cwd=cwd)
+    async def list(
+        self, *, cwd: str | None = None, after: tuple[int, str] | None = None, limit: int | None = None
+    ) -> Sequence[StoredSession]:
+        return self.database.list(cwd=cwd, after=after, limit=limit)
+
+    async def short_ids(self, sessions: Sequence[str]) -> Mapping[str, str]:
+        return self.database.short_ids(sessions)
 
     async def describe(self, session_id: str) -> Description:
         return self.database.describe(session_id)
@@ -102,8 +107,8 @@ class SqliteStore:
     async def search(self, words: str, *, limit: int) -> Sequence[Found]:
         return self._archive().search(words, limit=limit)
 
-    async def last_answers(self) -> Mapping[str, str]:
-        return self._archive().last_answers()
+    async def last_answers(self, sessions: Sequence[str]) -> Mapping[str, str]:
+        return self._archive().last_answers(sessions)
 
     async def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:
         return self._archive().expiring(days_of, until_ms=until_ms)

@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.ids import LOG, RUN, SESS, Ids
+from bridle.base.ids import LOG, RUN, SESS, Ids, short_ids
 from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
@@ -32,7 +32,12 @@ _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
   s.rest_of
   from sessions s join logs l on l.key = s.log"""
-_ALL = f"{_ROWS} order by s.updated_ms desc, s.id desc"
+_BEHIND = "(?1 is null or s.cwd = ?1) and (?2 is null or (s.updated_ms, s.id) < (?2, ?3))"
+_LIST = f"{_ROWS} where {_BEHIND} order by s.updated_ms desc, s.id desc limit ?4"
+_NEWEST = f"{_ROWS} where s.cwd = ? and s.rest_of is null order by s.updated_ms desc, s.id desc limit 1"
+_COUNT = f"select count(*) from sessions s where {_BEHIND}"  # noqa: S608  our own words
+_NEIGHBOURS = """select (select max(id) from sessions where id < value), value,
+  (select min(id) from sessions where id > value) from json_each(?)"""
 _ONE = f"{_ROWS} where s.id = ?"
 _BY_ALIAS = f"{_ROWS} join aliases a on a.session = s.id where a.alias = ?"
 
@@ -147,15 +152,32 @@ class SessionStore:
         refuse_rest(row)
         return self._opened(row.name, None, accept_loss=accept_loss)
 
-    def list(self, *, cwd: str | None = None) -> list[SessionRow]:
-        """Sessions, of one folder or all, the one used last first."""
-        return [row for row in self._rows(_ALL) if cwd is None or row.cwd == cwd]
+    def list(
+        self, *, cwd: str | None = None, after: tuple[int, str] | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        """Sessions, of one folder or all, the one used last first; as `engine.store_ports.SessionStore.list` says."""
+        return self._rows(_LIST, cwd, *(after or (None, None)), -1 if limit is None else limit)
+
+    def count(self, *, cwd: str | None = None, after: tuple[int, str] | None = None) -> int:
+        """How many sessions `list` would give without a limit."""
+        if not self._database.exists():
+            return 0
+        with self._database.errors():
+            ((found,),) = self._reader().execute(_COUNT, (cwd, *(after or (None, None)))).fetchall()
+        return found
+
+    def short_ids(self, sessions: Sequence[str]) -> dict[str, str]:
+        """By session: the shortest beginning of its id that is the beginning of no other."""
+        wanted = msgspec.json.encode(sessions).decode()
+        with self._database.errors():
+            found = self._reader().execute(_NEIGHBOURS, (wanted,)).fetchall()
+        short = short_ids({one for three in found for one in three if one is not None})
+        return {one: short[one] for one in sessions}
 
     def newest(self, cwd: str) -> SessionRow:
         """The session used last in `cwd`. Raises `CommandRefused("NoSessionHere")`."""
-        for row in self.list(cwd=cwd):
-            if row.rest_of is None:
-                return row
+        for row in self._rows(_NEWEST, cwd):
+            return row
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
@@ -405,7 +427,7 @@ class SessionStore:
             raise CommandRefused("UnknownSession", session=session_id)
         return rows[0]
 
-    def _rows(self, statement: str, *values: str) -> list[SessionRow]:
+    def _rows(self, statement: str, *values: str | int | None) -> list[SessionRow]:
         if not self._database.exists():
             return []
         with self._database.errors():

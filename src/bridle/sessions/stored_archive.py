@@ -39,10 +39,10 @@ class StoredArchive:
 
         return search(self._shelf, words, limit=limit)
 
-    def last_answers(self) -> Mapping[str, str]:
+    def last_answers(self, sessions: Sequence[str]) -> Mapping[str, str]:
         from bridle.sessions.text_search import last_answers
 
-        return last_answers(self._shelf)
+        return last_answers(self._shelf, sessions)
 
     def expiring(self, days_of: DaysOf, *, until_ms: int) -> Sequence[Due]:
         from bridle.sessions.retention import expiring

@@ -6,7 +6,7 @@ nothing. It rests in the encrypted database, and expires with the events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -35,8 +35,9 @@ _REACHED = "update logs set searched_to = ? where key = ? and searched_to = ?"
 _FIND = """select d.key, l.session, d.event, d.turn, d.ts_ms, d.who, snippet(said_words, 0, ?, ?, '…', 16)
   from said_words w join said d on d.key = w.rowid join logs l on l.key = d.log
   where said_words match ? order by w.rowid desc limit ?"""
-_LAST_ANSWERS = """select session, text from (select l.session, (select d.text from said d
-  where d.log = l.key and d.who = 'model' order by d.key desc limit 1) as text from logs l) where text is not null"""
+_LAST_ANSWERS = """select session, text from (select s.id as session, (select d.text from said d
+  where d.log = s.log and d.who = 'model' order by d.key desc limit 1) as text
+  from json_each(?) wanted join sessions s on s.id = wanted.value) where text is not null"""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -69,10 +70,11 @@ def search(shelf: Shelf, words: str, *, limit: int) -> list[Found]:
     return list(found.values())[:limit]
 
 
-def last_answers(shelf: Shelf) -> dict[str, str]:
-    """The end of each session as far as searches have seen it: what its model said last."""
+def last_answers(shelf: Shelf, sessions: Sequence[str]) -> dict[str, str]:
+    """The end of each of these sessions as far as searches have seen it: what its model said last."""
+    wanted = msgspec.json.encode(sessions).decode()
     with shelf.database.errors():
-        return dict(shelf.reader().execute(_LAST_ANSWERS).fetchall())
+        return dict(shelf.reader().execute(_LAST_ANSWERS, (wanted,)).fetchall())
 
 
 def bring_up_to_date(shelf: Shelf) -> None:

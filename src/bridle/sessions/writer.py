@@ -12,7 +12,6 @@ waits without blocking waits on; who blocks is told.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import os
@@ -21,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -33,6 +32,9 @@ from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
 from bridle.sessions.write_ahead import WriteAheadLog
+
+if TYPE_CHECKING:
+    import asyncio  # who only looks at sessions does without
 
 LINGER_S = 0.002
 BATCH_ROWS = 500
@@ -90,7 +92,7 @@ class Listener(msgspec.Struct, frozen=True):
     stuck: Callable[[StoreError], None]
 
 
-_News: TypeAlias = tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]
+_News: TypeAlias = "tuple[asyncio.AbstractEventLoop | None, Callable[[], None]]"
 """Something to call, and the event loop to call it in."""
 
 
@@ -188,7 +190,9 @@ class Writer:
 
     async def wait(self, ticket: int, *, sync: bool) -> None:
         """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
-        loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._must_wait(_Waiter(ticket, sync, partial(_settle, done), loop)):
             await done

@@ -26,7 +26,7 @@ from bridle.clients.mcp_server.agent_tools import (
     tool_called,
 )
 from bridle.clients.mcp_server.event_watch import EventWatch
-from bridle.clients.mcp_server.pages import page_of
+from bridle.clients.mcp_server.pages import PAGE
 from bridle.clients.mcp_server.resource_uris import uri_of
 from bridle.clients.mcp_server.turn_report import TurnFold, TurnReport, attach_words, report_text
 from bridle.protocol import commands as c
@@ -134,10 +134,10 @@ class AgentDoor:
         return accepted.session
 
     async def _list(self, wanted: ListArguments, _tell: Tell) -> DoorAnswer:
-        listed = (await self.connection.ask(ListSessions(cwd=wanted.cwd or None))).sessions
-        page, next_cursor = page_of(listed, wanted.cursor)
-        lines = [f"{one.id}  {one.state:<8} {one.cwd}  {one.title}" for one in page]
-        data = {"sessions": [msgspec.to_builtins(one) for one in page], "next_cursor": next_cursor}
+        query = ListSessions(cwd=wanted.cwd or None, limit=PAGE, after=wanted.cursor or None)
+        page = await self.connection.ask(query)
+        lines = [f"{one.id}  {one.state:<8} {one.cwd}  {one.title}" for one in page.sessions]
+        data = {"sessions": [msgspec.to_builtins(one) for one in page.sessions], "next_cursor": page.next}
         return DoorAnswer(text="\n".join(lines) or "There is no session yet.", data=data)
 
     async def _attach(self, wanted: SessionArguments, _tell: Tell) -> DoorAnswer:
