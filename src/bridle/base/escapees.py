@@ -17,7 +17,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -36,6 +36,11 @@ class Witness(Protocol):
     def claims(self, pid: int) -> bool:
         """Whether a process is of the call's making, whatever it did to look otherwise."""
         ...
+
+
+def is_witness(starter: object) -> TypeGuard[Witness]:
+    """`isinstance` says the same, and takes as long as the rest of a start for it."""
+    return hasattr(starter, "claims")
 
 
 class EndedCall(msgspec.Struct, frozen=True):

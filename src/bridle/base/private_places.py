@@ -107,16 +107,23 @@ def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
     yield from _by_variable(env)
 
 
-def _by_variable(env: Mapping[str, str]) -> Iterator[str]:
-    for variable, stands_for in _PLACES_BY_VARIABLE.items():
-        value = env.get(variable, "")
+def _by_variable(env: Mapping[str, str]) -> tuple[str, ...]:
+    return _by_value(tuple([env.get(variable, "") for variable in _PLACES_BY_VARIABLE]))
+
+
+@functools.lru_cache(maxsize=8)
+def _by_value(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the variables lead, which are mostly the same from one command to the next."""
+    found: list[str] = []
+    for value, stands_for in zip(values, _PLACES_BY_VARIABLE.values(), strict=True):
         if not value.startswith("/"):
             continue
         if stands_for.endswith("/"):
             below = (place.removeprefix(stands_for) for place in _in_home() if place.startswith(stands_for))
-            yield from (os.path.join(value, place) for place in below)
+            found += [os.path.join(value, place) for place in below]
         else:
-            yield value
+            found.append(value)
+    return tuple(found)
 
 
 @functools.cache

@@ -30,7 +30,7 @@ import msgspec
 
 from bridle.base import stand_ins
 from bridle.base.call_mark import mark_what_we_start
-from bridle.base.escapees import MARK, EndedCall, Escapees, Witness, adopt
+from bridle.base.escapees import MARK, EndedCall, Escapees, adopt, is_witness
 from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
 
@@ -395,9 +395,7 @@ class Processes:
             env = {**env, MARK: mark}
         pipes = _Pipes(on_output, on_error, stdin)
         popen = _spawn(argv, cwd, env, pipes, pass_fds, within)
-        call = EndedCall(
-            popen.pid, mark, within if within is not None and isinstance(within, Witness) else None
-        )
+        call = EndedCall(popen.pid, mark, within if is_witness(within) else None)
         process = ProcessGroup(popen, self._forget, ended, partial(self._hunt, call), terminate)
         self._running[process.pid] = process
         with contextlib.suppress(CannotStart):  # it has just gone; the next start needs another one

@@ -158,24 +158,30 @@ class Prefilter:
     """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
 
     def __init__(self, first: FirstTexts) -> None:
-        self._first = first
+        self._first: FirstTexts | None = first
 
     def __call__(self, data: bytes) -> bool:
         # `find`, not `in`: for bytes in bytes Python first tries to read them as a number, and fails with a sentence
-        if data.find(b"\x1b") >= 0 or data.find(rb"\u001b") >= 0 or data.find(rb"\u001B") >= 0:
+        if data.find(b"\x1b") >= 0 or (data.find(rb"\u001") >= 0 and _has_spelled_escape(data)):
             return True  # an escape sequence may stand anywhere in a secret
         folded = data.translate(_FOLD)
-        if self._first.has(folded):
-            return any(
-                folded.find(literal) >= 0 and _close_look(literal).search(folded)
-                for literal in _literals()[0].possibly_in(folded)
-            )
+        if self._first is not None:
+            if self._first.has(folded):
+                return any(
+                    folded.find(literal) >= 0 and _close_look(literal).search(folded)
+                    for literal in _literals()[0].possibly_in(folded)
+                )
+            self._first = None  # there are none after the first that is not
         if len(folded) > _PIECE:
             return next(_regions(folded), None) is not None
         for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
             if folded.find(scan.sign) >= 0 and scan.regex.search(folded):
                 return True
         return False
+
+
+def _has_spelled_escape(data: bytes) -> bool:
+    return data.find(rb"\u001b") >= 0 or data.find(rb"\u001B") >= 0
 
 
 might_hold_secret = Prefilter(FirstTexts())

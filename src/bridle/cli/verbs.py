@@ -55,7 +55,7 @@ def _carry_out(parsed: argparse.Namespace) -> int:
         case "run":
             from bridle.cli.run import run
 
-            return run(parsed, os.environ)
+            return run(parsed, dict(os.environ))  # looked at with every request, and a dict answers at once
         case "demo":
             from bridle.cli.demo import demo
 

@@ -99,8 +99,16 @@ class RunResult(msgspec.Struct, kw_only=True, rename="camel"):
     """Those that were sent, where any were."""
 
 
-_ACTS = e.ToolCallRequested | e.ToolCallStarted | e.ToolResult
+_ACTS = frozenset({e.ToolCallRequested, e.ToolCallStarted, e.ToolResult})
 """What counts for a run whoever did it: a child's changes are changes too. What it says is not the answer."""
+_COLLECTED = _ACTS | {
+    e.TextDelta, e.StepStarted, e.StepEnded, e.StepFailed, e.CostIncremented, e.SessionCreated, e.Notice,
+}  # fmt: skip
+"""What `_collect` takes."""
+_FOLLOWED = frozenset(
+    {e.TurnStarted, e.TurnTiming, e.TurnEnded, e.InputAccepted, e.Notice, e.GitEnded, e.Cancelled}
+)
+"""What `_follow` looks at. The type of a Struct is asked for fast only so; `match` takes longer than what it finds."""
 
 
 class Onlooker(Protocol):
@@ -324,6 +332,8 @@ class Printer:
         """To the end of the turn of `own_input`; without one, of the command that was given, or the turn it led to."""
         own_turn = False
         async for envelope in self._shown_events(connection, session, since):
+            if type(envelope.event) not in _FOLLOWED:
+                continue
             match envelope.event if e.concerns(envelope) else None:
                 case e.TurnStarted(input=number):
                     own_turn = number == own_input
@@ -368,12 +378,12 @@ class Printer:
             return
 
     def _show(self, envelope: Envelope, *, own: bool) -> None:
-        if own or isinstance(envelope.event, _ACTS):
+        if type(envelope.event) in (_COLLECTED if own else _ACTS):
             self._collect(envelope.event)
         for line in self._story.told(envelope):
             if not _said_at_the_end(envelope):
                 self._say(line)
-        if envelope.invocation is not None or isinstance(envelope.event, e.ChildStarted | e.ChildEnded):
+        if envelope.invocation is not None or envelope.kind in ("ChildStarted", "ChildEnded"):
             self._take_of_child(envelope)
         if self._form == "json" and envelope.id is not None:
             self._result.events.append(msgspec.Raw(encode_envelope(envelope)))
@@ -407,20 +417,7 @@ class Printer:
         return {"invocationId": child.invocation, "parentInvocationId": child.parent, "agentPath": path}
 
     def _collect(self, event: e.AnyEvent) -> None:
-        match event:
-            case e.SessionCreated(mode=mode, sandbox=sandbox, confined=confined):
-                self._confined = confined
-                self._mode = mode
-                self._sandbox = sandbox
-                self._network = _network(event)
-            case e.StepStarted():
-                self._text.clear()
-                self._name_model(event)
-            case e.StepFailed():
-                self._text.clear()
-                self._end_line()
-            case e.StepEnded():
-                self._end_line()
+        match event:  # for each case the type is asked, which takes a while: what comes often comes first
             case e.TextDelta(text=text):
                 self._text.append(text)
                 if self._streams:
@@ -431,8 +428,21 @@ class Printer:
                 self._begun.add(call_id)
             case e.ToolResult():
                 self._collect_result(event)
+            case e.StepStarted():
+                self._text.clear()
+                self._name_model(event)
+            case e.StepEnded():
+                self._end_line()
             case e.CostIncremented():
                 self._used.add(event)
+            case e.StepFailed():
+                self._text.clear()
+                self._end_line()
+            case e.SessionCreated(mode=mode, sandbox=sandbox, confined=confined):
+                self._confined = confined
+                self._mode = mode
+                self._sandbox = sandbox
+                self._network = _network(event)
             case e.Notice(reason="NotTrusted", data=data):
                 self._result.not_used.append(str(data.get("path", "")))
             case _:

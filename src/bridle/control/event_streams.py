@@ -102,6 +102,6 @@ class EventReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _read_up_to(envelope: Envelope, last_id: int) -> int:
-    if isinstance(envelope.event, StreamGap):
+    if envelope.kind == "StreamGap" and isinstance(envelope.event, StreamGap):
         return envelope.event.last
     return envelope.id or last_id

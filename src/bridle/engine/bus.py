@@ -66,7 +66,8 @@ class Bus:
                 self._hear(envelope)
         while len(self._ring) > self._ring_events or self._bytes > self._ring_bytes:
             self._drop_oldest()
-        self.wake()
+        if self._waiting:
+            self.wake()
 
     def close(self, error: BaseException | None = None) -> None:
         """Ends every reader after it has read the ring; `error` is raised to them then."""

@@ -266,13 +266,18 @@ def watch_with(
 ) -> tuple[frozenset[str], Callable[[Envelope], None]]:
     """The kinds that listeners hear of, and what hears them all. One that fails, or holds everybody up, is told of by
     `emit` and let go."""
-    listening = [(feature.name, one) for feature in features for one in feature.listeners]
+    by_kind: dict[str, tuple[tuple[str, EventListener], ...]] = {}
+    for feature in features:
+        for one in feature.listeners:
+            for kind in one.kinds:
+                by_kind[kind] = (*by_kind.get(kind, ()), (feature.name, one))
+
+    def let_go(gone: tuple[str, EventListener]) -> None:
+        for kind, heard_by in by_kind.items():
+            by_kind[kind] = tuple(entry for entry in heard_by if entry != gone)
 
     def hear(envelope: Envelope) -> None:
-        for entry in tuple(listening):
-            name, listener = entry
-            if envelope.kind not in listener.kinds:
-                continue
+        for name, listener in by_kind.get(envelope.kind, ()):
             problem, began_s = "", clock.monotonic()
             try:
                 listener.hear(envelope)
@@ -281,13 +286,13 @@ def watch_with(
             if not problem and (took_s := clock.monotonic() - began_s) > HEARD_S:
                 problem = f"it took {took_s:.1f} s over an event, while everything waited"
             if problem:
-                listening.remove(entry)
+                let_go((name, listener))
                 data = {"feature": name, "problem": problem}
                 lost = Degraded(what=name, reason="ListenerFailed", message=sentence("ListenerFailed", data))
                 with suppress(StoreError):  # whoever follows the session is told of that
                     emit(lost)
 
-    return frozenset(kind for _, listener in listening for kind in listener.kinds), hear
+    return frozenset(by_kind), hear
 
 
 def _answering(feature: str, query: FeatureQuery) -> FeatureQuery:

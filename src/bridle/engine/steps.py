@@ -239,6 +239,11 @@ class _Answer:
                     self._turn_to(ModelText)
                 self._room.take(len(text))
                 deltas.text(text)
+            case ModelCall(tool=tool, arguments=arguments):
+                self._room.take(CALL + len(tool) + len(arguments))
+                self.calls.append(part)
+            case ModelDone(stop=stop, usage=usage):
+                self.stop, self.usage = stop, usage
             case ModelThinking(text=text):
                 if self._kind is not ModelThinking:
                     self._turn_to(ModelThinking)
@@ -247,15 +252,10 @@ class _Answer:
             case ModelThought(block=block):
                 self._room.take(len(block.opaque))
                 self.thoughts.append(block)
-            case ModelCall(tool=tool, arguments=arguments):
-                self._room.take(CALL + len(tool) + len(arguments))
-                self.calls.append(part)
             case ModelAlive():
                 pass
             case ModelYield():
                 self.yielded = True
-            case ModelDone(stop=stop, usage=usage):
-                self.stop, self.usage = stop, usage
             case _:
                 assert_never(part)
 

@@ -296,7 +296,7 @@ class Registry:
         self._origins: dict[str, ToolOrigin] = {}
         self._owners: dict[str, str] = {}
         self._tools: dict[str, Tool] = {}
-        self._schemas: dict[frozenset[str], tuple[ToolSchema, ...]] = {}
+        self._schemas: dict[tuple[str, ...], tuple[ToolSchema, ...]] = {}
         self._hidden: frozenset[str] = frozenset()
         self._shown_while: dict[str, Callable[[], bool]] = {}
 
@@ -360,7 +360,7 @@ class Registry:
     def schemas(self) -> tuple[ToolSchema, ...]:
         """What the model reads of the visible tools. The same tuple for as long as the same tools are visible."""
         told = [tool for tool in self.list() if tool.is_told is None or tool.is_told()]
-        names = frozenset(tool.name for tool in told)
+        names = tuple([tool.name for tool in told])
         if names not in self._schemas:
             self._schemas[names] = tuple(tool.schema() for tool in told)
         return self._schemas[names]
@@ -368,7 +368,7 @@ class Registry:
     def list(self) -> tuple[Tool, ...]:
         """The visible tools, source by source, which is the order the model reads."""
         hidden = self._out_of_sight()
-        return tuple(tool for name, tool in self._tools.items() if name not in hidden)
+        return tuple([tool for name, tool in self._tools.items() if name not in hidden])
 
     def _out_of_sight(self) -> frozenset[str]:
         return self._hidden | {name for name, shows in self._shown_while.items() if not shows()}

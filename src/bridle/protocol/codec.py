@@ -46,7 +46,7 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def kind_of(event: AnyEvent) -> str:
-    return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
+    return event.kind if type(event) is UnknownEvent else type(event).__name__
 
 
 def kind_of_command(command: commands.AnyCommand) -> str:
@@ -54,7 +54,7 @@ def kind_of_command(command: commands.AnyCommand) -> str:
 
 
 def encode_payload(event: AnyEvent) -> bytes:
-    return event.raw if isinstance(event, UnknownEvent) else _encoder.encode(event)
+    return event.raw if type(event) is UnknownEvent else _encoder.encode(event)
 
 
 def payload_of(envelope: Envelope) -> bytes:

@@ -61,6 +61,8 @@ _REAL = frozenset({"writable", "read-only", "shown"})
 """Kinds of mounts that show what is there."""
 _NEW = frozenset({"tmpfs", "proc", "devpts", "mqueue"})
 """Kinds of file systems that are made for a command alone."""
+_READ_ONLY = ("ro,", "ro")
+"""How the flags of a mount begin that is not written."""
 _PAGE = 16 * 1024
 
 
@@ -182,22 +184,27 @@ def first_difference(table: str, expected: ExpectedMounts, *, beneath: str = "")
     here, below, length = f" {beneath} ", f" {beneath}/", len(beneath)
     lines = [line.split(" ", 6) for line in table.split("\n") if below in line or here in line]
     names, not_blank = set[str](), set(blank)
-    for number, _above, device, root, point, flags, rest in lines:
-        if not f" {point} ".startswith((below, here)):
-            continue
-        place = point[length:] or "/"
+    see = names.add
+    for number, _above, device, root, point, flags, rest in lines:  # a hundred, for every command
+        place = point
+        if beneath:
+            if not f" {point} ".startswith((below, here)):
+                continue
+            place = point[length:] or "/"
         name = f"{device}:{root}:{place}"
-        names.add(name)
-        if name in writable and device in devices:
-            continue
-        read_only = flags.startswith("ro,") or flags == "ro"
+        see(name)
         if device not in devices:
             if rest.partition("- ")[2].partition(" ")[0] in _NEW:
                 not_blank.discard(place)
-            elif not read_only:
+            elif flags[:3] not in _READ_ONLY:
                 return place
-        elif name not in readable or not (
-            read_only or _is_replaced(place) or any(on[1] == number and on[4] == point for on in lines)
+        elif name not in writable and (
+            name not in readable
+            or not (
+                flags[:3] in _READ_ONLY
+                or _is_replaced(place)
+                or any(on[1] == number and on[4] == point for on in lines)
+            )
         ):
             return place
     missing = (place for name, place in wanted.items() if name not in names)

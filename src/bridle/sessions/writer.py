@@ -190,9 +190,9 @@ class Writer:
 
     async def wait(self, ticket: int, *, sync: bool) -> None:
         """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
-        from asyncio import get_running_loop
+        import asyncio
 
-        loop = get_running_loop()
+        loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._must_wait(_Waiter(ticket, sync, partial(_settle, done), loop)):
             await done

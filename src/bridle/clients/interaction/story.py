@@ -7,7 +7,7 @@ duration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, get_args
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -54,6 +54,8 @@ _Silent: TypeAlias = (
     | e.UnknownEvent
 )
 """What adds no line of its own: it is seen by what it changes, or by what follows."""
+_SILENT = frozenset(get_args(_Silent))
+_OF_CHILDREN = frozenset({e.ChildStarted, e.ChildEnded})
 
 
 class Story:
@@ -133,9 +135,12 @@ class Story:
 
     def lines(self, event: e.AnyEvent) -> list[str]:
         """The lines this event adds, mostly none."""
-        if isinstance(event, _Silent):
+        if type(event) in _SILENT:
             return []
-        match event:
+        match event:  # for each case the type is asked, which takes a while: what comes often comes first
+            case e.TextDelta():
+                self._text.append(event.text)
+                return []
             case e.ToolCallRequested():
                 self._inputs[event.call_id] = event.input
                 if event.step == 0 and event.tool == "bash" and not self._has_goal:  # then it is the check
@@ -144,16 +149,11 @@ class Story:
             case e.PermissionDecided():
                 self._take_decision(event)
                 return []
-            case e.ApprovalGiven(by=by, given=given, keys=keys):
-                return [f"{f'{given} of {keys}':<9}{approver(by)} said yes; another person has to as well"]
             case e.ToolCallStarted():
                 self._started.add(event.call_id)
                 return []
             case e.ToolResult():
                 return self._result(event)
-            case e.TextDelta():
-                self._text.append(event.text)
-                return []
             case e.StepStarted():
                 self._text.clear()
                 self._provider = event.provider
@@ -162,6 +162,8 @@ class Story:
                 said = "".join(self._text)
                 self._text.clear()
                 return self._said(event, said) if said else []
+            case e.ApprovalGiven(by=by, given=given, keys=keys):
+                return [f"{f'{given} of {keys}':<9}{approver(by)} said yes; another person has to as well"]
             case e.ChildStarted(call_id=call_id):
                 self._sent.add(call_id)
                 return []
@@ -226,7 +228,7 @@ class Story:
             case e.Error():
                 return [visible(event.message)]
             case _:
-                assert_never(event)
+                return _no_lines(event)
 
     def failure(self, failed: e.StepFailed, *, left_s: float | None = None) -> str:
         """An attempt that failed: shorter than its sentence, which is for programs, where a person waits.
@@ -407,8 +409,13 @@ _CHANGED_NOTHING = frozenset({
 })  # fmt: skip
 
 
+def _no_lines(_event: _Silent) -> list[str]:
+    """For what is silent and for nothing else, as the type checker sees to."""
+    return []
+
+
 def _is_of_child(envelope: e.Envelope) -> bool:
-    return envelope.invocation is not None or isinstance(envelope.event, e.ChildStarted | e.ChildEnded)
+    return envelope.invocation is not None or type(envelope.event) in _OF_CHILDREN
 
 
 def did_not_run(result: e.ToolResult, *, began: bool) -> bool:
