@@ -69,7 +69,7 @@ RUNS_SERVERS = {
     "bridle.base.file_digests", "bridle.base.launched_code", "bridle.base.supervision", "bridle.mcp.launch_pins",
     "bridle.mcp.pin_gate", "bridle.mcp.running_servers", "bridle.mcp.server_commands", "bridle.mcp.server_connection",
     "bridle.mcp.server_log", "bridle.mcp.server_pins", "bridle.mcp.server_state", "bridle.mcp.shared_server",
-    "bridle.mcp.value_references", "msgspec.inspect",
+    "bridle.mcp.value_references", "msgspec.inspect", "bridle.sandbox.leftovers", "bridle.sandbox.confinement",
 }  # fmt: skip
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
@@ -174,6 +174,7 @@ async def test_a_first_request_loads_of_servers_only_what_is_kept_of_them(place:
             f'[mcp_servers.one]\nsandbox = "off"\ncommand = {command}\n'
         )
         assert place.bridle("run", "-m", "demo", "hi").code == 0, "it keeps a list"
+        (place.home / ".local/state/bridle/cut-off").mkdir()  # a server in a sandbox leaves it, empty
         port = server.origin.rpartition(":")[2]
         loaded = await asyncio.to_thread(
             _modules, place, AT_REQUEST, port, "run", "-m", "work:some-model", "hi"
