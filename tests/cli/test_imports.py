@@ -160,7 +160,7 @@ async def test_a_turn_over_http_imports_nothing_it_does_not_need(place: Place) -
     async with ModelServer.playing(say("ok")) as server:
         (folder / "config.toml").write_text(f'[providers.work]\nbase_url = "{server.origin}/v1"\n')
         loaded = await asyncio.to_thread(imported, place, "run", "-m", "work:some-model", "hi")
-    assert len(server.chats) == 1
+    assert (len(server.chats), server.connections) == (1, 1)
     assert loaded & (OVER_HTTP - {"tomllib"}) == set()
 
 

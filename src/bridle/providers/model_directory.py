@@ -205,6 +205,21 @@ class Models:
             )
         return self._chats[place]
 
+    def begin(self, model: ModelChanged) -> None:
+        """Opens the way to whoever answers for this model, beside what else is to do before a request.
+
+        Only where a key is at hand, or none is needed: else nothing would follow.
+        """
+        if (
+            self._is_forwarding
+            or model.provider == DEMO
+            or (self._given and model.provider == self._given.name)
+        ):
+            return
+        endpoint = self.endpoint(model.provider)
+        if not endpoint.needs_key or self._given_key(endpoint)[0] or endpoint.name in self._stored_names():
+            self.connections.begin(endpoint.base_url)
+
     def keep_exchanges(self, keep: Callable[[RawExchange], None]) -> None:
         """Hands whatever goes to providers and comes back from them to `keep`, from now on. For these models alone."""
         self._keep = keep
