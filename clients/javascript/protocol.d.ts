@@ -231,14 +231,16 @@ export interface ChildMemory {
 }
 
 /**
- * What is remembered from here on under `key`. It had to be compressed where it would have had more tokens than it
- * may, `tokens_before`; `dropped` entries gave way. Tokens are estimates.
+ * What is remembered from here on under `memory_id`: the next child with the same goes on there.
+ *
+ * It had to be compressed where it would have had more tokens than it may, `tokens_before`; `dropped` entries gave
+ * way. Tokens are estimates.
  */
 export interface ChildMemoryUpdated {
   agent: string;
   dropped?: number;
-  key: string;
   memory: ChildMemory;
+  memory_id: string;
   tokens?: number;
   tokens_before?: number;
 }
@@ -252,8 +254,7 @@ export interface ChildResult {
 /**
  * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
  *
- * `key` is what its memory is found by: the next child with the same goes on where this one ended. `worktree` and
- * `branch` are those it has for itself, where it has them.
+ * `worktree` and `branch` are those it has for itself, where it has them.
  */
 export interface ChildStarted {
   agent: string;
@@ -261,7 +262,6 @@ export interface ChildStarted {
   branch?: string;
   call_id?: string;
   invocation: string;
-  key?: string;
   model?: string;
   provider?: string;
   task: string;
