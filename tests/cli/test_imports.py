@@ -26,13 +26,18 @@ atexit.register(lambda: print(*{LOADED}, file=sys.stderr))
 main()
 """
 
-# The same by the time the first connection to a model is made, whose port is the first word.
+# The same by the time the first request to a model leaves, on the connection that was opened meanwhile to this port.
 AT_REQUEST = f"""
 import atexit, sys
 port, found = int(sys.argv.pop(1)), []
 def hear(event, given):
     if event == "socket.connect" and given[1][1:] == (port,):
-        found.extend({LOADED})
+        from bridle.base.http import HttpConnections
+        post_stream = HttpConnections.post_stream
+        def watched(self, *words, **more):
+            found.extend({LOADED})
+            return post_stream(self, *words, **more)
+        HttpConnections.post_stream = watched
 sys.addaudithook(hear)
 atexit.register(lambda: print(*found, file=sys.stderr))
 from bridle.cli import main

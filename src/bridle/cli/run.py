@@ -35,7 +35,7 @@ from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession, R
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
-from bridle.providers.model_directory import DEMO
+from bridle.providers import DEMO
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from bridle.base.paths import PROJECT_SECRETS_FILE
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
+from bridle.providers import DEMO
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from bridle.providers.remote import Connections, RemoteModel
     from bridle.providers.scripted import ScriptedModel
 
-DEMO = "demo"
 OWN_KEY = "BRIDLE_API_KEY"
 """The key for the provider of the chosen model, whichever that is."""
 LOGIN = "bridle login"
