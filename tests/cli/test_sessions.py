@@ -63,7 +63,6 @@ def test_a_list_for_programs_has_the_same_sessions(place: Place) -> None:
     assert (row["cwd"], row["model"], row["stop"]) == (str(place.work), "demo:hello", "end_turn")
 
 
-@pytest.mark.requirement("T18.3")
 def test_a_long_list_comes_in_pages_and_says_how_many_more_there_are(place: Place) -> None:
     elsewhere = place.work / "elsewhere"
     elsewhere.mkdir()
