@@ -6,7 +6,7 @@ from contextlib import closing
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.ids import SESS, Ids, is_id, list_place, read_list_place, short_ids
@@ -42,7 +42,10 @@ async def made(store, clock, cwd: str, later_s: list[int]) -> list[str]:
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.generate],  # what fails is short as it is, and every store is a real one
 )
 @given(
     first=st.lists(st.integers(0, 1), max_size=7),
