@@ -20,7 +20,7 @@ from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, RunSlash
-from bridle.protocol.questions import GitAnswer, GitQuestion
+from bridle.protocol.questions import GitAnswer, GitQuestion, UndoAnswer, UndoQuestion
 from bridle.providers.script import call, say
 from git_kit import Repository
 from git_traps import LEAVES_MARKER
@@ -180,6 +180,125 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
     assert (kept.reason, dropped.reason, gone.reason) == ("NotDone", None, "NoSuchWorktree")
     assert branches(repo) == ["main"]
     assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
+
+
+async def take_back(session: HarnessSession, name: str, words: str) -> e.UndoApplied | e.Notice | e.GitEnded:
+    """Gives `/NAME words`, says yes to what it asks, and returns what came of it."""
+    before = session.conversation.last_id
+    await session.connection.send(RunSlash(session=session.id, name=name, arguments=words))
+    async for envelope in session.connection.events(session.id, since=before):
+        match envelope.event:
+            case e.QuestionAsked(question_id=number, question=UndoQuestion()):
+                answer = UndoAnswer(choice="go")
+                await session.connection.send(
+                    AnswerQuestion(session=session.id, question_id=number, answer=answer)
+                )
+            case e.UndoApplied() | e.GitEnded() as ended:
+                return ended
+            case e.Notice(reason="NothingToUndo" | "NothingToRedo" | "NotUndone") as notice:
+                return notice
+            case _:
+                pass
+    raise AssertionError("the session ended")
+
+
+CHANGES = {
+    "writer": [
+        call("read_file", path="cart.py"),
+        call("write_file", path="cart.py", content="changed by the agent\n"),
+        call("bash", command="mkdir -p deep && echo made > deep/made.txt"),
+        say("Did it."),
+    ]
+}
+
+
+async def test_what_an_agent_did_in_its_worktree_is_taken_back_there_and_brought_again(
+    repo: Repository,
+) -> None:
+    committed = (repo.folder / "cart.py").read_text()
+    model = scripted(
+        call("write_file", path="here.txt", content="by the session\n"),
+        *sending("writer"),
+        agents=CHANGES,
+    )
+    async with session_of(repo, model) as session:
+        name = await left_by_writer(session)
+        place = repo.folder.parent / "bridle/worktrees" / name
+        (repo.folder / "cart.py").write_text("by the person\n")
+        undone = await take_back(session, "worktrees", f"undo {name}")
+        assert (place / "cart.py").read_text() == committed
+        assert not (place / "deep").exists()
+        assert repo.git("diff", "--stat", "main", f"bridle/{name}") == ""
+        again = await take_back(session, "worktrees", f"undo {name}")
+        redone = await take_back(session, "worktrees", f"redo {name}")
+        assert repo.git("show", f"bridle/{name}:deep/made.txt") == "made\n"
+    assert isinstance(undone, e.UndoApplied)
+    assert undone.worktree == name
+    assert undone.paths == tuple(f"bridle/{name}:{path}" for path in ("cart.py", "deep", "deep/made.txt"))
+    assert isinstance(again, e.Notice)
+    assert again.message == f"There is nothing to undo in {name}."
+    assert isinstance(redone, e.UndoApplied)
+    assert (redone.redone, redone.worktree) == (True, name)
+    assert (repo.folder / "cart.py").read_text() == "by the person\n"
+    assert (repo.folder / "here.txt").read_text() == "by the session\n"
+
+
+async def test_undo_here_leaves_a_worktree_alone_and_undo_there_leaves_this_folder(repo: Repository) -> None:
+    model = scripted(
+        call("write_file", path="here.txt", content="by the session\n"),
+        *sending("writer"),
+        call("bash", command="echo more > more.txt"),
+        say("Done."),
+        agents=CHANGES,
+    )
+    async with session_of(repo, model) as session:
+        await session.ask("go")
+        events = await session.ask("and more")
+        name = next(one for one in branches(repo) if one != "main").removeprefix("bridle/")
+        place = repo.folder.parent / "bridle/worktrees" / name
+        undone = await take_back(session, "undo", "session")
+        assert not (repo.folder / "here.txt").exists()
+        nothing = await take_back(session, "undo", "")
+        assert (place / "deep/made.txt").exists()
+    assert events[-1].stop == "end_turn"
+    assert isinstance(undone, e.UndoApplied)
+    assert (undone.paths, undone.worktree) == (("here.txt", "more.txt"), "")
+    assert isinstance(nothing, e.Notice)
+    assert repo.git("show", f"bridle/{name}:deep/made.txt") == "made\n"
+
+
+async def test_after_a_resume_one_call_in_a_worktree_is_taken_back_and_not_from_another_session(
+    repo: Repository,
+) -> None:
+    async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
+        events = await session.ask("go")
+        name, earlier = name_of(events), session.id
+        written = next(one for one in of_kind(events, e.ToolCallStarted) if one.tool == "write_file")
+    async with session_of(repo, scripted(say("Nothing."))) as session:
+        elsewhere = await take_back(session, "worktrees", f"undo {name}")
+    async with session_of(repo, scripted(say("Nothing.")), resume=earlier) as session:
+        undone = await take_back(session, "worktrees", f"undo {name} {written.call_id}")
+    assert isinstance(elsewhere, e.GitEnded)
+    assert elsewhere.reason == "NothingInWorktree"
+    assert isinstance(undone, e.UndoApplied)
+    assert undone.paths == (f"bridle/{name}:cart.py",)
+    assert repo.git("diff", "--name-only", "main", f"bridle/{name}") == "deep/made.txt\n"
+
+
+async def test_undo_takes_back_what_a_merge_brought(repo: Repository) -> None:
+    committed = (repo.folder / "cart.py").read_text()
+    async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
+        name = await left_by_writer(session)
+        await slash(session, f"merge {name}", answers=[GO])
+        assert (repo.folder / "deep/made.txt").exists()
+        undone = await take_back(session, "undo", "")
+        again = await slash(session, f"merge {name}")
+        repo.git("reset", "-q", "--", ".")
+        await slash(session, f"merge {name}", answers=[GO])
+    assert isinstance(undone, e.UndoApplied)
+    assert (undone.paths, undone.worktree) == (("cart.py", "deep", "deep/made.txt"), "")
+    assert again.reason == "WorktreeOverlaps"
+    assert (repo.folder / "cart.py").read_text() != committed
 
 
 async def be_killed(folder: str) -> None:

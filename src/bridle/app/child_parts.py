@@ -70,7 +70,7 @@ def child_layers(parts: SessionParts) -> Joined:
         permissions(parts, edits),
         trust(edits),
         calls(parts),
-        *_undo(parts),
+        undo(parts.undo, parts.stopwatch, parts.journal),
         sandbox(parts),
         instructions(parts),
         budget(parts),
@@ -80,11 +80,6 @@ def child_layers(parts: SessionParts) -> Joined:
     )
     plugged = (*parts.services.features, *parts.opened.plugged)
     return join(features, tuple(map(_looking_on, plugged)))
-
-
-def _undo(parts: SessionParts) -> Iterator[Feature]:
-    if not parts.is_apart:
-        yield undo(parts.undo, parts.stopwatch, parts.journal)
 
 
 def _ledger(parts: SessionParts) -> Iterator[Feature]:

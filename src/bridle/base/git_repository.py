@@ -3,7 +3,7 @@
 Nothing here starts a process: `start` does, which the caller gives. Files that go through a filter are looked at only
 where something encloses the call: filters are programs.
 
-GitFailed      reason: NotARepository, NoGit, FiltersConfigured, TooSlow, Failed
+GitFailed      reason: NotARepository, NoGit, FiltersConfigured, InUse, TooSlow, Failed
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from bridle.base.git import GitCall, compose, is_plain_filter_name
 from bridle.base.git_status import GitStatus, parse_status
 from bridle.base.processes import CannotStart
 
-Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "TooSlow", "Failed"]
+Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "InUse", "TooSlow", "Failed"]
 
 _FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 _EMPTY_TREES = {
@@ -175,6 +175,12 @@ class Repository:
             _output(await self._ask("rev-parse", options=("--absolute-git-dir",)))
         ).removesuffix("\n")
 
+    async def common_folder(self) -> str:
+        """Where git keeps what all working trees of this repository share, resolved."""
+        answer = await self._ask("rev-parse", options=("--git-common-dir",))
+        common = os.fsdecode(_output(answer)).removesuffix("\n")
+        return _resolved(self._cwd, common)
+
     async def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""
         answer = await self._ask("rev-parse", options=("--verify", "--quiet"), names=("HEAD",))
@@ -318,8 +324,7 @@ class Repository:
                 if set_to.startswith("~/")
                 else os.path.join(root, set_to)
             )
-        common = os.fsdecode((await self._ask("rev-parse", options=("--git-common-dir",))).output)
-        return os.path.join(self._cwd, common.removesuffix("\n"), "hooks")
+        return os.path.join(await self.common_folder(), "hooks")
 
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
@@ -376,6 +381,10 @@ class Repository:
             if filters:
                 raise GitFailed("FiltersConfigured", _FILTERED.format(", ".join(filters))) from None
             raise GitFailed("NoGit", f"git cannot be started ({problem.reason})") from None
+
+
+def _resolved(folder: str, path: str) -> str:
+    return os.path.realpath(os.path.join(folder, path))
 
 
 def _is_around(root: str, cwd: str) -> bool:

@@ -614,6 +614,15 @@ SENTENCES: Mapping[str, Sentence] = {
         "To resolve it by hand: !git merge {branch}",
         1,
     ),
+    "NothingInWorktree": Sentence(
+        "This session has nothing to take back in {name}: no agent of it changed files there, or their folder is gone. "
+        "To be rid of it: /worktrees drop {name}",
+        1,
+    ),
+    "WorktreeCutOff": Sentence(
+        "Bridle stopped while an agent worked in a worktree of its own, or while it was taken away: {names}. "
+        "What is left of it is still there. See it: /worktrees"
+    ),
     "WorktreeEmpty": Sentence("Nothing was changed in {name}. To be rid of it: /worktrees drop {name}", 1),
     "NoWords": Sentence("/{name} takes no words. {hint}", 2),
     "NoMessage": Sentence("Without a message nothing is committed.", 1),
