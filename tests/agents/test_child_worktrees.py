@@ -6,79 +6,33 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.clients.interaction.child_lines import ended_line
 from bridle.conformance.fake_models import scripted
-from bridle.conformance.harness import HarnessSession, harness, of_kind
+from bridle.conformance.harness import of_kind
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, RunSlash
-from bridle.protocol.questions import GitAnswer, GitQuestion, UndoAnswer, UndoQuestion
+from bridle.protocol.commands import AnswerPermission, CancelTurn, RunSlash
 from bridle.providers.script import call, say
 from git_kit import Repository
 from git_traps import LEAVES_MARKER
-
-APART = AgentDelegation(invocation="allow", worktree=True)
-WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", delegation=APART)
-OTHER = AgentDefinition(name="other", description="Writes too.", mode="subagent", delegation=APART)
-GO = GitAnswer(choice="go")
-KEEP = GitAnswer(choice="keep")
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    made = Repository(folder, tmp_path / "person")
-    made.git("init", "-q", "-b", "main")
-    made.commit("cart.py")
-    return made
-
-
-def sending(*agents: str, then: str = "Done."):
-    """A step that sends these agents at once, then an answer."""
-    return (tuple(call("delegate_agent", agent=agent, task="Do it.") for agent in agents), say(then))
-
-
-def session_of(repo: Repository, model, **options):
-    given = {"mode": "yolo", "agents": [WRITER, OTHER], "agent_mode": "multi", "answers": True, **options}
-    return harness(model, folder=str(repo.folder), home=str(repo.folder.parent / "bridle"), **given)
-
-
-async def slash(session: HarnessSession, words: str = "", *, answers: Sequence[GitAnswer] = ()) -> e.GitEnded:
-    """Gives `/worktrees words`, answers what it asks, and returns what came of it."""
-    before, left = session.conversation.last_id, list(answers)
-    await session.connection.send(RunSlash(session=session.id, name="worktrees", arguments=words))
-    async for envelope in session.connection.events(session.id, since=before):
-        match envelope.event:
-            case e.QuestionAsked(question_id=number, question=GitQuestion()):
-                answer = AnswerQuestion(session=session.id, question_id=number, answer=left.pop(0))
-                await session.connection.send(answer)
-            case e.GitEnded() as ended:
-                assert not left
-                return ended
-            case _:
-                pass
-    raise AssertionError("the session ended")
-
-
-def branches(repo: Repository) -> list[str]:
-    return repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-
-
-def name_of(events) -> str:
-    return of_kind(events, e.ChildEnded)[0].branch.removeprefix("bridle/")
-
-
-async def left_by_writer(session: HarnessSession) -> str:
-    return name_of(await session.ask("go"))
+from worktree_kit import (
+    GO,
+    KEEP,
+    WRITES,
+    branches,
+    left_by_writer,
+    name_of,
+    sending,
+    session_of,
+    slash,
+    take_back,
+)
 
 
 @pytest.mark.requirement("X19")
@@ -121,9 +75,6 @@ async def test_an_agent_that_changed_nothing_leaves_no_worktree_and_no_branch(re
     assert (ended.ok, ended.branch, branches(repo)) == (True, "", ["main"])
     assert told == "No agent has left a worktree here."
     assert repo.git("worktree", "list").count("\n") == 1
-
-
-WRITES = {"writer": [call("write_file", path="new.txt", content="new\n"), say("Wrote it.")]}
 
 
 async def test_a_person_sees_what_was_left_and_brings_it_into_the_working_tree(repo: Repository) -> None:
@@ -180,125 +131,6 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
     assert (kept.reason, dropped.reason, gone.reason) == ("NotDone", None, "NoSuchWorktree")
     assert branches(repo) == ["main"]
     assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
-
-
-async def take_back(session: HarnessSession, name: str, words: str) -> e.UndoApplied | e.Notice | e.GitEnded:
-    """Gives `/NAME words`, says yes to what it asks, and returns what came of it."""
-    before = session.conversation.last_id
-    await session.connection.send(RunSlash(session=session.id, name=name, arguments=words))
-    async for envelope in session.connection.events(session.id, since=before):
-        match envelope.event:
-            case e.QuestionAsked(question_id=number, question=UndoQuestion()):
-                answer = UndoAnswer(choice="go")
-                await session.connection.send(
-                    AnswerQuestion(session=session.id, question_id=number, answer=answer)
-                )
-            case e.UndoApplied() | e.GitEnded() as ended:
-                return ended
-            case e.Notice(reason="NothingToUndo" | "NothingToRedo" | "NotUndone") as notice:
-                return notice
-            case _:
-                pass
-    raise AssertionError("the session ended")
-
-
-CHANGES = {
-    "writer": [
-        call("read_file", path="cart.py"),
-        call("write_file", path="cart.py", content="changed by the agent\n"),
-        call("bash", command="mkdir -p deep && echo made > deep/made.txt"),
-        say("Did it."),
-    ]
-}
-
-
-async def test_what_an_agent_did_in_its_worktree_is_taken_back_there_and_brought_again(
-    repo: Repository,
-) -> None:
-    committed = (repo.folder / "cart.py").read_text()
-    model = scripted(
-        call("write_file", path="here.txt", content="by the session\n"),
-        *sending("writer"),
-        agents=CHANGES,
-    )
-    async with session_of(repo, model) as session:
-        name = await left_by_writer(session)
-        place = repo.folder.parent / "bridle/worktrees" / name
-        (repo.folder / "cart.py").write_text("by the person\n")
-        undone = await take_back(session, "worktrees", f"undo {name}")
-        assert (place / "cart.py").read_text() == committed
-        assert not (place / "deep").exists()
-        assert repo.git("diff", "--stat", "main", f"bridle/{name}") == ""
-        again = await take_back(session, "worktrees", f"undo {name}")
-        redone = await take_back(session, "worktrees", f"redo {name}")
-        assert repo.git("show", f"bridle/{name}:deep/made.txt") == "made\n"
-    assert isinstance(undone, e.UndoApplied)
-    assert undone.worktree == name
-    assert undone.paths == tuple(f"bridle/{name}:{path}" for path in ("cart.py", "deep", "deep/made.txt"))
-    assert isinstance(again, e.Notice)
-    assert again.message == f"There is nothing to undo in {name}."
-    assert isinstance(redone, e.UndoApplied)
-    assert (redone.redone, redone.worktree) == (True, name)
-    assert (repo.folder / "cart.py").read_text() == "by the person\n"
-    assert (repo.folder / "here.txt").read_text() == "by the session\n"
-
-
-async def test_undo_here_leaves_a_worktree_alone_and_undo_there_leaves_this_folder(repo: Repository) -> None:
-    model = scripted(
-        call("write_file", path="here.txt", content="by the session\n"),
-        *sending("writer"),
-        call("bash", command="echo more > more.txt"),
-        say("Done."),
-        agents=CHANGES,
-    )
-    async with session_of(repo, model) as session:
-        await session.ask("go")
-        events = await session.ask("and more")
-        name = next(one for one in branches(repo) if one != "main").removeprefix("bridle/")
-        place = repo.folder.parent / "bridle/worktrees" / name
-        undone = await take_back(session, "undo", "session")
-        assert not (repo.folder / "here.txt").exists()
-        nothing = await take_back(session, "undo", "")
-        assert (place / "deep/made.txt").exists()
-    assert events[-1].stop == "end_turn"
-    assert isinstance(undone, e.UndoApplied)
-    assert (undone.paths, undone.worktree) == (("here.txt", "more.txt"), "")
-    assert isinstance(nothing, e.Notice)
-    assert repo.git("show", f"bridle/{name}:deep/made.txt") == "made\n"
-
-
-async def test_after_a_resume_one_call_in_a_worktree_is_taken_back_and_not_from_another_session(
-    repo: Repository,
-) -> None:
-    async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
-        events = await session.ask("go")
-        name, earlier = name_of(events), session.id
-        written = next(one for one in of_kind(events, e.ToolCallStarted) if one.tool == "write_file")
-    async with session_of(repo, scripted(say("Nothing."))) as session:
-        elsewhere = await take_back(session, "worktrees", f"undo {name}")
-    async with session_of(repo, scripted(say("Nothing.")), resume=earlier) as session:
-        undone = await take_back(session, "worktrees", f"undo {name} {written.call_id}")
-    assert isinstance(elsewhere, e.GitEnded)
-    assert elsewhere.reason == "NothingInWorktree"
-    assert isinstance(undone, e.UndoApplied)
-    assert undone.paths == (f"bridle/{name}:cart.py",)
-    assert repo.git("diff", "--name-only", "main", f"bridle/{name}") == "deep/made.txt\n"
-
-
-async def test_undo_takes_back_what_a_merge_brought(repo: Repository) -> None:
-    committed = (repo.folder / "cart.py").read_text()
-    async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
-        name = await left_by_writer(session)
-        await slash(session, f"merge {name}", answers=[GO])
-        assert (repo.folder / "deep/made.txt").exists()
-        undone = await take_back(session, "undo", "")
-        again = await slash(session, f"merge {name}")
-        repo.git("reset", "-q", "--", ".")
-        await slash(session, f"merge {name}", answers=[GO])
-    assert isinstance(undone, e.UndoApplied)
-    assert (undone.paths, undone.worktree) == (("cart.py", "deep", "deep/made.txt"), "")
-    assert again.reason == "WorktreeOverlaps"
-    assert (repo.folder / "cart.py").read_text() != committed
 
 
 async def be_killed(folder: str) -> None:
@@ -501,9 +333,16 @@ async def test_a_hostile_repository_has_nothing_run(repo: Repository) -> None:
     marker = trapped(repo)
     async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
         events = await session.ask("go")
+        name = name_of(events)
         await slash(session)
+        await take_back(session, "worktrees", f"undo {name}")
+        await take_back(session, "worktrees", f"redo {name}")
+        merged = await slash(session, f"merge {name}", answers=[GO])
+        dropped = await slash(session, f"drop {name}", answers=[GO])
     (ended,) = of_kind(events, e.ChildEnded)
     assert (ended.ok, ended.changed) == (True, ("new.txt",))
+    assert (merged.reason, dropped.reason) == (None, None)
+    assert (repo.folder / "new.txt").read_text() == "new\n"
     assert not marker.exists()
     without_hooks, without_monitor = ("-c", "core.hooksPath=/dev/null"), ("-c", "core.fsmonitor=false")
     repo.git(*without_hooks, *without_monitor, "worktree", "add", "-q", "-b", "bridle/x", "../x")

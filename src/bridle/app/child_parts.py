@@ -43,7 +43,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
         return msgspec.structs.replace(
             made,
             permissions=agent.permissions_of(above),
-            known_and_visible=tools_seen(registry),
+            known_and_visible=tools_seen(registry, whole=parent.tools if agent.is_apart else None),
         )
 
     return msgspec.structs.replace(
