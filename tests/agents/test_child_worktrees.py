@@ -1,20 +1,15 @@
 """Agents that write in git worktrees of their own, and what a person makes of it: `/worktrees`."""
 
-import asyncio
 import os
 import shutil
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from bridle.clients.interaction.child_lines import ended_line
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
-from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnswerPermission, CancelTurn, RunSlash
@@ -131,46 +126,6 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
     assert (kept.reason, dropped.reason, gone.reason) == ("NotDone", None, "NoSuchWorktree")
     assert branches(repo) == ["main"]
     assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
-
-
-async def be_killed(folder: str) -> None:
-    """Has an agent write, and then the whole process die."""
-
-    async def die(_args: object, _context: object) -> ToolOutput:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("unreachable")
-
-    class Nothing(msgspec.Struct):
-        pass
-
-    tool = Tool(
-        name="die", description="Ends it.", input=Nothing, risk="read", run=die, mutating=never_mutating
-    )
-    writing = [call("write_file", path="half.txt", content="half\n"), call("die")]
-    model = scripted(*sending("writer"), agents={"writer": writing})
-    repo = Repository(Path(folder), Path(folder).parent / "person")
-    async with session_of(repo, model, answers=False, tools=[tool]) as session:
-        await session.ask("go")
-
-
-async def test_what_a_killed_process_left_is_listed_and_committed_in_the_next_session(
-    repo: Repository,
-) -> None:
-    code = f"import asyncio, test_child_worktrees as t; asyncio.run(t.be_killed({str(repo.folder)!r}))"
-    places = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parent.parent)))
-    env = {"PATH": os.defpath, "HOME": str(repo.folder.parent / "person"), "PYTHONPATH": places}
-    died = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], env=env, capture_output=True, text=True
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    repo.git("worktree", "prune")
-    (name,) = (one.removeprefix("bridle/") for one in branches(repo) if one != "main")
-    assert repo.git("log", "--format=%s", "main..bridle/" + name) == ""
-    async with session_of(repo, scripted(say("Nothing."))) as session:
-        listed = (await slash(session)).data["told"]
-        await slash(session, f"merge {name}", answers=[GO])
-    assert f"{name}   1 file +1 -0   agent writer: Do it." in listed
-    assert (repo.folder / "half.txt").read_text() == "half\n"
 
 
 async def test_what_a_stopped_agent_wrote_is_left_on_its_branch(repo: Repository) -> None:

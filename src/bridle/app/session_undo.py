@@ -114,7 +114,7 @@ class SessionUndo:
     def work_in(self, cwd: str) -> Undo:
         """The undo of calls of whoever works in a folder: the session's own, or one in a worktree."""
         workspace = self._paths().folders.workspace
-        return self.work() if os.path.realpath(cwd) == workspace else self._work_in(cwd, f"{cwd}:")
+        return self.work() if os.path.realpath(cwd) == workspace else self._work_in(cwd)
 
     async def changes(self, what: str) -> SessionChanges:
         """What was changed so far in the session's own folders."""
@@ -147,9 +147,7 @@ class SessionUndo:
         if not places:
             raise BridleError("NothingInWorktree", name=tree.name)
         (cwd,) = places
-        work = self._work_in(
-            cwd, f"{tree.branch}:{cwd.removeprefix(tree.path).strip('/')}/".replace(":/", ":")
-        )
+        work = self._work_in(cwd)
         here = self._paths().folders.workspace
 
         def hides(path: str) -> bool:  # as the same file here is
@@ -161,7 +159,6 @@ class SessionUndo:
             undo=f"/worktrees undo {tree.name}",
             redo=f"/worktrees redo {tree.name}",
             where=tree.name,
-            worktree=tree.name,
         )
         return await (run_redo(work, talk) if again else run_undo(work, what, talk))
 
@@ -175,10 +172,10 @@ class SessionUndo:
 
         told = [interrupted(one) for one in self.work().cut_off()]
         for place in places_of(store.calls()):
-            name = os.path.relpath(place, os.path.realpath(self._where.worktrees)).partition(os.sep)[0]
+            name, _ = self._name_of(place)
             told += [
                 interrupted(one, undo=f"/worktrees undo {name}", redo=f"/worktrees redo {name}")
-                for one in self._work_in(place, f"{name}:").cut_off()
+                for one in self._work_in(place).cut_off()
             ]
         return [Notice(reason="UndoInterrupted", message=words) for words in told]
 
@@ -225,10 +222,17 @@ class SessionUndo:
         )
         return msgspec.structs.replace(found, place=place)
 
-    def _work_in(self, cwd: str, label: str) -> Undo:
+    def _name_of(self, place: str) -> tuple[str, str]:
+        """The name of the worktree that a folder is in, and what leads there from its top."""
+        name, _, inside = os.path.relpath(place, os.path.realpath(self._where.worktrees)).partition(os.sep)
+        return name, f"{inside}/" if inside else ""
+
+    def _work_in(self, cwd: str) -> Undo:
+        from bridle.base.own_worktrees import BRANCHES
         from bridle.safety.path_guard import why_not_written, workspace_policy
         from bridle.undo.undo_service import Undo
 
+        name, inside = self._name_of(cwd)
         names = self._paths().secret_files
         paths = workspace_policy(session_folders(cwd), self._where.all, secret_files=names)
         return Undo(
@@ -236,7 +240,8 @@ class SessionUndo:
             ground=self._ground(cwd),
             may_write=lambda path: why_not_written(path, paths),
             now_ms=self._clock.now_ms,
-            label=label,
+            worktree=name,
+            label=f"{BRANCHES}{name}:{inside}",
         )
 
 

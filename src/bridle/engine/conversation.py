@@ -388,7 +388,8 @@ class Conversation:
         return (*asked, *self._persons_calls.values(), *below)
 
     def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
-        self.cwd = event.cwd
+        if self._own is None:  # a child stays where it began
+            self.cwd = event.cwd
         self._set_mode(event.mode)
 
     def _mode_changed(self, event: ModeChanged, _envelope: Envelope) -> None:

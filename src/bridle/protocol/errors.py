@@ -310,8 +310,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "The agent {agent} works in a git worktree of its own, and there can be none: {problem}."
     ),
     "ToolNotInWorktree": Sentence(
-        "{tool} works in the main folder and not in your worktree, so it is not there for you. Do without it, or say in "
-        "your answer what it is needed for."
+        "{tool} works in the main folder and not in your worktree, so it is not there for you. Do without it, or say "
+        "in your answer what it is needed for."
     ),
     "WorktreeUnsaved": Sentence(
         "What the agent {agent} left is in {path} and not committed ({problem}). See it: /worktrees"

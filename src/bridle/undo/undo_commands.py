@@ -30,7 +30,7 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
 
     `committed` returns when what was emitted is in the database, where the next plan reads it. `hides` says whether
     the content of an absolute path must not be shown. `undo` and `redo` are what a person types for them, `where` is
-    what they take back in; `worktree` its name, where it is none of the session's own folders.
+    what they take back in.
     """
 
     ask: AskPerson
@@ -42,7 +42,6 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     undo: str = "/undo"
     redo: str = "/redo"
     where: str = "this session"
-    worktree: str = ""
 
 
 async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
@@ -89,7 +88,6 @@ async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEven
         applied = await asyncio.to_thread(work.apply, plan, overwrite=overwrite)
         if applied is None:
             return Notice(reason="NotUndone", message=words.not_done(plan, undo=talk.undo, redo=talk.redo))
-        applied = msgspec.structs.replace(applied, worktree=talk.worktree)
         talk.emit(ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),)))
         return applied
 

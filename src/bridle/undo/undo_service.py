@@ -59,8 +59,9 @@ class Deeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undo:
-    """`may_write` is the guard of file tools; `now_ms` the time. `label` is what a worktree is called, with a colon: it
-    stands before the paths people read, and an undo that names nothing means all that was done there."""
+    """`may_write` is the guard of file tools; `now_ms` the time. In the `worktree` of an agent, `label` stands before
+    the paths people read, as git writes it: the branch and a colon. An undo there that names nothing means all of it.
+    """
 
     def __init__(
         self,
@@ -69,12 +70,14 @@ class Undo:
         ground: WatchedFolders,
         may_write: MayWrite,
         now_ms: Callable[[], int],
+        worktree: str = "",
         label: str = "",
     ) -> None:
         self._store = store
         self._ground = ground
         self._may_write = may_write
         self._now_ms = now_ms
+        self._worktree = worktree
         self._label = label
 
     def shown(self, path: str) -> str:
@@ -89,7 +92,7 @@ class Undo:
         with self._store.elsewhere() as store:
             settle(store, self._ground, self._now_ms())
             rows = rows_in(store.calls(), self._ground.place)
-            wanted = _wanted(rows, what or SESSION * bool(self._label))
+            wanted = _wanted(rows, what or SESSION * bool(self._worktree))
             if not any(row.kept.has_changes for row in wanted):
                 return None
             calls = tuple(row.call_id for row in wanted)
@@ -104,7 +107,7 @@ class Undo:
             )
             keep.flush()
             turns = {row.turn for row in wanted}
-            turn = wanted[-1].turn if len(turns) == 1 and (what or not self._label) else None
+            turn = wanted[-1].turn if len(turns) == 1 and (what or not self._worktree) else None
             return Plan(
                 calls=calls,
                 turn=turn,
@@ -188,6 +191,7 @@ class Undo:
             calls=plan.calls,
             left=tuple(self.shown(path) for path in sorted(left)),
             action=number,
+            worktree=self._worktree,
         )
 
     def cut_off(self) -> list[CutOff]:
@@ -243,7 +247,7 @@ class Undo:
         return tuple(still for one in lost if (still := objects.still_missing(one)) is not None)
 
     def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
-        if turn is None and self._label:
+        if turn is None and self._worktree:
             return self._label.partition(":")[0]
         if turn is not None and len(rows) == 1 and what:
             return rows[0].does
