@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +12,7 @@ from bridle.app.gates import Gates, gates, understanding
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import SessionSettings
 from bridle.base.git import clean_environment, program_on
-from bridle.base.git_repository import GitFailed, Repository
+from bridle.base.git_repository import GitFailed, GitStart, Repository
 from bridle.base.own_worktrees import NewTree, OwnTree, OwnTrees, plain_name
 from bridle.base.paths import is_beneath, session_folders
 from bridle.base.phrases import one_line
@@ -58,17 +57,11 @@ def own_trees(parts: SessionParts) -> OwnTrees:
     def at(folder: str) -> Repository:
         return repository_of(parts.spawn, cwd=folder, env=opened.env)
 
-    async def start(
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        variables: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None],
-        enclosed: bool,
-    ) -> ProcessGroup:
-        env = {**clean_environment(opened.env), **variables}
-        return await processes.start(argv, cwd=cwd, env=env, on_output=on_output, on_error=on_error)
+    async def start(git: GitStart) -> ProcessGroup:
+        env = {**clean_environment(opened.env), **git.variables}
+        return await processes.start(
+            git.argv, cwd=git.cwd, env=env, on_output=git.on_output, on_error=git.on_error
+        )
 
     program = program_on(opened.env.get("PATH", os.defpath), "git", outside=opened.cwd) or "git"
     folder = parts.services.where.worktrees

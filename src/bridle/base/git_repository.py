@@ -8,8 +8,8 @@ GitFailed      reason: NotARepository, NoGit, FiltersConfigured, InUse, TooSlow,
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from bridle.base.git import GitCall, compose, is_plain_filter_name
 from bridle.base.git_status import GitStatus, parse_status
@@ -44,22 +44,20 @@ class RunningGit(Protocol):
     async def stop(self, grace_s: float = 0.3) -> None: ...
 
 
-class StartGit(Protocol):
-    """Starts `argv` in `cwd`, its environment cleaned (`git.clean_environment`) with `variables` laid over it.
+class GitStart(NamedTuple):
+    """A git that is to be started in `cwd`, its environment cleaned (`git.clean_environment`) with `variables` over it.
+    `enclosed`: it must not start where nothing would keep a program it runs from doing harm."""
 
-    Raises `CannotStart`; so too with `enclosed`, where nothing would keep a program it runs from doing harm.
-    """
+    argv: Sequence[str]
+    cwd: str
+    variables: Mapping[str, str]
+    on_output: Callable[[bytes], None]
+    on_error: Callable[[bytes], None]
+    enclosed: bool
 
-    async def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        variables: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None],
-        enclosed: bool,
-    ) -> RunningGit: ...
+
+StartGit: TypeAlias = Callable[[GitStart], Awaitable[RunningGit]]
+"""Raises `CannotStart`."""
 
 
 class GitAnswer(NamedTuple):
@@ -86,14 +84,7 @@ async def run_git(
     def read_error(chunk: bytes) -> None:
         error.extend(chunk[: _ERROR_BYTES - len(error)])
 
-    process = await start(
-        call.argv,
-        cwd=cwd,
-        variables=call.variables,
-        on_output=read,
-        on_error=read_error,
-        enclosed=enclosed,
-    )
+    process = await start(GitStart(call.argv, cwd, call.variables, read, read_error, enclosed))
     waiting = asyncio.ensure_future(process.wait()), asyncio.ensure_future(full.wait())
     try:
         await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

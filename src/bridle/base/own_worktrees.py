@@ -161,6 +161,8 @@ class OwnTrees:
         there = self._at(tree.path)
         if await there.branch() != tree.branch:
             raise GitFailed("Failed", "its branch is not the one that is checked out there")
+        if await there.head() is None:
+            raise GitFailed("Failed", f"its branch {tree.branch} is gone; its files are in {tree.path}")
         if not _has_index(await there.git_folder()) or not (await there.status(untracked="all")).changes:
             return
         await self._write(tree.path, "add", "--all")
@@ -168,7 +170,10 @@ class OwnTrees:
 
     async def base(self, tree: OwnTree) -> str:
         """Where its branch left the one that is checked out here."""
-        return await self.repository.merge_base("HEAD", tree.branch) or tree.branch
+        base = await self.repository.merge_base("HEAD", tree.branch)
+        if base is None:
+            raise GitFailed("Failed", f"{tree.branch} has no commit in common with what is checked out here")
+        return base
 
     async def changes(self, tree: OwnTree, base: str) -> tuple[ChangedLines, ...]:
         """What its commits changed."""
