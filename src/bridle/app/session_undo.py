@@ -19,7 +19,6 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.ids import Ids
 from bridle.base.paths import is_beneath, session_folders
-from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
@@ -127,6 +126,7 @@ class SessionUndo:
     async def keeping(self, paths: Sequence[str], does: str) -> AsyncGenerator[None]:
         """What these files are, and what becomes of them meanwhile, is kept as of a command of the person's; what git
         stages is not."""
+        from bridle.base.threads import to_the_end
         from bridle.engine.undo_records import Missed
 
         keeper, missed = self.keeper(), Missed(".git/index", "git")
