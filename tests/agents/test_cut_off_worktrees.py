@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.base.own_worktrees import OwnTree, cut_off
+from bridle.base.own_worktrees import OwnTree, cut_off, mark_of
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, of_kind
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
@@ -121,9 +121,7 @@ def leave_mark(repo: Repository, name: str) -> OwnTree:
     tree = OwnTree(name, str(folder / name), "")
     lock = tree.lock()
     common = os.path.realpath(repo.folder / ".git")
-    from bridle.base.own_worktrees import _digest
-
-    assert lock.acquire(note={"repository": _digest(common)})
+    assert lock.acquire(note=mark_of(common))
     lock.release(keep_note=True)
     assert name in cut_off(str(folder), common)
     return tree
@@ -132,6 +130,8 @@ def leave_mark(repo: Repository, name: str) -> OwnTree:
 async def test_killed_before_there_was_anything_leaves_nothing_once_it_was_said(repo: Repository) -> None:
     tree = leave_mark(repo, "writer-x")
     Path(tree.patch).write_text("half a patch")
+    Path(tree.path).mkdir()
+    Path(tree.path, ".git").write_text("gitdir: nowhere\n")
     async with session_of(repo, scripted(say("Nothing."))) as session:
         said = await said_at_start(session)
         listed = (await slash(session)).data["told"]

@@ -106,6 +106,7 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
         return WorktreeEnd(problem=failure.problem)
     finally:
         place.lock.release()
+        parts.undo.leave(place.cwd)
     return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed))
 
 

@@ -91,6 +91,10 @@ class SessionUndo:
         other.place = cwd
         return other
 
+    def leave(self, cwd: str) -> None:
+        """Nobody works in a worktree any more: what is kept of it is in the store."""
+        self._keepers.pop(cwd, None)
+
     def keeper(self) -> Keeper:
         """One for everybody who works in a folder: it knows what runs at once. All of them number calls together."""
         from bridle.undo.keeper import Keeper  # not before something is about to change

@@ -29,7 +29,6 @@ TIMEOUT_S: Final = 300.0
 _MAX_BYTES: Final = 64_000
 _LOCK: Final = ".lock"
 _PATCH: Final = ".patch"
-_REPOSITORY: Final = "repository"
 _MAX_NAME: Final = 40
 
 
@@ -82,9 +81,13 @@ def cut_off(folder: str, repository: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(_LOCK))
     except OSError:
         return []
-    notes = ((name, FileLock(os.path.join(folder, name)).left_by() or {}) for name in names)
-    wanted = _digest(repository)
-    return [name.removesuffix(_LOCK) for name, note in notes if note.get(_REPOSITORY) == wanted]
+    notes = ((name, FileLock(os.path.join(folder, name)).left_by()) for name in names)
+    return [name.removesuffix(_LOCK) for name, note in notes if note == mark_of(repository)]
+
+
+def mark_of(repository: str) -> dict[str, str]:
+    """The note of a lock: which repository it is about. It is short, and UTF-8, whatever the path."""
+    return {"repository": sha256(os.fsencode(repository)).hexdigest()}
 
 
 class OwnTrees:
@@ -99,6 +102,7 @@ class OwnTrees:
         self._program = program
         self.cwd = cwd
         self.repository = at(cwd)
+        self._common = ""
 
     async def make(self, name: str, note: str) -> NewTree:
         """A new one with what was committed last. Where that fails, or is cancelled, nothing of it stays."""
@@ -122,19 +126,21 @@ class OwnTrees:
             is_whole = True
         finally:
             if not is_whole:
-                with contextlib.suppress(
-                    GitFailed
-                ):  # why there is none is said; the next list has what stayed
-                    await self.remove(tree, lock)
-                lock.release()
+                try:
+                    with contextlib.suppress(GitFailed):  # why there is none is said; what stayed is listed
+                        await self.remove(tree, lock)
+                finally:
+                    lock.release(keep_note=True)
         return NewTree(tree, base, lock)
 
     async def hold(self, tree: OwnTree) -> FileLock:
         """The lock of one, taken. Who is cut off from here on is known by it."""
-        lock, repository = tree.lock(), await self.repository.common_folder()
+        lock, mark = tree.lock(), mark_of(await self._shared())
         with _disk_problems():
-            if not lock.acquire(note={_REPOSITORY: _digest(repository)}):
+            if not lock.acquire(note=mark):
                 raise GitFailed("InUse", f"somebody works in {tree.name}")
+        with contextlib.suppress(OSError):  # of somebody who was cut off
+            os.unlink(tree.patch)
         return lock
 
     async def listed(self) -> tuple[OwnTree, ...]:
@@ -143,11 +149,12 @@ class OwnTrees:
         trees = [OwnTree(os.path.basename(one.path), one.path, one.note) for one in found]
         trees = [tree for tree in trees if os.path.dirname(tree.path) == self._folder]
         known = {tree.name for tree in trees}
-        for name in cut_off(self._folder, await self.repository.common_folder()):
+        for name in cut_off(self._folder, await self._shared()):
             if name in known:
                 continue
             rest = OwnTree(name, os.path.join(self._folder, name), "", is_listed=False)
-            if await self._has_branch(rest):
+            _clear_empty(rest.path)
+            if rest.has_folder or await self._has_branch(rest):
                 trees.append(rest)
             else:
                 _clear(rest)
@@ -209,6 +216,12 @@ class OwnTrees:
         """Gives back a lock. Of a branch without a working tree it stays on record that somebody was cut off."""
         lock.release(keep_note=not tree.is_listed)
 
+    async def _shared(self) -> str:
+        """What all working trees of the repository share."""
+        if not self._common:
+            self._common = await self.repository.common_folder()
+        return self._common
+
     async def _has_branch(self, tree: OwnTree) -> bool:
         return await self.repository.commit(f"refs/heads/{tree.branch}") is not None
 
@@ -226,9 +239,12 @@ class OwnTrees:
             raise GitFailed("Failed", f"git {words[0]} failed: {said or answer.returncode}")
 
 
-def _digest(repository: str) -> str:
-    """A repository in a note, which is short, and UTF-8."""
-    return sha256(os.fsencode(repository)).hexdigest()
+def _clear_empty(folder: str) -> None:
+    """Takes away a working tree that git had only begun to make."""
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [".git"]:
+            os.unlink(os.path.join(folder, ".git"))
+        os.rmdir(folder)
 
 
 def _clear(tree: OwnTree) -> None:
