@@ -2,6 +2,7 @@
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
+from bridle.engine.undo_records import Item
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -105,3 +106,23 @@ async def test_undo_takes_back_what_a_merge_brought(repo: Repository) -> None:
     assert (undone.paths, undone.worktree) == (("cart.py", "deep", "deep/made.txt"), "")
     assert again.reason == "WorktreeOverlaps"
     assert (repo.folder / "cart.py").read_text() != committed
+
+
+async def test_an_undo_in_a_worktree_that_was_cut_off_is_said_with_how_to_finish_it(repo: Repository) -> None:
+    async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
+        name = await left_by_writer(session)
+        store = session.engine.live.session(session.id)._ports.log.undo_store()
+        rows = [row for row in store.calls() if row.kept.changes]
+        items = [Item(one.path, one.after, one.before) for row in rows for one in row.kept.changes]
+        calls = [row.call_id for row in rows]
+        store.begin_action(items, calls=calls, turn=None, redo_of=None, started_ms=1)
+        earlier = session.id
+    async with session_of(repo, scripted(say("Nothing.")), resume=earlier) as session:
+        notices = of_kind([one.event for one in await session.stored()], e.Notice)
+        finished = await take_back(session, "worktrees", f"undo {name}")
+    (told,) = [one.message for one in notices if one.reason == "UndoInterrupted"]
+    assert "0 of 3 files are done" in told
+    assert f"bridle/{name}:cart.py" in told
+    assert told.endswith(f"/worktrees undo {name} finishes it.")
+    assert isinstance(finished, e.UndoApplied)
+    assert repo.git("diff", "--stat", "main", f"bridle/{name}") == ""
