@@ -179,7 +179,7 @@ async def work(
         )
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         for prompt in PROMPTS:
-            sent = await connection.send(prompt(created.session, prompt))
+            sent = await connection.send(to_session(created.session, prompt))
             await until_turn_end(connection, created.session, sent.event or 0)
     finally:
         await engine.close()
@@ -204,7 +204,7 @@ def new_session(place: Place, seed: int, **more: Any) -> CreateSession:
     return CreateSession(cwd=str(place.work), env=env, mode="yolo", config=config, **more)
 
 
-def prompt(session: str, words: str) -> SendInput:
+def to_session(session: str, words: str) -> SendInput:
     return SendInput(session=session, content=(TextBlock(text=words),), mode="queue")
 
 
@@ -263,7 +263,7 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
         ready_ms = (time.perf_counter() - begun) * 1000
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         judging = asyncio.create_task(_judge(connection, created.session, created.event or 0))
-        sent = await connection.send(prompt(created.session, "go on"))
+        sent = await connection.send(to_session(created.session, "go on"))
         await until_turn_end(connection, created.session, sent.event or 0)
         judging.cancel()
         return {"ready_ms": ready_ms, "sent": [sha256(body).hexdigest() for body in model.asked]}

@@ -18,7 +18,7 @@ import time
 from typing import Any, Literal
 
 import traps
-from case import GONE_S, Place, Result, Unhurried, check_log, forked, new_session, prompt, until_turn_end
+from case import GONE_S, Place, Result, Unhurried, check_log, forked, new_session, to_session, until_turn_end
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.app.engine import Engine
@@ -192,7 +192,7 @@ class Person:
         await self._engine.close()
 
     async def ask(self, words: str) -> None:
-        sent = await self._connection.send(prompt(self._session, words))
+        sent = await self._connection.send(to_session(self._session, words))
         await until_turn_end(self._connection, self._session, sent.event or 0)
 
     async def worktrees(self, words: str = "") -> e.GitEnded:
