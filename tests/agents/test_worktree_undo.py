@@ -69,7 +69,7 @@ async def test_undo_here_leaves_a_worktree_alone_and_undo_there_leaves_this_fold
         assert (place / "deep/made.txt").exists()
     assert events[-1].stop == "end_turn"
     assert isinstance(undone, e.UndoApplied)
-    assert (undone.paths, undone.worktree) == (("here.txt", "more.txt"), "")
+    assert (undone.paths, undone.left, undone.worktree) == (("here.txt", "more.txt"), (), "")
     assert isinstance(nothing, e.Notice)
     assert repo.git("show", f"bridle/{name}:deep/made.txt") == "made\n"
 
