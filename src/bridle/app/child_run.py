@@ -251,7 +251,6 @@ def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> C
         provider=task.model.provider,
         model=task.model.model,
         call_id=task.call_id,
-        key=task.key,
         worktree=place.cwd if place is not None else "",
         branch=place.tree.branch if place is not None else "",
     )
