@@ -161,7 +161,7 @@ async def work(
 ) -> None:
     """Three prompts, then a clean end. With `sends` agents do the work that are sent."""
     answers, theirs = play_sent(seed) if sends else (play(seed, lasting=lasting), {})
-    model = scripted(*answers, agents=theirs, clock=_Unhurried())
+    model = scripted(*answers, agents=theirs, clock=Unhurried())
     engine = Engine(
         where=folders(place.env),
         env=place.env,
@@ -174,11 +174,13 @@ async def work(
     try:
         connection = engine.connect(name="faults", answers=False)
         config = {"agent_mode": "multi"} if sends else {}
-        created = await connection.send(_create(place, seed, model=f"{model.name}:scripted", config=config))
+        created = await connection.send(
+            new_session(place, seed, model=f"{model.name}:scripted", config=config)
+        )
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         for prompt in PROMPTS:
-            sent = await connection.send(_input(created.session, prompt))
-            await _turn(connection, created.session, sent.event or 0)
+            sent = await connection.send(to_session(created.session, prompt))
+            await until_turn_end(connection, created.session, sent.event or 0)
     finally:
         await engine.close()
         await asyncio.gather(*watching, return_exceptions=True)
@@ -196,17 +198,17 @@ def seen_line(envelope: e.Envelope) -> bytes:
     return f"{envelope.id} {sha256(encode_payload(envelope.event)).hexdigest()}\n".encode()
 
 
-def _create(place: Place, seed: int, **more: Any) -> CreateSession:
+def new_session(place: Place, seed: int, **more: Any) -> CreateSession:
     config = {"yes": True, "sandbox": "off" if seed % 2 else "auto", **more.pop("config", {})}
     env = {"PATH": os.defpath, "HOME": str(place.person)}
     return CreateSession(cwd=str(place.work), env=env, mode="yolo", config=config, **more)
 
 
-def _input(session: str, words: str) -> SendInput:
+def to_session(session: str, words: str) -> SendInput:
     return SendInput(session=session, content=(TextBlock(text=words),), mode="queue")
 
 
-async def _turn(connection: Any, session: str, number: int) -> None:
+async def until_turn_end(connection: Any, session: str, number: int) -> None:
     own = False
     async for envelope in connection.events(session, since=number):
         if envelope.invocation is not None:
@@ -217,7 +219,7 @@ async def _turn(connection: Any, session: str, number: int) -> None:
             return
 
 
-class _Unhurried(SystemClock):
+class Unhurried(SystemClock):
     """Paces of the scripted model take no time."""
 
     async def sleep(self, seconds: float) -> None:
@@ -256,13 +258,13 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
         config = {"on_orphan": "ask" if court else "mark-unknown"}
         # A session that died before its first event has no model of its own yet.
         created = await connection.send(
-            _create(place, seed, resume=row.id, model=f"{model.name}:scripted", config=config)
+            new_session(place, seed, resume=row.id, model=f"{model.name}:scripted", config=config)
         )
         ready_ms = (time.perf_counter() - begun) * 1000
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         judging = asyncio.create_task(_judge(connection, created.session, created.event or 0))
-        sent = await connection.send(_input(created.session, "go on"))
-        await _turn(connection, created.session, sent.event or 0)
+        sent = await connection.send(to_session(created.session, "go on"))
+        await until_turn_end(connection, created.session, sent.event or 0)
         judging.cancel()
         return {"ready_ms": ready_ms, "sent": [sha256(body).hexdigest() for body in model.asked]}
     finally:

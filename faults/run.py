@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))  # the t
 import disks
 import fuzz
 import traps
+import worktree_faults
 from case import Place, Result, forked, killed_case
 
 CASE_S = 150.0
@@ -39,6 +40,10 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
     for point in traps.ON_RESUME:
         for seed in range(options.seeds):
             yield point, seed, partial(killed_case, point=point, on_resume=True)
+    for point in worktree_faults.POINTS if options.seeds > 1 else worktree_faults.FEW:
+        for seed in range(options.seeds):
+            yield point, seed, partial(worktree_faults.killed_worktree, point=point)
+    yield "merge, torn", 0, worktree_faults.torn_merge
     for name, fault in disks.FAULTS.items():
         for seed in range(options.seeds):
             yield name, seed, fault
@@ -125,7 +130,7 @@ def main() -> int:
     print(row("all", every))
     never = [
         name
-        for name in (*traps.POINTS, *traps.IN_CHILD, *traps.ON_RESUME)
+        for name in (*traps.POINTS, *traps.IN_CHILD, *traps.ON_RESUME, *worktree_faults.POINTS)
         if name in found and not _reached(found[name])
     ]
     for name in never:

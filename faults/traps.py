@@ -48,7 +48,7 @@ Set = Callable[[Trap, float], None]
 """Sets a trap; the number between 0 and 1 is chance, for traps that need some."""
 
 
-def _replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
+def replace(owner: Any, name: str, made: Callable[[Any], Any]) -> None:
     """Puts `made(inner)` in the place of a function, method or constant."""
     setattr(owner, name, made(getattr(owner, name)))
 
@@ -72,7 +72,7 @@ def before(kind: str, *, of_child: bool = False) -> Set:
 
             return emit
 
-        _replace(Journal, "emit", made)
+        replace(Journal, "emit", made)
 
     return set_trap
 
@@ -90,7 +90,7 @@ def appended(kind: str, *, of_child: bool = False) -> Set:
 
             return emit
 
-        _replace(Journal, "emit", made)
+        replace(Journal, "emit", made)
 
     return set_trap
 
@@ -108,7 +108,7 @@ def committed(kind: str, *, of_child: bool = False) -> Set:
 
             return commit
 
-        _replace(writer, "_commit", made)
+        replace(writer, "_commit", made)
 
     return set_trap
 
@@ -123,7 +123,7 @@ def mid_transaction(trap: Trap, _chance: float) -> None:
 
         return leave
 
-    _replace(writer._Transaction, "__exit__", made)
+    replace(writer._Transaction, "__exit__", made)
 
 
 def before_tip(trap: Trap, _chance: float) -> None:
@@ -137,7 +137,7 @@ def before_tip(trap: Trap, _chance: float) -> None:
 
         return write
 
-    _replace(tips.TipFile, "write", made)
+    replace(tips.TipFile, "write", made)
 
 
 def half_tip(trap: Trap, chance: float) -> None:
@@ -152,7 +152,7 @@ def half_tip(trap: Trap, chance: float) -> None:
 
         return write
 
-    _replace(tips.TipFile, "write", made)
+    replace(tips.TipFile, "write", made)
 
 
 def before_sync(trap: Trap, _chance: float) -> None:
@@ -165,7 +165,7 @@ def before_sync(trap: Trap, _chance: float) -> None:
 
         return sync
 
-    _replace(write_ahead.WriteAheadLog, "sync", made)
+    replace(write_ahead.WriteAheadLog, "sync", made)
 
 
 def after_sync(trap: Trap, _chance: float) -> None:
@@ -178,7 +178,7 @@ def after_sync(trap: Trap, _chance: float) -> None:
 
         return sync
 
-    _replace(write_ahead.WriteAheadLog, "sync", made)
+    replace(write_ahead.WriteAheadLog, "sync", made)
 
 
 def during_checkpoint(trap: Trap, chance: float) -> None:
@@ -191,8 +191,8 @@ def during_checkpoint(trap: Trap, chance: float) -> None:
 
         return fold_back
 
-    _replace(write_ahead, "FOLD_BACK_PAGES", lambda _usual: 1)
-    _replace(write_ahead.WriteAheadLog, "fold_back", made)
+    replace(write_ahead, "FOLD_BACK_PAGES", lambda _usual: 1)
+    replace(write_ahead.WriteAheadLog, "fold_back", made)
 
 
 def output(trap: Trap, _chance: float) -> None:
@@ -206,7 +206,7 @@ def output(trap: Trap, _chance: float) -> None:
 
         return show
 
-    _replace(Journal, "show", made)
+    replace(Journal, "show", made)
 
 
 def key_made(trap: Trap, _chance: float) -> None:
@@ -219,7 +219,7 @@ def key_made(trap: Trap, _chance: float) -> None:
 
         return make
 
-    _replace(KeyFile, "make", made)
+    replace(KeyFile, "make", made)
 
 
 def database_unnamed(trap: Trap, _chance: float) -> None:
@@ -232,7 +232,7 @@ def database_unnamed(trap: Trap, _chance: float) -> None:
 
         return migrate
 
-    _replace(database.Database, "migrate", made)
+    replace(database.Database, "migrate", made)
 
 
 def run_lock_taken(trap: Trap, _chance: float) -> None:
@@ -247,7 +247,7 @@ def run_lock_taken(trap: Trap, _chance: float) -> None:
 
         return acquire
 
-    _replace(files.FileLock, "acquire", made)
+    replace(files.FileLock, "acquire", made)
 
 
 def undo_kept(trap: Trap, _chance: float) -> None:
@@ -261,7 +261,7 @@ def undo_kept(trap: Trap, _chance: float) -> None:
 
         return begin
 
-    _replace(undo_store.UndoTables, "begin", made)
+    replace(undo_store.UndoTables, "begin", made)
 
 
 def closed(trap: Trap, _chance: float) -> None:
@@ -274,7 +274,7 @@ def closed(trap: Trap, _chance: float) -> None:
 
         return close
 
-    _replace(StoredLog, "close", made)
+    replace(StoredLog, "close", made)
 
 
 def fold_kept(trap: Trap, _chance: float) -> None:
@@ -287,7 +287,7 @@ def fold_kept(trap: Trap, _chance: float) -> None:
 
         return keep
 
-    _replace(StoredLog, "keep_fold", made)
+    replace(StoredLog, "keep_fold", made)
 
 
 POINTS: dict[str, Set] = {

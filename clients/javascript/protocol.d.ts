@@ -254,7 +254,7 @@ export interface ChildResult {
 /**
  * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
  *
- * `worktree` and `branch` are those it has for itself, where it has them.
+ * `worktree` is its folder in a working tree that it has for itself, `branch` the branch there, where it has them.
  */
 export interface ChildStarted {
   agent: string;
@@ -1941,7 +1941,8 @@ export interface UndoAnswer {
  * What `calls` had done to `paths` was taken back, or done again. `turn` is 0 for commands a person typed.
  *
  * `left` are paths that stayed as they were: somebody else had changed them, or they could not be written. `action`
- * is the number of this undo or redo in the session.
+ * is the number of this undo or redo in the session. `worktree` is the name of the worktree of an agent in which it
+ * happened; empty for the session's own folders.
  */
 export interface UndoApplied {
   action?: number;
@@ -1950,6 +1951,7 @@ export interface UndoApplied {
   paths: Array<string>;
   redone?: boolean;
   turn: number;
+  worktree?: string;
 }
 
 /** A file that is not as the calls left it: by a later turn, or by somebody else so long ago. */

@@ -1,84 +1,33 @@
 """Agents that write in git worktrees of their own, and what a person makes of it: `/worktrees`."""
 
-import asyncio
 import os
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.clients.interaction.child_lines import ended_line
 from bridle.conformance.fake_models import scripted
-from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.engine.tools import Tool, ToolOutput, never_mutating
+from bridle.conformance.harness import of_kind
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, RunSlash
-from bridle.protocol.questions import GitAnswer, GitQuestion
+from bridle.protocol.commands import AnswerPermission, CancelTurn, RunSlash
 from bridle.providers.script import call, say
 from git_kit import Repository
 from git_traps import LEAVES_MARKER
-
-APART = AgentDelegation(invocation="allow", worktree=True)
-WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", delegation=APART)
-OTHER = AgentDefinition(name="other", description="Writes too.", mode="subagent", delegation=APART)
-GO = GitAnswer(choice="go")
-KEEP = GitAnswer(choice="keep")
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Repository:
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    made = Repository(folder, tmp_path / "person")
-    made.git("init", "-q", "-b", "main")
-    made.commit("cart.py")
-    return made
-
-
-def sending(*agents: str, then: str = "Done."):
-    """A step that sends these agents at once, then an answer."""
-    return (tuple(call("delegate_agent", agent=agent, task="Do it.") for agent in agents), say(then))
-
-
-def session_of(repo: Repository, model, **options):
-    given = {"mode": "yolo", "agents": [WRITER, OTHER], "agent_mode": "multi", "answers": True, **options}
-    return harness(model, folder=str(repo.folder), home=str(repo.folder.parent / "bridle"), **given)
-
-
-async def slash(session: HarnessSession, words: str = "", *, answers: Sequence[GitAnswer] = ()) -> e.GitEnded:
-    """Gives `/worktrees words`, answers what it asks, and returns what came of it."""
-    before, left = session.conversation.last_id, list(answers)
-    await session.connection.send(RunSlash(session=session.id, name="worktrees", arguments=words))
-    async for envelope in session.connection.events(session.id, since=before):
-        match envelope.event:
-            case e.QuestionAsked(question_id=number, question=GitQuestion()):
-                answer = AnswerQuestion(session=session.id, question_id=number, answer=left.pop(0))
-                await session.connection.send(answer)
-            case e.GitEnded() as ended:
-                assert not left
-                return ended
-            case _:
-                pass
-    raise AssertionError("the session ended")
-
-
-def branches(repo: Repository) -> list[str]:
-    return repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-
-
-def name_of(events) -> str:
-    return of_kind(events, e.ChildEnded)[0].branch.removeprefix("bridle/")
-
-
-async def left_by_writer(session: HarnessSession) -> str:
-    return name_of(await session.ask("go"))
+from worktree_kit import (
+    GO,
+    KEEP,
+    WRITES,
+    branches,
+    left_by_writer,
+    name_of,
+    sending,
+    session_of,
+    slash,
+    take_back,
+)
 
 
 @pytest.mark.requirement("X19")
@@ -121,9 +70,6 @@ async def test_an_agent_that_changed_nothing_leaves_no_worktree_and_no_branch(re
     assert (ended.ok, ended.branch, branches(repo)) == (True, "", ["main"])
     assert told == "No agent has left a worktree here."
     assert repo.git("worktree", "list").count("\n") == 1
-
-
-WRITES = {"writer": [call("write_file", path="new.txt", content="new\n"), say("Wrote it.")]}
 
 
 async def test_a_person_sees_what_was_left_and_brings_it_into_the_working_tree(repo: Repository) -> None:
@@ -180,46 +126,6 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
     assert (kept.reason, dropped.reason, gone.reason) == ("NotDone", None, "NoSuchWorktree")
     assert branches(repo) == ["main"]
     assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
-
-
-async def be_killed(folder: str) -> None:
-    """Has an agent write, and then the whole process die."""
-
-    async def die(_args: object, _context: object) -> ToolOutput:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("unreachable")
-
-    class Nothing(msgspec.Struct):
-        pass
-
-    tool = Tool(
-        name="die", description="Ends it.", input=Nothing, risk="read", run=die, mutating=never_mutating
-    )
-    writing = [call("write_file", path="half.txt", content="half\n"), call("die")]
-    model = scripted(*sending("writer"), agents={"writer": writing})
-    repo = Repository(Path(folder), Path(folder).parent / "person")
-    async with session_of(repo, model, answers=False, tools=[tool]) as session:
-        await session.ask("go")
-
-
-async def test_what_a_killed_process_left_is_listed_and_committed_in_the_next_session(
-    repo: Repository,
-) -> None:
-    code = f"import asyncio, test_child_worktrees as t; asyncio.run(t.be_killed({str(repo.folder)!r}))"
-    places = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parent.parent)))
-    env = {"PATH": os.defpath, "HOME": str(repo.folder.parent / "person"), "PYTHONPATH": places}
-    died = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], env=env, capture_output=True, text=True
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
-    repo.git("worktree", "prune")
-    (name,) = (one.removeprefix("bridle/") for one in branches(repo) if one != "main")
-    assert repo.git("log", "--format=%s", "main..bridle/" + name) == ""
-    async with session_of(repo, scripted(say("Nothing."))) as session:
-        listed = (await slash(session)).data["told"]
-        await slash(session, f"merge {name}", answers=[GO])
-    assert f"{name}   1 file +1 -0   agent writer: Do it." in listed
-    assert (repo.folder / "half.txt").read_text() == "half\n"
 
 
 async def test_what_a_stopped_agent_wrote_is_left_on_its_branch(repo: Repository) -> None:
@@ -382,9 +288,16 @@ async def test_a_hostile_repository_has_nothing_run(repo: Repository) -> None:
     marker = trapped(repo)
     async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
         events = await session.ask("go")
+        name = name_of(events)
         await slash(session)
+        await take_back(session, "worktrees", f"undo {name}")
+        await take_back(session, "worktrees", f"redo {name}")
+        merged = await slash(session, f"merge {name}", answers=[GO])
+        dropped = await slash(session, f"drop {name}", answers=[GO])
     (ended,) = of_kind(events, e.ChildEnded)
     assert (ended.ok, ended.changed) == (True, ("new.txt",))
+    assert (merged.reason, dropped.reason) == (None, None)
+    assert (repo.folder / "new.txt").read_text() == "new\n"
     assert not marker.exists()
     without_hooks, without_monitor = ("-c", "core.hooksPath=/dev/null"), ("-c", "core.fsmonitor=false")
     repo.git(*without_hooks, *without_monitor, "worktree", "add", "-q", "-b", "bridle/x", "../x")

@@ -263,6 +263,31 @@ async def test_undo_takes_back_what_a_child_changed(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "before"
 
 
+async def test_a_session_and_its_agents_change_files_in_turn_and_undo_takes_back_all_of_it(
+    tmp_path: Path,
+) -> None:
+    model = scripted(
+        call("write_file", path="a.txt", content="a"),
+        call("delegate_agent", agent="writer", task="Do it."),
+        call("bash", command="echo c > c.txt"),
+        say("Done."),
+        agents={"writer": [call("write_file", path="b.txt", content="b"), say("Wrote it.")]},
+    )
+    options = {"agent_mode": "multi", "agents": [WRITER], "yes": True, "answers": True}
+    async with harness(model, folder=str(tmp_path), **options) as session:
+        events = await session.ask("go")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+        await session.connection.send(RunSlash(session=session.id, name="undo", arguments=""))
+        asked = await session.until(e.QuestionAsked)
+        answer = AnswerQuestion(
+            session=session.id, question_id=asked.question_id, answer=UndoAnswer(choice="go")
+        )
+        await session.connection.send(answer)
+        await session.until(e.UndoApplied)
+    assert events[-1].stop == "end_turn"
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_an_agent_in_the_background_wakes_whoever_sent_it_when_it_is_done() -> None:
     let_go = asyncio.Event()
 

@@ -130,6 +130,18 @@ def test_a_lock_leaves_with_its_block_and_releasing_twice_is_harmless(folder):
         assert other.acquire()
 
 
+def test_what_a_holder_left_that_ended_without_a_word_is_known_until_the_lock_is_taken(folder: str) -> None:
+    lock = FileLock(os.path.join(folder, "lock"))
+    assert lock.left_by() is None
+    assert lock.acquire(note={"about": "x"})
+    assert FileLock(lock.path).left_by() is None, "somebody holds it"
+    lock.release(keep_note=True)
+    assert FileLock(lock.path).left_by() == FileLock(lock.path).left_by() == {"about": "x"}
+    assert lock.acquire()
+    lock.release()
+    assert lock.left_by() is None
+
+
 def test_taking_a_held_lock_again_is_a_mistake(folder):
     with FileLock(os.path.join(folder, "lock")) as lock:
         lock.acquire()

@@ -57,12 +57,12 @@ class Starter:
         self._processes = processes
         self.encloses = False
 
-    async def __call__(self, argv, *, cwd, variables, on_output, on_error, enclosed):
-        if enclosed and not self.encloses:
-            raise CannotStart(argv[0], "not executable")
-        env = clean_environment({**self._scene.env(), **self._scene.environment})
+    async def __call__(self, git):
+        if git.enclosed and not self.encloses:
+            raise CannotStart(git.argv[0], "not executable")
+        env = {**clean_environment({**self._scene.env(), **self._scene.environment}), **git.variables}
         return await self._processes.start(
-            argv, cwd=cwd, env={**env, **variables}, on_output=on_output, on_error=on_error
+            git.argv, cwd=git.cwd, env=env, on_output=git.on_output, on_error=git.on_error
         )
 
 

@@ -71,14 +71,16 @@ def invocation_verdict(agent: AgentDefinition, settings: AgentSettings, *, same_
     return said if said != "allow" or may_say else "ask"
 
 
-def sees(agent: AgentDefinition, *, delegates: bool, is_child: bool) -> Callable[[Tool], bool]:
-    """Which tools of a session an agent sees."""
+def sees(
+    agent: AgentDefinition, *, delegates: bool, is_child: bool, is_apart: bool = False
+) -> Callable[[Tool], bool]:
+    """Which tools of a session an agent sees; `is_apart`: it works in a worktree of its own."""
     wanted, hidden = agent.tools, agent.hidden_tools
 
     def sees_tool(tool: Tool) -> bool:
         if tool.name in DELEGATE_NAMES:
             return delegates
-        if is_child and tool.name in NOT_FOR_CHILDREN:
+        if (is_child and tool.name in NOT_FOR_CHILDREN) or (is_apart and tool.in_session_folder):
             return False
         if any(fnmatchcase(tool.name, pattern) for pattern in hidden):
             return False

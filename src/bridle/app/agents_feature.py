@@ -207,8 +207,9 @@ class SessionDelegation:
 
     def _handoff(self, args: DelegateArgs, call: ToolCall) -> Handoff:
         agent = self._target(args, call)
-        model, depth = self._model(agent), self._caller(call).depth + 1
-        sees_tool = sees(agent, delegates=False, is_child=depth > 0)
+        caller, model = self._caller(call), self._model(agent)
+        is_apart = caller.is_apart or agent.delegation.worktree
+        sees_tool = sees(agent, delegates=False, is_child=True, is_apart=is_apart)
         while len(self._shown) >= MOST_SHOWN:  # of calls that a person refused
             del self._shown[next(iter(self._shown))]
         text = self._shown[call.id] = self._text(args, call)

@@ -43,7 +43,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
         return msgspec.structs.replace(
             made,
             permissions=agent.permissions_of(above),
-            known_and_visible=tools_seen(registry),
+            known_and_visible=tools_seen(registry, whole=parent.tools if agent.is_apart else None),
         )
 
     return msgspec.structs.replace(
@@ -70,7 +70,7 @@ def child_layers(parts: SessionParts) -> Joined:
         permissions(parts, edits),
         trust(edits),
         calls(parts),
-        *_undo(parts),
+        undo(parts.undo, parts.stopwatch, parts.journal),
         sandbox(parts),
         instructions(parts),
         budget(parts),
@@ -80,11 +80,6 @@ def child_layers(parts: SessionParts) -> Joined:
     )
     plugged = (*parts.services.features, *parts.opened.plugged)
     return join(features, tuple(map(_looking_on, plugged)))
-
-
-def _undo(parts: SessionParts) -> Iterator[Feature]:
-    if not parts.is_apart:
-        yield undo(parts.undo, parts.stopwatch, parts.journal)
 
 
 def _ledger(parts: SessionParts) -> Iterator[Feature]:

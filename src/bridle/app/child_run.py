@@ -114,10 +114,14 @@ class ChildRuns:
         if task.agent.delegation.worktree:
             place = await begin_worktree(parent, task.agent.name, task.task, invocation)
         journal = parent.journal.begin_child(_started(task, invocation, place))
-        below = msgspec.structs.replace(
-            parent.agent, definition=task.agent, depth=parent.agent.depth + 1, is_bounded=not task.of_person
-        )
         around = in_worktree(parent, place) if place is not None else parent
+        below = msgspec.structs.replace(
+            parent.agent,
+            definition=task.agent,
+            depth=parent.agent.depth + 1,
+            is_bounded=not task.of_person,
+            is_apart=around.is_apart,
+        )
         parts = child_parts(around, journal, below)
         child = self._working[journal.invocation.id] = _working(parts)
         notes = noting(journal)
@@ -247,7 +251,7 @@ def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> C
         provider=task.model.provider,
         model=task.model.model,
         call_id=task.call_id,
-        worktree=place.tree.path if place is not None else "",
+        worktree=place.cwd if place is not None else "",
         branch=place.tree.branch if place is not None else "",
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,10 +12,11 @@ from bridle.app.gates import Gates, gates, understanding
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import SessionSettings
 from bridle.base.git import clean_environment, program_on
-from bridle.base.git_repository import GitFailed, Repository
-from bridle.base.own_worktrees import OwnTree, OwnTrees
+from bridle.base.git_repository import GitFailed, GitStart, Repository
+from bridle.base.own_worktrees import NewTree, OwnTree, OwnTrees, plain_name
 from bridle.base.paths import is_beneath, session_folders
 from bridle.base.phrases import one_line
+from bridle.base.visible import visible
 from bridle.engine.journal import masked
 from bridle.protocol.errors import BridleError
 from bridle.sandbox.read_only_git import repository_of
@@ -57,17 +57,11 @@ def own_trees(parts: SessionParts) -> OwnTrees:
     def at(folder: str) -> Repository:
         return repository_of(parts.spawn, cwd=folder, env=opened.env)
 
-    async def start(
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        variables: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None],
-        enclosed: bool,
-    ) -> ProcessGroup:
-        env = {**clean_environment(opened.env), **variables}
-        return await processes.start(argv, cwd=cwd, env=env, on_output=on_output, on_error=on_error)
+    async def start(git: GitStart) -> ProcessGroup:
+        env = {**clean_environment(opened.env), **git.variables}
+        return await processes.start(
+            git.argv, cwd=git.cwd, env=env, on_output=git.on_output, on_error=git.on_error
+        )
 
     program = program_on(opened.env.get("PATH", os.defpath), "git", outside=opened.cwd) or "git"
     folder = parts.services.where.worktrees
@@ -77,26 +71,26 @@ def own_trees(parts: SessionParts) -> OwnTrees:
 async def begin_worktree(parts: SessionParts, agent: str, task: str, invocation: str) -> ChildWorktree:
     """A worktree for an agent that is about to begin. Raises `NoWorktree`; then there is none."""
     trees = own_trees(parts)
-    words = f"agent {agent}: {one_line(masked(task, parts.journal.secrets()), NOTE_CHARACTERS)}"
+    task = visible(masked(task, parts.journal.secrets()), newlines=False)
+    words = f"agent {plain_name(agent)}: {one_line(task, NOTE_CHARACTERS)}"
     try:
-        tree, base = await trees.make(f"{agent}-{invocation[-SHORT_ID:].lower()}", words)
         root = await trees.repository.root()
+        new = await trees.make(f"{plain_name(agent)}-{invocation[-SHORT_ID:].lower()}", words)
     except GitFailed as failure:
         raise BridleError("NoWorktree", agent=agent, problem=failure.problem) from None
-    place = _place(tree, base=base, root=root, cwd=parts.opened.cwd)
+    place = _place(new, root=root, cwd=parts.opened.cwd)
     if place.cwd:
         return place
     await end_worktree(parts, place)
     raise BridleError("NoWorktree", agent=agent, problem="this folder is in no commit yet")
 
 
-def _place(tree: OwnTree, *, base: str, root: str, cwd: str) -> ChildWorktree:
-    """The folder in a worktree that stands for `cwd`, none where it has none, kept from others from here on."""
+def _place(new: NewTree, *, root: str, cwd: str) -> ChildWorktree:
+    """The folder in a worktree that stands for `cwd`, none where it has none."""
     top = os.path.realpath(root)
-    there = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), top)))
-    lock = tree.lock()
-    lock.acquire()
-    return ChildWorktree(tree=tree, cwd=there if os.path.isdir(there) else "", base=base, root=top, lock=lock)
+    there = os.path.normpath(os.path.join(new.tree.path, os.path.relpath(os.path.realpath(cwd), top)))
+    cwd = there if os.path.isdir(there) else ""
+    return ChildWorktree(tree=new.tree, cwd=cwd, base=new.base, root=top, lock=new.lock)
 
 
 async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd:
@@ -105,14 +99,14 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
     try:
         await trees.save(tree, tree.note)
         if await trees.is_untouched(tree, place.base):
-            await trees.remove(tree)
-            os.unlink(place.lock.path)
+            await trees.remove(tree, place.lock)
             return WorktreeEnd()
         changed = await trees.changes(tree, place.base)
     except GitFailed as failure:
         return WorktreeEnd(problem=failure.problem)
     finally:
         place.lock.release()
+        parts.undo.leave(place.cwd)
     return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed))
 
 
@@ -153,6 +147,7 @@ def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
         policy=policy,
         gates=made,
         shows_content=shows_content,
+        undo=parent.undo.placed(place.cwd),
         is_apart=True,
     )
 

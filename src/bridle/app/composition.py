@@ -280,7 +280,7 @@ def _court(parts: SessionParts) -> Court | None:
         parts.journal,
         run=parts.opened.unjudged,
         ask=lambda journal, name, question: parts.questions.within(journal).ask_whom(name, question),
-        undo_work=parts.undo.work,
+        undo_work=parts.undo.work_in,
     ).sit
 
 

@@ -13,7 +13,7 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
 from bridle.engine.layers import known_and_visible, validated
-from bridle.engine.tools import Registry, Sight, ToolLayer
+from bridle.engine.tools import Registry, RunTool, Sight, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Mode, Notice
 from bridle.safety.grants import Grant, SavedGrants
@@ -91,9 +91,21 @@ def gates(
     )
 
 
-def tools_seen(registry: Registry) -> ToolLayer:
-    """The layer that lets through what an agent sees, and nothing else."""
-    return known_and_visible(registry)
+def tools_seen(registry: Registry, *, whole: Registry | None = None) -> ToolLayer:
+    """The layer that lets through what an agent sees, and nothing else. For one in a worktree, `whole` is what its
+    session has: it is told which of that works elsewhere."""
+    seen = known_and_visible(registry)
+    if whole is None:
+        return seen
+
+    async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        tool = whole.visible(call.name)
+        if tool is None or not tool.in_session_folder:
+            return await seen(call, proceed)
+        reason = "ToolNotInWorktree"
+        return ToolOutput(outcome="error", reason=reason, content=sentence(reason, {"tool": call.name}))
+
+    return layer
 
 
 def _judge_url(settings: SessionSettings) -> JudgeUrl:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridle.app.model_features import asking_aside, refuse_beyond_budget
 from bridle.app.session_parts import SessionParts
-from bridle.base.git import own_environment, program_on
+from bridle.base.git import own_environment, program_on, quiet_variables
 from bridle.base.token_estimate import estimated_tokens
 from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
 from bridle.commands.git_as_person import git_command
@@ -70,6 +70,12 @@ def _needs(parts: SessionParts) -> GitNeeds:
         started = (program(argv[0]) or argv[0], *argv[1:])
         return await _run_as_person(services.processes, started, cwd=cwd, env=env, text=text)
 
+    async def run_quietly(argv: tuple[str, ...], cwd: str, text: str) -> ProgramEnd:
+        filters = await _repository(parts).configured_filters()
+        quiet = {**env, **quiet_variables(env, filters=filters)}
+        started = (program(argv[0]) or argv[0], *argv[1:])
+        return await _run_as_person(services.processes, started, cwd=cwd, env=quiet, text=text)
+
     async def ask(question: GitQuestion) -> GitAnswer | None:
         answer = await parts.questions.ask(services.ids.new("git"), question)
         return answer if isinstance(answer, GitAnswer) else None
@@ -78,6 +84,9 @@ def _needs(parts: SessionParts) -> GitNeeds:
         repository=lambda: _repository(parts),
         trees=lambda: _trees(parts),
         run=run,
+        run_quietly=run_quietly,
+        keeping=parts.undo.keeping,
+        take_back=parts.undo.take_back,
         finds=lambda name: program(name) is not None,
         ask=ask,
         somebody_answers=parts.questions.can_be_answered,

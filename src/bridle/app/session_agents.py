@@ -20,7 +20,7 @@ class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent at work in a session, so many levels below the one a person talks to, and the others there are.
 
     `is_bounded`: another agent sent it. It reads no more than settings give a child, and does no more than whoever sent
-    it may; what a person has work by a command is bounded by their session alone.
+    it may; what a person has work by a command is bounded by their session alone. `is_apart`: it works in a worktree.
     """
 
     definition: AgentDefinition
@@ -28,6 +28,7 @@ class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
     settings: AgentSettings
     depth: int = 0
     is_bounded: bool = False
+    is_apart: bool = False
 
     @property
     def delegates(self) -> bool:
@@ -35,7 +36,14 @@ class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
 
     def tools_of(self, whole: Registry) -> Registry:
         """What it sees of the tools of its session."""
-        return whole.within(sees(self.definition, delegates=self.delegates, is_child=self.depth > 0))
+        return whole.within(
+            sees(
+                self.definition,
+                delegates=self.delegates,
+                is_child=self.depth > 0,
+                is_apart=self.is_apart,
+            )
+        )
 
     def permissions_of(self, session: Permissions) -> Permissions:
         """What it leaves of what its session, or whoever sent it, lets happen."""

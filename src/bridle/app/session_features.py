@@ -264,7 +264,21 @@ def git(parts: SessionParts) -> Feature:
     commands = (
         SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
     )
-    return Feature(name="git", slash=tuple(commands))
+    return Feature(name="git", slash=tuple(commands), notices=lambda: _cut_off_worktrees(parts))
+
+
+def _cut_off_worktrees(parts: SessionParts) -> Iterator[Notice]:
+    """Agents that were cut off in a worktree of this repository left something there."""
+    folder = parts.services.where.worktrees
+    if not os.path.isdir(folder):
+        return
+    from bridle.base.own_worktrees import cut_off  # only where agents have had some
+    from bridle.sandbox.git_places import find_repository
+
+    git = find_repository(os.path.realpath(parts.opened.cwd))
+    if git is not None and (names := cut_off(folder, git.common)):
+        data = {"names": ", ".join(names)}
+        yield Notice(reason="WorktreeCutOff", message=sentence("WorktreeCutOff", data), data=dict(data))
 
 
 def goals(parts: SessionParts) -> Feature:

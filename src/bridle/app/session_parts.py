@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.housekeeping import Notes
-from bridle.app.session_undo import SessionUndo, session_undo
+from bridle.app.session_undo import SessionUndo
 from bridle.app.settings import SessionSettings
 from bridle.app.skill_sources import session_skills
 from bridle.base.clock import Clock
@@ -137,7 +137,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
     `saved` are the grants that are kept; None where none are. `agent` is whose parts they are; None where there is one
     and nobody chose it. `tools` are all of the session, `registry` those the agent sees. `is_apart`: it works in a
-    worktree of its own, which is dropped as a whole and is no matter of the session's undo.
+    worktree of its own.
     """
 
     services: ProcessServices
@@ -228,7 +228,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         spawn=spawn,
         scratch=scratch,
         hooks=_hooks(services, opened, folders, journal, spawn, policy),
-        undo=session_undo(
+        undo=SessionUndo(
             opened.log,
             journal,
             paths=lambda: gates().paths,

@@ -86,6 +86,7 @@ async def stored_past(
 
     run = InterruptedRun(
         cwd=conversation.cwd,
+        folders={name: child.cwd for name, child in conversation.children.items()},
         created_ms=row.created_ms,
         stopped_ms=stopped_ms,
         understand=understanding(env, conversation.cwd),

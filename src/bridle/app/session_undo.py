@@ -1,6 +1,6 @@
 """Undo, wired: where a session's files are kept, what guards them, and how a person is asked.
 
-undo(session_undo(log, journal, …), stopwatch, journal)    # in a session
+undo(SessionUndo(log, journal, …), stopwatch, journal)     # in a session
 with stored_undo(env, row) as stored: …                    # outside of one
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,15 +24,18 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
+from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from bridle.base.own_worktrees import OwnTree
     from bridle.engine.ports import AskPerson
     from bridle.engine.stopwatch import Stopwatch
     from bridle.engine.store_ports import OpenLog
     from bridle.engine.tools import ToolLayer
+    from bridle.engine.undo_records import CallRow
     from bridle.protocol.queries import SessionChanges
     from bridle.safety.path_guard import PathPolicy
     from bridle.undo.keeper import Keeper, WatchedFolders
@@ -53,83 +57,200 @@ REDO: Final = DescribedSlash(name="redo", does="bring back what /undo took away"
 """What the commands do, for the list of commands."""
 
 
-class SessionUndo(msgspec.Struct, frozen=True):
-    """What a session gets: what keeps files for the layer around its tools, what was changed so far, two commands, and
-    what to say when it goes on."""
+class SessionUndo:
+    """The undo of a live session: what keeps files for the layer around its tools, what was changed so far, two
+    commands, and what to say when it goes on. `shows` says whether the content of an absolute path may be seen."""
 
-    keeper: Callable[[], Keeper]
-    changes: Callable[[str], Awaitable[SessionChanges]]
-    commands: tuple[SlashCommand, ...]
-    work: Callable[[], Undo]
+    def __init__(
+        self,
+        log: OpenLog,
+        journal: Journal,
+        *,
+        paths: Callable[[], PathPolicy],
+        where: Folders,
+        clock: Clock,
+        ids: Ids,
+        ask: AskPerson,
+        shows: Callable[[str], bool],
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._paths = paths
+        self._where = where
+        self._clock = clock
+        self._ids = ids
+        self._ask = ask
+        self._shows = shows
+        self.place = ""
+        self._keepers: dict[str, Keeper] = {}
+        self.commands = (SlashCommand.of(UNDO, self._undo), SlashCommand.of(REDO, self._redo))
+
+    def placed(self, cwd: str) -> SessionUndo:
+        """The same session with what is kept of a worktree in which an agent works. Neither record knows the other."""
+        other = copy(self)
+        other.place = cwd
+        return other
+
+    def leave(self, cwd: str) -> None:
+        """Nobody works in a worktree any more: what is kept of it is in the store."""
+        self._keepers.pop(cwd, None)
+
+    def keeper(self) -> Keeper:
+        """One for everybody who works in a folder: it knows what runs at once. All of them number calls together."""
+        from bridle.undo.keeper import Keeper  # not before something is about to change
+        from bridle.undo.placed_rows import CallNumbers
+
+        if self.place not in self._keepers:
+            others = tuple(self._keepers.values())
+            self._keepers[self.place] = Keeper(
+                self._log.undo_store(),
+                ground=self._ground(self.place),
+                turn=self._turn,
+                clock=self._clock,
+                numbers=others[0].numbers if others else CallNumbers(),
+            )
+        return self._keepers[self.place]
+
+    def work(self) -> Undo:
+        return _undo(self._log, self._ground(""), self._paths(), self._where, self._clock)
+
+    def work_in(self, cwd: str) -> Undo:
+        """The undo of calls of whoever works in a folder: the session's own, or one in a worktree."""
+        workspace = self._paths().folders.workspace
+        return self.work() if os.path.realpath(cwd) == workspace else self._work_in(cwd)
+
+    async def changes(self, what: str) -> SessionChanges:
+        """What was changed so far in the session's own folders."""
+        from bridle.undo.change_list import list_changes
+
+        await self._journal.committed()
+        return await asyncio.to_thread(list_changes, self.work(), what, hides=self._hides)
+
+    @asynccontextmanager
+    async def keeping(self, paths: Sequence[str], does: str) -> AsyncGenerator[None]:
+        """What these files are, and what becomes of them meanwhile, is kept as of a command of the person's; what git
+        stages is not."""
+        from bridle.base.threads import to_the_end
+        from bridle.engine.undo_records import Missed
+
+        keeper, missed = self.keeper(), Missed(".git/index", "git")
+        begun = await keeper.begin_files(self._ids.new("call"), does, paths, (missed,))
+        try:
+            yield
+        finally:
+            await to_the_end(keeper.end(begun, ran=True))
+
+    async def take_back(self, tree: OwnTree, what: str, *, again: bool) -> SlashEvent:
+        """Takes back what agents of this session did in a worktree, or brings it back."""
+        from bridle.undo.placed_rows import places_of
+        from bridle.undo.undo_commands import run_redo, run_undo
+
+        await self._journal.committed()
+        rows = await asyncio.to_thread(self._rows)
+        places = [place for place in places_of(rows) if is_beneath(place, tree.path)]
+        if not places:
+            raise BridleError("NothingInWorktree", name=tree.name)
+        (cwd,) = places
+        work = self._work_in(cwd)
+        here = self._paths().folders.workspace
+
+        def hides(path: str) -> bool:  # as the same file here is
+            return not self._shows(os.path.join(here, os.path.relpath(path, cwd)))
+
+        talk = msgspec.structs.replace(
+            self._talk(),
+            hides=hides,
+            undo=f"/worktrees undo {tree.name}",
+            redo=f"/worktrees redo {tree.name}",
+            where=tree.name,
+        )
+        return await (run_redo(work, talk) if again else run_undo(work, what, talk))
 
     def notices(self) -> list[Notice]:
         """An undo that was cut off when Bridle stopped is told before anything else happens."""
+        store = self._log.undo_store()
+        if all(action.done for action in store.actions()):
+            return []
+        from bridle.undo.placed_rows import places_of
         from bridle.undo.undo_words import interrupted
 
-        return [
-            Notice(reason="UndoInterrupted", message=interrupted(cut_off))
-            for cut_off in self.work().cut_off()
-        ]
+        told = [interrupted(one) for one in self.work().cut_off()]
+        for place in places_of(store.calls()):
+            name, _ = self._name_of(place)
+            told += [
+                interrupted(one, undo=f"/worktrees undo {name}", redo=f"/worktrees redo {name}")
+                for one in self._work_in(place).cut_off()
+            ]
+        return [Notice(reason="UndoInterrupted", message=words) for words in told]
 
+    async def _undo(self, arguments: str) -> SlashEvent:
+        from bridle.undo.undo_commands import run_undo  # not before somebody wants it
 
-def session_undo(
-    log: OpenLog,
-    journal: Journal,
-    *,
-    paths: Callable[[], PathPolicy],
-    where: Folders,
-    clock: Clock,
-    ids: Ids,
-    ask: AskPerson,
-    shows: Callable[[str], bool],
-) -> SessionUndo:
-    """The undo of a live session. `shows` says whether the content of an absolute path may be seen."""
-    conversation = journal.conversation
+        return await run_undo(self.work(), arguments, self._talk())
 
-    def turn() -> int | None:
-        return conversation.turn if conversation.turn_is_open else None
+    async def _redo(self, _arguments: str) -> SlashEvent:
+        from bridle.undo.undo_commands import run_redo
 
-    def work() -> Undo:
-        return _undo(log, _ground(paths(), where), paths(), where, clock)
+        return await run_redo(self.work(), self._talk())
 
-    def hides(path: str) -> bool:
-        return not (shows(path) or _is_memory(path, where))
-
-    def keeper() -> Keeper:
-        from bridle.undo.keeper import Keeper  # not before something is about to change
-
-        return Keeper(log.undo_store(), ground=_ground(paths(), where), turn=turn, clock=clock)
-
-    def talk() -> Talk:
+    def _talk(self) -> Talk:
         from bridle.undo.undo_commands import Talk
 
         return Talk(
-            ask=ask,
-            emit=journal.emit,
-            committed=journal.committed,
-            new_id=lambda: ids.new("undo"),
-            now_ms=clock.now_ms,
-            hides=hides,
+            ask=self._ask,
+            emit=self._journal.emit,
+            committed=self._journal.committed,
+            new_id=lambda: self._ids.new("undo"),
+            now_ms=self._clock.now_ms,
+            hides=self._hides,
         )
 
-    async def undo(arguments: str) -> SlashEvent:
-        from bridle.undo.undo_commands import run_undo  # not before somebody wants it
+    def _turn(self) -> int | None:
+        conversation = self._journal.conversation
+        return conversation.turn if conversation.turn_is_open else None
 
-        return await run_undo(work(), arguments, talk())
+    def _hides(self, path: str) -> bool:
+        return not (self._shows(path) or _is_memory(path, self._where))
 
-    async def redo(_arguments: str) -> SlashEvent:
-        from bridle.undo.undo_commands import run_redo
+    def _rows(self) -> list[CallRow]:
+        with self._log.undo_store().elsewhere() as store:
+            return store.calls()
 
-        return await run_redo(work(), talk())
+    def _ground(self, place: str) -> WatchedFolders:
+        if not place:
+            return _ground(self._paths(), self._where)
+        from bridle.undo.watched_repositories import watched_folders
 
-    async def changes(what: str) -> SessionChanges:
-        from bridle.undo.change_list import list_changes
+        found = watched_folders(  # commands of the agent write nothing of its repository
+            (place,), kept_objects=_kept_objects(self._where), apart=self._where.all, find_repository=_none
+        )
+        return msgspec.structs.replace(found, place=place)
 
-        await journal.committed()
-        return await asyncio.to_thread(list_changes, work(), what, hides=hides)
+    def _name_of(self, place: str) -> tuple[str, str]:
+        """The name of the worktree that a folder is in, and what leads there from its top."""
+        name, _, inside = os.path.relpath(place, os.path.realpath(self._where.worktrees)).partition(os.sep)
+        return name, f"{inside}/" if inside else ""
 
-    commands = (SlashCommand.of(UNDO, undo), SlashCommand.of(REDO, redo))
-    return SessionUndo(keeper, changes, commands, work)
+    def _work_in(self, cwd: str) -> Undo:
+        from bridle.base.own_worktrees import BRANCHES
+        from bridle.safety.path_guard import why_not_written, workspace_policy
+        from bridle.undo.undo_service import Undo
+
+        name, inside = self._name_of(cwd)
+        names = self._paths().secret_files
+        paths = workspace_policy(session_folders(cwd), self._where.all, secret_files=names)
+        return Undo(
+            self._log.undo_store(),
+            ground=self._ground(cwd),
+            may_write=lambda path: why_not_written(path, paths),
+            now_ms=self._clock.now_ms,
+            worktree=name,
+            label=f"{BRANCHES}{name}:{inside}",
+        )
+
+
+def _none(_folder: str) -> None:
+    return None
 
 
 def undo(made: SessionUndo, stopwatch: Stopwatch, journal: Journal) -> Feature:
@@ -208,10 +329,14 @@ def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
 
     return watched_folders(
         (paths.folders.workspace, *paths.folders.added),
-        kept_objects=os.path.join(where.data, KEPT_OBJECTS),
+        kept_objects=_kept_objects(where),
         apart=where.all,
         find_repository=find_repository,
     )
+
+
+def _kept_objects(where: Folders) -> str:
+    return os.path.join(where.data, KEPT_OBJECTS)
 
 
 def _is_memory(path: str, where: Folders) -> bool:

@@ -152,12 +152,30 @@ class FileLock:
             return None
         return cast("dict[str, str | int]", note) or None
 
-    def release(self) -> None:
-        """Give the lock back; harmless when it is not held."""
+    def left_by(self) -> dict[str, str | int] | None:
+        """The note of a holder that ended without giving the lock back; None where there is none, or somebody holds it.
+
+        The note stays for whoever asks next, until the lock is taken.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return self.holder()
+        except BlockingIOError:
+            return None
+        finally:
+            os.close(fd)
+
+    def release(self, *, keep_note: bool = False) -> None:
+        """Give the lock back; harmless when it is not held. With `keep_note` it looks like one whose holder died."""
         fd, self._fd = self._fd, None
         if fd is not None:
             try:
-                os.ftruncate(fd, 0)
+                if not keep_note:
+                    os.ftruncate(fd, 0)
             finally:
                 os.close(fd)
 

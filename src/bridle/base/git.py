@@ -203,20 +203,37 @@ def first_commit(message: str) -> tuple[GitCall, ...]:
     )
 
 
+def quiet_variables(env: Mapping[str, str], *, filters: Sequence[str] = ()) -> dict[str, str]:
+    """What has a git that a person runs start no program of the repository's: added to the settings that their
+    environment `env` may hold for git already."""
+    parts = (one.partition("=") for one in _SETTINGS)
+    more = [*((name, value) for name, _, value in parts), *_without_filters(filters)]
+    given = env.get("GIT_CONFIG_COUNT", "")
+    return _as_variables(more, int(given) if given.isascii() and given.isdigit() else 0)
+
+
 def worktree_call(*words: str, filters: Sequence[str] = (), program: str = "git") -> GitCall:
     """A call that makes, commits or removes a working tree of ours, as Bridle: no hook, no signature, and none of the
     `filters`, which are all that are configured. A name may hold any character, so they are no words of the call."""
     if words[0] not in ("worktree", "reset", "add", "commit", "branch"):
         raise GitRefused(f"git {words[0]} is not a call of ours")
-    off = [
+    variables = {**VARIABLES, **_as_variables(_without_filters(filters), 0)}
+    return GitCall((program, *_settings(), *_AUTHOR, *words), variables, content=True)
+
+
+def _without_filters(filters: Sequence[str]) -> list[tuple[str, str]]:
+    return [
         (f"filter.{name}.{what}", "false" if what == "required" else "")
         for name in filters
         for what in ("clean", "smudge", "process", "required")
     ]
-    keys = {f"GIT_CONFIG_KEY_{at}": key for at, (key, _) in enumerate(off)}
-    values = {f"GIT_CONFIG_VALUE_{at}": value for at, (_, value) in enumerate(off)}
-    variables = {**VARIABLES, "GIT_CONFIG_COUNT": str(len(off)), **keys, **values}
-    return GitCall((program, *_settings(), *_AUTHOR, *words), variables, content=True)
+
+
+def _as_variables(settings: Sequence[tuple[str, str]], begin: int) -> dict[str, str]:
+    """Settings as git takes them from its environment, behind so many that are there."""
+    keys = {f"GIT_CONFIG_KEY_{begin + at}": key for at, (key, _) in enumerate(settings)}
+    values = {f"GIT_CONFIG_VALUE_{begin + at}": value for at, (_, value) in enumerate(settings)}
+    return {"GIT_CONFIG_COUNT": str(begin + len(settings)), **keys, **values}
 
 
 class RemotePlace(NamedTuple):

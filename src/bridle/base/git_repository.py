@@ -3,19 +3,19 @@
 Nothing here starts a process: `start` does, which the caller gives. Files that go through a filter are looked at only
 where something encloses the call: filters are programs.
 
-GitFailed      reason: NotARepository, NoGit, FiltersConfigured, TooSlow, Failed
+GitFailed      reason: NotARepository, NoGit, FiltersConfigured, InUse, TooSlow, Failed
 """
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from bridle.base.git import GitCall, compose, is_plain_filter_name
 from bridle.base.git_status import GitStatus, parse_status
 from bridle.base.processes import CannotStart
 
-Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "TooSlow", "Failed"]
+Reason = Literal["NotARepository", "NoGit", "FiltersConfigured", "InUse", "TooSlow", "Failed"]
 
 _FILTERS = r"^filter\..*\.(clean|smudge|process)$"
 _EMPTY_TREES = {
@@ -44,22 +44,20 @@ class RunningGit(Protocol):
     async def stop(self, grace_s: float = 0.3) -> None: ...
 
 
-class StartGit(Protocol):
-    """Starts `argv` in `cwd`, its environment cleaned (`git.clean_environment`) with `variables` laid over it.
+class GitStart(NamedTuple):
+    """A git that is to be started in `cwd`, its environment cleaned (`git.clean_environment`) with `variables` over it.
+    `enclosed`: it must not start where nothing would keep a program it runs from doing harm."""
 
-    Raises `CannotStart`; so too with `enclosed`, where nothing would keep a program it runs from doing harm.
-    """
+    argv: Sequence[str]
+    cwd: str
+    variables: Mapping[str, str]
+    on_output: Callable[[bytes], None]
+    on_error: Callable[[bytes], None]
+    enclosed: bool
 
-    async def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        variables: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None],
-        enclosed: bool,
-    ) -> RunningGit: ...
+
+StartGit: TypeAlias = Callable[[GitStart], Awaitable[RunningGit]]
+"""Raises `CannotStart`."""
 
 
 class GitAnswer(NamedTuple):
@@ -86,14 +84,7 @@ async def run_git(
     def read_error(chunk: bytes) -> None:
         error.extend(chunk[: _ERROR_BYTES - len(error)])
 
-    process = await start(
-        call.argv,
-        cwd=cwd,
-        variables=call.variables,
-        on_output=read,
-        on_error=read_error,
-        enclosed=enclosed,
-    )
+    process = await start(GitStart(call.argv, cwd, call.variables, read, read_error, enclosed))
     waiting = asyncio.ensure_future(process.wait()), asyncio.ensure_future(full.wait())
     try:
         await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -174,6 +165,12 @@ class Repository:
         return os.fsdecode(
             _output(await self._ask("rev-parse", options=("--absolute-git-dir",)))
         ).removesuffix("\n")
+
+    async def common_folder(self) -> str:
+        """Where git keeps what all working trees of this repository share, resolved."""
+        answer = await self._ask("rev-parse", options=("--git-common-dir",))
+        common = os.fsdecode(_output(answer)).removesuffix("\n")
+        return _resolved(self._cwd, common)
 
     async def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""
@@ -318,8 +315,7 @@ class Repository:
                 if set_to.startswith("~/")
                 else os.path.join(root, set_to)
             )
-        common = os.fsdecode((await self._ask("rev-parse", options=("--git-common-dir",))).output)
-        return os.path.join(self._cwd, common.removesuffix("\n"), "hooks")
+        return os.path.join(await self.common_folder(), "hooks")
 
     async def filters(self) -> tuple[str, ...]:
         """The configured filters that the attributes give at least one file to."""
@@ -376,6 +372,10 @@ class Repository:
             if filters:
                 raise GitFailed("FiltersConfigured", _FILTERED.format(", ".join(filters))) from None
             raise GitFailed("NoGit", f"git cannot be started ({problem.reason})") from None
+
+
+def _resolved(folder: str, path: str) -> str:
+    return os.path.realpath(os.path.join(folder, path))
 
 
 def _is_around(root: str, cwd: str) -> bool:

@@ -38,12 +38,12 @@ _OPEN_PULL_REQUEST: Final[Argv] = ("gh", "pr", "create", "--fill")
 
 
 async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
-    """Carries out `/name arguments`. It comes to a `GitEnded`, whatever happens."""
+    """Carries out `/name arguments`. It comes to a `GitEnded`, or what an undo comes to, whatever happens."""
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
     work = GitWork(name, needs)
     try:
-        await _RUNS[name](work, arguments.strip())
+        event = await _RUNS[name](work, arguments.strip())
     except GitFailed as failure:
         problem = f"{failure.problem[0].upper()}{failure.problem[1:]}"
         return work.ended(BridleError("GitUnusable", problem=problem))
@@ -53,7 +53,7 @@ async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
         if work.runs:  # what was done is on record, also for who stopped it
             needs.emit(work.ended(BridleError("GitStopped", command=work.last, done=work.done())))
         raise
-    return work.ended(None)
+    return work.ended(None) if event is None else event
 
 
 # Branches, worktrees and what is put aside
@@ -85,10 +85,10 @@ async def _worktree(work: GitWork, name: str) -> None:
     work.data |= {"branch": name, "path": path}
 
 
-async def _worktrees(work: GitWork, words: str) -> None:
+async def _worktrees(work: GitWork, words: str) -> SlashEvent | None:
     from bridle.commands.worktree_commands import worktrees  # not before somebody asks for them
 
-    await worktrees(work, words)
+    return await worktrees(work, words)
 
 
 async def _stash(work: GitWork, words: str) -> None:
@@ -283,7 +283,7 @@ def _is_there(root: str, path: str) -> bool:
     return os.path.lexists(os.path.join(root, path))
 
 
-_RUNS: Final[Mapping[str, Callable[[GitWork, str], Awaitable[None]]]] = {
+_RUNS: Final[Mapping[str, Callable[[GitWork, str], Awaitable[SlashEvent | None]]]] = {
     "branch": _branch,
     "commit": _commit,
     "commit-push-pr": _publish,

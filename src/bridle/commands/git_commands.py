@@ -45,12 +45,12 @@ GIT_COMMANDS: tuple[DescribedSlash, ...] = (
     ),
     DescribedSlash(
         name="worktrees",
-        does="what agents left in worktrees of their own: /worktrees [show|merge|drop NAME]",
+        does="what agents left in worktrees of their own: /worktrees [show|merge|drop|undo|redo NAME]",
         arguments=(
             SlashArgument(
                 name="what",
-                about="show, merge or drop; else all are listed",
-                examples=("show", "merge", "drop"),
+                about="show, merge, drop, undo or redo; else all are listed",
+                examples=("show", "merge", "drop", "undo", "redo"),
             ),
             SlashArgument(name="NAME", about="the worktree, as the list names it"),
         ),

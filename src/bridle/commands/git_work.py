@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +22,8 @@ from bridle.protocol.questions import GitAnswer, GitHook, GitQuestion
 
 if TYPE_CHECKING:
     from bridle.base.git_repository import Repository
-    from bridle.base.own_worktrees import OwnTrees
+    from bridle.base.own_worktrees import OwnTree, OwnTrees
+    from bridle.engine.slash_command import SlashEvent
 
 Argv = tuple[str, ...]
 
@@ -53,19 +55,30 @@ class DraftMessage(NamedTuple):
     wish: str = ""
 
 
+class TakeBack(Protocol):
+    """Undo in a worktree: of the call `what`, or of everything; `again`, the way back. Raises `BridleError`."""
+
+    async def __call__(self, tree: OwnTree, what: str, *, again: bool) -> SlashEvent: ...
+
+
 class GitNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands need from outside.
 
     `trees` are the worktrees of agents. `run` runs a command as the person, in a folder, with a text on its input; it
-    raises `CannotStart`. `finds` says whether a program is there. `ask` gives None when nobody can answer. `draft` asks
-    the model and raises `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an
-    absolute path may be seen. `somebody_answers`: whether a question would reach a person. `agreed`: a person said yes
-    to everything when they started the run, in which nobody is asked.
+    raises `CannotStart`. `run_quietly` does it without any program of the repository's. What becomes of files meanwhile
+    is undone by `/undo` where `keeping` names them; `take_back` undoes what was done in a worktree. `finds` says
+    whether a program is there. `ask` gives None when nobody can answer. `draft` asks the model and raises
+    `BridleError`. `mask` replaces every secret in a text. `shows`: whether the content of an absolute path may be seen.
+    `somebody_answers`: whether a question would reach a person. `agreed`: a person said yes to everything when they
+    started the run, in which nobody is asked.
     """
 
     repository: Callable[[], Repository]
     trees: Callable[[], OwnTrees]
     run: Callable[[Argv, str, str], Awaitable[ProgramEnd]]
+    run_quietly: Callable[[Argv, str, str], Awaitable[ProgramEnd]]
+    keeping: Callable[[Sequence[str], str], AbstractAsyncContextManager[None]]
+    take_back: TakeBack
     finds: Callable[[str], bool]
     ask: Callable[[GitQuestion], Awaitable[GitAnswer | None]]
     somebody_answers: Callable[[], bool]
@@ -136,16 +149,18 @@ class GitWork:
         hint = f"Say yes when you start it: bridle run -y '/{self.name}'"
         return BridleError("NoApprover", tool=f"/{self.name}", hint=hint)
 
-    async def run(self, argv: Argv, cwd: str, text: str = "", *, good_when: str = "") -> str:
-        """Runs one command as the person and gives what it said. Raises with `GitFailed` where it failed, unless it
-        said what is as good as a success."""
+    async def run(
+        self, argv: Argv, cwd: str, text: str = "", *, good_when: str = "", quietly: bool = False
+    ) -> str:
+        """Runs one command as the person and gives what it said, `quietly` without programs of the repository's. Raises
+        with `GitFailed` where it failed, unless it said what is as good as a success."""
         needs, shown = self.needs, shlex.join(argv)
         running = {"command": shown}
         needs.emit(Notice(reason="GitRunning", message=sentence("GitRunning", running), data=running))
         await needs.committed()  # that it begins is on disk before it does
         self.runs.append(GitRun(argv=argv))
         try:
-            ended = await needs.run(argv, cwd, text)
+            ended = await (needs.run_quietly if quietly else needs.run)(argv, cwd, text)
         except CannotStart as problem:
             del self.runs[-1]
             raise BridleError(

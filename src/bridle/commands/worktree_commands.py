@@ -10,22 +10,23 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bridle.base.files import FileLock
 from bridle.base.git_repository import ChangedLines, GitFailed
-from bridle.base.own_worktrees import BRANCHES, OwnTree, OwnTrees, removal
+from bridle.base.own_worktrees import BRANCHES, OwnTree, OwnTrees
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.commands.git_work import MAX_FILES, GitWork
+from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.questions import GitDeed, GitFile, GitQuestion
 
 MAX_DIFF_BYTES: Final = 32 * 1024
 MAX_PATCH_BYTES: Final = 100_000_000
 _NAMED: Final = 5
-_USAGE: Final = "/worktrees, /worktrees show NAME, /worktrees merge NAME or /worktrees drop NAME"
+_USAGE: Final = "/worktrees, /worktrees show|merge|drop NAME or /worktrees undo|redo NAME"
 _DOES_NOT_FIT: Final = re.compile(r"^error: (?:patch failed: (.+):\d+|(.+?): .+)$", re.MULTILINE)
 
 
@@ -36,11 +37,12 @@ class _Left(NamedTuple):
     base: str = ""
     changes: tuple[ChangedLines, ...] = ()
     is_used: bool = False
+    has_no_folder: bool = False
     problem: str = ""
 
 
-async def worktrees(work: GitWork, words: str) -> None:
-    """Carries out `/worktrees words`."""
+async def worktrees(work: GitWork, words: str) -> SlashEvent | None:
+    """Carries out `/worktrees words`. An undo has an event of its own."""
     trees = work.needs.trees()
     match words.split():
         case [] | ["list"]:
@@ -51,19 +53,27 @@ async def worktrees(work: GitWork, words: str) -> None:
             await _merge(work, trees, await _named(trees, name))
         case ["drop", name]:
             await _drop(work, trees, await _named(trees, name))
+        case ["undo", name]:
+            return await _take_back(work, trees, await _named(trees, name))
+        case ["undo", name, call]:
+            return await _take_back(work, trees, await _named(trees, name), call)
+        case ["redo", name]:
+            return await _take_back(work, trees, await _named(trees, name), again=True)
         case _:
             raise UsageError(f"That is none of its words: {_USAGE}")
+    return None
 
 
 async def _list(trees: OwnTrees) -> str:
     left = [await _left(trees, tree) for tree in await trees.listed()]
     if not left:
         return "No agent has left a worktree here."
-    return "\n".join([*map(_line, left), "See or take one: /worktrees show|merge|drop NAME"])
+    return "\n".join([*map(_line, left), "See, take or take back one: /worktrees show|merge|drop|undo NAME"])
 
 
 def _line(left: _Left) -> str:
     what = "an agent works there" if left.is_used else left.problem or _amount(left.changes)
+    what += ", its folder is gone" * left.has_no_folder
     return f"{left.tree.name}   {what}   {visible(left.tree.note, newlines=False)}"
 
 
@@ -85,17 +95,34 @@ async def _named(trees: OwnTrees, name: str) -> _Left:
 
 async def _left(trees: OwnTrees, tree: OwnTree) -> _Left:
     """Saves what is there first, unless somebody works in it."""
-    lock: FileLock = tree.lock()
-    if not await asyncio.to_thread(lock.acquire):
-        return _Left(tree, is_used=True)
+    gone = not tree.has_folder
+    try:
+        lock = await trees.hold(tree)
+    except GitFailed as failure:
+        return _Left(tree, is_used=failure.reason == "InUse", problem=failure.problem)
     try:
         await trees.save(tree, tree.note)
         base = await trees.base(tree)
-        return _Left(tree, base, await trees.changes(tree, base))
+        return _Left(tree, base, await trees.changes(tree, base), has_no_folder=gone)
     except GitFailed as failure:
-        return _Left(tree, problem=failure.problem)
+        return _Left(tree, problem=failure.problem, has_no_folder=gone)
     finally:
-        lock.release()
+        trees.set_free(tree, lock)
+
+
+@contextlib.asynccontextmanager
+async def _held(trees: OwnTrees, tree: OwnTree) -> AsyncGenerator[FileLock]:
+    """Nobody else does anything with it meanwhile."""
+    try:
+        lock = await trees.hold(tree)
+    except GitFailed as failure:
+        if failure.reason == "InUse":
+            raise BridleError("WorktreeInUse", name=tree.name) from None
+        raise
+    try:
+        yield lock
+    finally:
+        trees.set_free(tree, lock)
 
 
 async def _show(work: GitWork, trees: OwnTrees, left: _Left) -> str:
@@ -132,12 +159,13 @@ async def _merge(work: GitWork, trees: OwnTrees, left: _Left) -> None:
         raise BridleError("WorktreeOverlaps", files=_files(both), name=tree.name)
     root = await work.repository.root()
     patch = await trees.repository.patch(left.base, tree.branch, max_bytes=MAX_PATCH_BYTES)
-    place = f"{tree.path}.patch"
-    command = ("git", "apply", "--index", "--whitespace=nowarn", "--", place)
+    command = ("git", "apply", "--index", "--whitespace=nowarn", "--", tree.patch)
     await work.agree(_question("merge", root, (command,), left))
-    await asyncio.to_thread(_write, place, patch)
+    kept = work.needs.keeping([os.path.join(root, path) for path in paths], f"/worktrees merge {tree.name}")
     try:
-        await work.run(command, root)
+        async with _held(trees, tree), kept:
+            await asyncio.to_thread(_write, tree.patch, patch)
+            await work.run(command, root, quietly=True)
     except BridleError as failure:
         torn = {
             one or other for one, other in _DOES_NOT_FIT.findall(work.runs[-1].output if work.runs else "")
@@ -147,7 +175,7 @@ async def _merge(work: GitWork, trees: OwnTrees, left: _Left) -> None:
         raise BridleError("WorktreeConflict", files=_files(sorted(torn)), branch=tree.branch) from None
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(place)
+            os.unlink(tree.patch)
     work.data |= {"merged": tree.name, "files": _files(paths)}
     work.tell_model(
         f"I brought the changes of the branch {tree.branch} into the working tree: {_files(paths)}"
@@ -156,13 +184,27 @@ async def _merge(work: GitWork, trees: OwnTrees, left: _Left) -> None:
 
 async def _drop(work: GitWork, trees: OwnTrees, left: _Left) -> None:
     tree, root = left.tree, await work.repository.root()
-    commands = tuple(("git", *words) for words in removal(tree))
+    commands = tuple(("git", *words) for words in await trees.removal(tree))
     await work.agree(_question("drop", root, commands, left))
-    for command in commands:
-        await work.run(command, root)
-    with contextlib.suppress(OSError):
-        os.unlink(tree.lock().path)
+    async with _held(trees, tree) as lock:
+        for command in commands:
+            await work.run(command, root, quietly=True)
+        trees.clear(tree, lock)
     work.data["dropped"] = tree.name
+
+
+async def _take_back(
+    work: GitWork, trees: OwnTrees, left: _Left, what: str = "", *, again: bool = False
+) -> SlashEvent:
+    """Undo in the worktree alone; what comes of it is committed on its branch, as everything that is left there."""
+    _refuse_unknown(left)
+    tree = left.tree
+    if left.has_no_folder:
+        raise BridleError("NothingInWorktree", name=tree.name)
+    async with _held(trees, tree):
+        done = await work.needs.take_back(tree, what, again=again)
+        await trees.save(tree, tree.note)
+    return done
 
 
 def _question(deed: GitDeed, root: str, commands: tuple[tuple[str, ...], ...], left: _Left) -> GitQuestion:

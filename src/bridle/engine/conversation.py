@@ -221,6 +221,8 @@ class Conversation:
         self.counted: Counted | None = None
         self.weighed = NOTHING_WEIGHED
         self.cwd = ""
+        self.branch = ""
+        """That of a child in a worktree of its own."""
         self.inputs: dict[int, PendingInput] = {}
         self.wire_ids: set[str] = set()
         self.todos: tuple[Todo, ...] = ()
@@ -349,7 +351,9 @@ class Conversation:
             path = (*envelope.agent_path, event.agent)
             named = Invocation(id=event.invocation, agent_path=path, parent=envelope.invocation)
             child = self.children[event.invocation] = Conversation(named)
-            child.cwd, child.spent_usd = self.cwd, self.spent_usd
+            parent = self.children.get(envelope.invocation or "", self)
+            child.cwd, child.spent_usd = event.worktree or parent.cwd, self.spent_usd
+            child.branch = event.branch
             child.mode, child.mode_before_plan = self.mode, self.mode_before_plan
 
     def _child_ended(self, event: ChildEnded, envelope: Envelope) -> None:
@@ -384,7 +388,8 @@ class Conversation:
         return (*asked, *self._persons_calls.values(), *below)
 
     def _created(self, event: SessionCreated, _envelope: Envelope) -> None:
-        self.cwd = event.cwd
+        if self._own is None:  # a child stays where it began
+            self.cwd = event.cwd
         self._set_mode(event.mode)
 
     def _mode_changed(self, event: ModeChanged, _envelope: Envelope) -> None:

@@ -240,8 +240,10 @@ class Journal:
     def end_child(self, child: Journal, *, ok: bool, result: str) -> None:
         """Records what a child of this invocation came to where nobody saw its end. It writes nothing more."""
         assert child.invocation.id is not None
-        agent = child.invocation.agent_path[-1]
-        self.emit(ChildEnded(invocation=child.invocation.id, agent=agent, ok=ok, result=result))
+        agent, branch = child.invocation.agent_path[-1], child.conversation.branch
+        self.emit(
+            ChildEnded(invocation=child.invocation.id, agent=agent, ok=ok, result=result, branch=branch)
+        )
 
     def within(self, conversation: Conversation) -> Journal:
         """The journal of another invocation of this session, as the fold of the log has it."""

@@ -110,7 +110,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     told, for whoever is asked about it. `side_by_side` says of a call's input that it may run beside others like it.
     `own_files` are the files of Bridle's own that a call changes, absolute: no path a call names leads there, and undo
     has nothing else to go by. `for_person` says why a call needs a person's own yes, in a few words that begin with
-    "it"; empty where a mode or a flag may say it.
+    "it"; empty where a mode or a flag may say it. `in_session_folder`: it works in the folder of its session, whoever
+    calls it, so one that works elsewhere does not get it.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     side_by_side: Callable[[dict[str, Any]], bool] | None = None
     own_files: Callable[[Any], tuple[str, ...]] | None = None
     for_person: Callable[[Any], str] | None = None
+    in_session_folder: bool = False
 
     def schema(self) -> ToolSchema:
         return ToolSchema(

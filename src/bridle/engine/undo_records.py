@@ -89,7 +89,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     `seen` is what had changed between the last call and this one; with `whole` it is the entire tree. What a call did
     that undo leaves, in a repository, comes to it in the end. With `exact` the
     call could change the paths in `seen` and no others. Nothing is known about what lay in `unlisted` folders.
-    `changes` and `lost` are empty until the call is over.
+    `changes` and `lost` are empty until the call is over. `place` is the folder whose record it belongs to, where that
+    is not the session's own: a worktree in which an agent works.
     """
 
     whole: bool = False
@@ -99,6 +100,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     changes: tuple[Change, ...] = ()
     missed: tuple[Missed, ...] = ()
     lost: tuple[Lost, ...] = ()
+    place: bytes = b""
 
     @property
     def has_changes(self) -> bool:

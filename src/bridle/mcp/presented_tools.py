@@ -90,6 +90,7 @@ def presented(
         timeout_s=_its_own,
         side_effect="external",
         is_told=is_told,
+        in_session_folder=definition.is_local and not harmless,
         of_server=ToolOfServer(
             server=definition.name,
             tool=listed.name,

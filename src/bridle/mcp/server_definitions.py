@@ -41,6 +41,7 @@ VERBS: Final = frozenset(
 """What stands behind `/mcp:` and `bridle mcp` by itself: no server is called so."""
 SIGN_IN_KEYS: Final = ("client_document_url", "oauth_client_id", "oauth_secret_env", "oauth_redirect_uri")
 """Who Bridle is where a person signs in at a server: said by the person's own settings alone."""
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104  compared, never listened on
 LAZY_ABOVE: Final = 20
 """A server with more tools than this is searched, unless settings say otherwise."""
 _SHA256 = compiled_later(r"[0-9a-f]{64}")
@@ -87,6 +88,17 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     oauth_secret_env: str = ""
     oauth_redirect_uri: str = ""
     sampling: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine, with the files of the session before it, as far as its address tells."""
+        if not self.url:
+            return True
+        try:
+            host = parse_url(self.url).host
+        except ValueError:  # it is put together later
+            return True
+        return is_loopback(host) or host in _EVERY_ADDRESS
 
     def uses(self, tool: str) -> bool:
         """Whether this tool of the server is used."""

@@ -309,6 +309,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "NoWorktree": Sentence(
         "The agent {agent} works in a git worktree of its own, and there can be none: {problem}."
     ),
+    "ToolNotInWorktree": Sentence(
+        "{tool} works in the main folder and not in your worktree, so it is not there for you. Do without it, or say "
+        "in your answer what it is needed for."
+    ),
     "WorktreeUnsaved": Sentence(
         "What the agent {agent} left is in {path} and not committed ({problem}). See it: /worktrees"
     ),
@@ -613,6 +617,15 @@ SENTENCES: Mapping[str, Sentence] = {
         "The changes do not fit what is here now: {files}. Nothing was changed. "
         "To resolve it by hand: !git merge {branch}",
         1,
+    ),
+    "NothingInWorktree": Sentence(
+        "This session has nothing to take back in {name}: no agent of it changed files there, or their folder is gone. "
+        "To be rid of it: /worktrees drop {name}",
+        1,
+    ),
+    "WorktreeCutOff": Sentence(
+        "Bridle stopped while an agent worked in a worktree of its own, or while it was taken away: {names}. "
+        "What is left of it is still there. See it: /worktrees"
     ),
     "WorktreeEmpty": Sentence("Nothing was changed in {name}. To be rid of it: /worktrees drop {name}", 1),
     "NoWords": Sentence("/{name} takes no words. {hint}", 2),

@@ -464,7 +464,8 @@ class UndoApplied(Event, frozen=True):
     """What `calls` had done to `paths` was taken back, or done again. `turn` is 0 for commands a person typed.
 
     `left` are paths that stayed as they were: somebody else had changed them, or they could not be written. `action`
-    is the number of this undo or redo in the session.
+    is the number of this undo or redo in the session. `worktree` is the name of the worktree of an agent in which it
+    happened; empty for the session's own folders.
     """
 
     turn: int
@@ -473,6 +474,7 @@ class UndoApplied(Event, frozen=True):
     calls: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     action: int = 0
+    worktree: str = ""
 
 
 class GitRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -636,7 +638,7 @@ class GrantRevoked(ByCommand, frozen=True):
 class ChildStarted(Event, frozen=True):
     """An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
 
-    `worktree` and `branch` are those it has for itself, where it has them.
+    `worktree` is its folder in a working tree that it has for itself, `branch` the branch there, where it has them.
     """
 
     invocation: str

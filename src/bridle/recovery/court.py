@@ -61,7 +61,8 @@ class CallUndo(Protocol[PlanT]):
 
 
 class CrashCourt(Generic[PlanT]):
-    """The orphans of one session. `sit` once, before the session takes up work; `undo_work` makes what undoes."""
+    """The orphans of one session. `sit` once, before the session takes up work; `undo_work` makes what undoes the calls
+    of whoever worked in a folder."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class CrashCourt(Generic[PlanT]):
         *,
         run: InterruptedRun,
         ask: AskWhom,
-        undo_work: Callable[[], CallUndo[PlanT]],
+        undo_work: Callable[[str], CallUndo[PlanT]],
     ) -> None:
         self._journal = journal
         self._run = run
@@ -100,7 +101,7 @@ class CrashCourt(Generic[PlanT]):
                 return False
             if given.answer.judgement == "undo":
                 try:
-                    await to_the_end(self._undo(call.call.call_id))
+                    await to_the_end(self._undo(call))
                 except BridleError as failure:
                     self._journal.emit(Notice(reason=failure.reason, message=failure.message))
                     continue
@@ -117,13 +118,16 @@ class CrashCourt(Generic[PlanT]):
             number=number,
             count=count,
             now=tuple(await findings(call, self._run)),
-            not_undoable=await asyncio.to_thread(_not_undoable, self._undo_work(), call),
+            not_undoable=await asyncio.to_thread(_not_undoable, self._work_of(call), call),
         )
 
-    async def _undo(self, call_id: str) -> None:
+    def _work_of(self, call: OpenCall) -> CallUndo[PlanT]:
+        return self._undo_work(journal_of(call, self._journal).conversation.cwd)
+
+    async def _undo(self, call: OpenCall) -> None:
         """Not to be cut short: files that were put back are in the log."""
-        work = self._undo_work()
-        plan = await asyncio.to_thread(_plan, work, call_id)
+        work = self._work_of(call)
+        plan = await asyncio.to_thread(_plan, work, call.call.call_id)
         applied = None if plan is None else await asyncio.to_thread(work.apply, plan)
         if applied is None:
             raise BridleError("NotUndoable", problem="nothing it changed is known")

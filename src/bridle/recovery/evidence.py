@@ -40,10 +40,12 @@ class InterruptedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that stopped without an end, and the means to look at what it left.
 
     `created_ms` is when its session was made, `stopped_ms` when it was last heard of. `understand` reads a command in a
-    folder, `repository_at` gives the repository around one, `files_of_patch` the files a patch names.
+    folder, `repository_at` gives the repository around one, `files_of_patch` the files a patch names. `folders` are
+    those of agents that were sent, by invocation.
     """
 
     cwd: str
+    folders: Mapping[str, str] = {}
     created_ms: int
     stopped_ms: int
     understand: Callable[[str, str], Understanding]
@@ -54,9 +56,10 @@ class InterruptedRun(msgspec.Struct, frozen=True, kw_only=True):
 async def findings(call: OpenCall, run: InterruptedRun) -> list[str]:
     """What is there now, in short lines; one that says so where nothing can be found out."""
     found: list[str] = []
+    there = msgspec.structs.replace(run, cwd=run.folders.get(call.invocation.id or "", run.cwd))
 
     async def look() -> None:
-        async for line in _looked(call, run):
+        async for line in _looked(call, there):
             found.append(visible(line, newlines=False))  # noqa: PERF401  kept also when time runs out
 
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 
 if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
+    from bridle.base.git_repository import GitStart, Repository
 
 UNENCLOSED = ("env-only", "off")
 """The adapters behind which a command has the rights of the person."""
@@ -20,28 +20,24 @@ def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Reposito
     from bridle.base.git import clean_environment, program_on  # not before the first such command
     from bridle.base.git_repository import Repository
 
-    async def start(
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        variables: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        on_error: Callable[[bytes], None],
-        enclosed: bool,
-    ) -> Process:
-        if enclosed and spawn.adapter in UNENCLOSED:
-            raise CannotStart(argv[0], "no sandbox")
+    async def start(git: GitStart) -> Process:
+        if git.enclosed and spawn.adapter in UNENCLOSED:
+            raise CannotStart(git.argv[0], "no sandbox")
         policy = SpawnPolicy(
-            mode="read-only", workspace=cwd, network="deny", required=enclosed, variables=variables
+            mode="read-only",
+            workspace=git.cwd,
+            network="deny",
+            required=git.enclosed,
+            variables=git.variables,
         )
         return await spawn(
-            argv,
-            cwd=cwd,
+            git.argv,
+            cwd=git.cwd,
             env=clean_environment(env),
             policy=policy,
             call_id="git",
-            on_output=on_output,
-            on_error=on_error,
+            on_output=git.on_output,
+            on_error=git.on_error,
         )
 
     return Repository(start, cwd=cwd, program=program_on(env.get("PATH", ""), "git", outside=cwd) or "git")

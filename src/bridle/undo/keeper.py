@@ -39,6 +39,7 @@ from bridle.undo.file_tree import (
     newly_missed,
     shown_below,
 )
+from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
     """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
 
     `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
-    `kept_objects` are the objects of repositories, under the names git gave them.
+    `kept_objects` are the objects of repositories, under the names git gave them. `place` is whose record in the store
+    it is (`placed_rows`).
     """
 
     roots: tuple[str, ...]
@@ -67,6 +69,7 @@ class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
     repositories: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     limits: Limits = USUAL
+    place: str = ""
 
     def around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False) -> Look:
         """Everything there is to see."""
@@ -103,6 +106,33 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...]
 
 
+class AnnouncedWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What is about to change files: a call of a tool, or a command that a person gave. `exact` are all the paths that
+    it can change, where that is known; `missed` is what no copy of files can take back."""
+
+    id: str
+    name: str
+    does: str
+    exact: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    missed: tuple[Missed, ...] = ()
+
+
+def announced_call(call: ToolCall, ground: WatchedFolders) -> AnnouncedWork:
+    """A call as undo looks at it."""
+    paths = exact_paths(call)
+    if paths and call.definition.own_files is None:  # those lie in folders that stay
+        paths = tuple(with_missing_folders(paths))
+    return AnnouncedWork(
+        id=call.id,
+        name=call.name,
+        does=_does(call),
+        exact=paths,
+        named=tuple(_named(call, ground)),
+        missed=tuple(_beyond(call, ground)),
+    )
+
+
 def exact_paths(call: ToolCall) -> tuple[str, ...]:
     """The files a call can change, if it is one that changes only those it names."""
     named = call.subjects
@@ -116,7 +146,8 @@ def exact_paths(call: ToolCall) -> tuple[str, ...]:
 
 
 class Keeper:
-    """The undo record of one session as it runs. `turn` is the number of the turn that is open, if one is."""
+    """The undo record of one folder as a session runs. `turn` is the number of the turn that is open, if one is; the
+    keepers of a session share its `numbers`."""
 
     def __init__(
         self,
@@ -125,6 +156,7 @@ class Keeper:
         ground: WatchedFolders,
         turn: Callable[[], int | None],
         clock: Clock,
+        numbers: CallNumbers | None = None,
     ) -> None:
         self._store = store
         self._ground = ground
@@ -134,7 +166,9 @@ class Keeper:
         self._clock = clock
         self._look: Look | None = None
         self._objects: ObjectKeeper | None = None
-        self._next_number = 0
+        self.numbers = numbers or CallNumbers()
+        self._place = os.fsencode(ground.place)
+        self._is_settled = False
         self._sweeps = 0
         self._unended: set[int] = set()
         self._unlooked = False
@@ -145,7 +179,16 @@ class Keeper:
     async def begin(self, call: ToolCall) -> Begun:
         """What the call may change is stored before, or together with, whatever the log gets from now on."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._begin, call, self._turn())
+            return await asyncio.to_thread(self._begin, announced_call(call, self._ground), self._turn())
+
+    async def begin_files(
+        self, number: str, does: str, paths: Sequence[str], missed: Sequence[Missed]
+    ) -> Begun:
+        """The same for what a person has done to these files, and to no others, beside the calls of tools."""
+        exact = tuple(with_missing_folders(paths))
+        work = AnnouncedWork(id=number, name="git", does=_clean(does), exact=exact, missed=tuple(missed))
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._begin, work, None)
 
     async def end(self, begun: Begun, *, ran: bool) -> None:
         """Stores what the call did change, in the same way."""
@@ -157,7 +200,7 @@ class Keeper:
         if exact_paths(call) or not self._may_be_quick():
             return None
         try:
-            return self._begin(call, self._turn(), at_once=True)
+            return self._begin(announced_call(call, self._ground), self._turn(), at_once=True)
         except TooMuch:
             return None
 
@@ -189,51 +232,43 @@ class Keeper:
         look = self._look
         return look is not None and len(look.tree) <= 2 * _FEW and not self._one_at_a_time.locked()
 
-    def _begin(self, call: ToolCall, turn: int | None, *, at_once: bool = False) -> Begun:
+    def _begin(self, work: AnnouncedWork, turn: int | None, *, at_once: bool = False) -> Begun:
         store = self._store
-        if not self._next_number:
+        if not self._is_settled:
             with store.elsewhere() as own:
                 self._objects = self._ground.objects()
                 if own.forget_old(self._clock.now_ms()):
                     self._objects.forget_old(self._clock.now_ms(), DAYS_KEPT)
                 settle(own, self._ground, self._clock.now_ms())
-                self._next_number = own.next_number()
-        keep = self._keeping(at_once)
-        named = tuple(_named(call, self._ground))
+                self.numbers.begin(own)
+            self._is_settled = True
+        keep, number = self._keeping(at_once), self.numbers.take()
 
         def new(kept: Kept) -> NewCall:
             return NewCall(
-                number=self._next_number,
-                call_id=call.id,
+                number=number,
+                call_id=work.id,
                 turn=turn,
-                tool=call.name,
-                does=_does(call),
+                tool=work.name,
+                does=work.does,
                 started_ms=self._clock.now_ms(),
                 kept=kept,
             )
 
-        if paths := exact_paths(call):
-            is_own = call.definition.own_files is not None  # those lie in folders that stay
-            looked_at = paths if is_own else with_missing_folders(paths)
-            kept = Kept(exact=True, seen=tuple(_looked_at(looked_at, keep)))
-        elif self._unended:
-            kept = Kept()  # what differs belongs to calls that run, and is looked at when they have ended
+        if work.exact:
+            kept = Kept(exact=True, seen=tuple(_looked_at(work.exact, keep)), place=self._place)
+        elif self._unended:  # what differs belongs to calls that run, and is looked at when they have ended
+            kept = Kept(place=self._place)
         else:
-            kept = self._whole(keep, named, at_once=at_once)
+            kept = self._whole(keep, work.named, at_once=at_once)
             while kept.whole and not store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
                 self._look = None  # what an earlier session kept went meanwhile, and is read again
-                kept = self._whole(keep, named)
+                kept = self._whole(keep, work.named)
         if not kept.whole:
             store.begin(new(kept), keep.rest())
         if not kept.exact:
-            self._unended.add(self._next_number)
-        self._next_number += 1
-        return Begun(
-            number=self._next_number - 1,
-            kept=kept,
-            missed=tuple(_beyond(call, self._ground)),
-            named=named,
-        )
+            self._unended.add(number)
+        return Begun(number=number, kept=kept, missed=work.missed, named=work.named)
 
     def _keeping(self, at_once: bool) -> Keeping:
         return Keeping(self._store, self._clock.now_ms(), _FEW_BYTES if at_once else None)
@@ -253,7 +288,7 @@ class Keeper:
         if self._look is None:
             with self._store.elsewhere() as own:
                 self._sweeps = own.sweeps()
-                known = last_tree(own)
+                known = last_tree(own, self._ground.place)
         else:
             known = self._look.tree
         look = self._around(known, keep, first=first, at_once=at_once)
@@ -264,12 +299,12 @@ class Keeper:
         self._look = look
         unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
         if first:
-            return Kept(whole=True, seen=tuple(look.tree.values()), unlisted=unlisted)
+            return Kept(whole=True, seen=tuple(look.tree.values()), unlisted=unlisted, place=self._place)
         fresh = (
             seen if seen is not None else Seen(os.fsencode(path), NEVER_THE_SAME, None)
             for path, seen in look.fresh.items()
         )
-        return Kept(seen=tuple(fresh), unlisted=unlisted)
+        return Kept(seen=tuple(fresh), unlisted=unlisted, place=self._place)
 
     def _end(self, begun: Begun, ran: bool, *, at_once: bool = False) -> None:
         """Of calls that overlap, the last to end has what all of them changed: nobody can tell whose it is."""
@@ -302,14 +337,14 @@ class Keeper:
         store.end(begun.number, kept, keep.rest())
 
 
-def last_tree(store: UndoStore) -> dict[str, Seen]:
+def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:
     """The tree as this session knew it last, or another session of the same folder.
 
     A file whose content is gone is left out: it will be read again.
     """
-    rows = store.calls()
+    rows = rows_in(store.calls(), place)
     if not any(row.kept.whole for row in rows):
-        rows = store.calls_nearby()
+        rows = rows_in(store.calls_nearby(), place)
     tree = tree_of(rows) if any(row.kept.whole for row in rows) else {}
     wanted = {seen.state.sha256 for seen in tree.values() if seen.state is not None and seen.state.sha256}
     gone = wanted - store.stored(wanted)
@@ -321,7 +356,7 @@ def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
 
     Of a call with others behind it nothing can be told any more.
     """
-    rows = store.calls()
+    rows = rows_in(store.calls(), ground.place)
     for at, row in enumerate(rows):
         if not row.open:
             continue

@@ -29,7 +29,8 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     """How the commands speak: `ask` gives None when nobody can answer.
 
     `committed` returns when what was emitted is in the database, where the next plan reads it. `hides` says whether
-    the content of an absolute path must not be shown.
+    the content of an absolute path must not be shown. `undo` and `redo` are what a person types for them, `where` is
+    what they take back in.
     """
 
     ask: AskPerson
@@ -38,6 +39,9 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     new_id: Callable[[], str]
     now_ms: Callable[[], int]
     hides: Callable[[str], bool]
+    undo: str = "/undo"
+    redo: str = "/redo"
+    where: str = "this session"
 
 
 async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
@@ -46,7 +50,7 @@ async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
     what = arguments.strip()
     plan = await asyncio.to_thread(work.plan, what)
     if plan is None:
-        return Notice(reason="NothingToUndo", message="There is nothing to undo in this session.")
+        return Notice(reason="NothingToUndo", message=f"There is nothing to undo in {talk.where}.")
     return await _carry_out(work, plan, what, talk)
 
 
@@ -83,7 +87,7 @@ async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEven
     async def apply() -> SlashEvent:
         applied = await asyncio.to_thread(work.apply, plan, overwrite=overwrite)
         if applied is None:
-            return Notice(reason="NotUndone", message=words.not_done(plan))
+            return Notice(reason="NotUndone", message=words.not_done(plan, undo=talk.undo, redo=talk.redo))
         talk.emit(ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),)))
         return applied
 

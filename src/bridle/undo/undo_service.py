@@ -19,6 +19,7 @@ from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import is_own_file, merged, same
 from bridle.undo.file_tree import Keep, look_at, shown_below
 from bridle.undo.keeper import WatchedFolders, settle
+from bridle.undo.placed_rows import actions_in, rows_in
 from bridle.undo.restored_files import CHANGED, put_all
 from bridle.undo.undo_plan import (
     Plan,
@@ -58,19 +59,30 @@ class Deeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Undo:
-    """`may_write` is the guard of file tools; `now_ms` the time."""
+    """`may_write` is the guard of file tools; `now_ms` the time. In the `worktree` of an agent, `label` stands before
+    the paths people read, as git writes it: the branch and a colon. An undo there that names nothing means all of it.
+    """
 
     def __init__(
-        self, store: UndoStore, *, ground: WatchedFolders, may_write: MayWrite, now_ms: Callable[[], int]
+        self,
+        store: UndoStore,
+        *,
+        ground: WatchedFolders,
+        may_write: MayWrite,
+        now_ms: Callable[[], int],
+        worktree: str = "",
+        label: str = "",
     ) -> None:
         self._store = store
         self._ground = ground
         self._may_write = may_write
         self._now_ms = now_ms
+        self._worktree = worktree
+        self._label = label
 
     def shown(self, path: str) -> str:
         """The path as people read it."""
-        return shown_below(path, self._ground.roots)
+        return f"{self._label}{shown_below(path, self._ground.roots)}"
 
     def plan(self, what: str = "") -> Plan | None:
         """The undo of a turn (a number), a call (its id or the beginning of it), the `SESSION`, or the last change.
@@ -79,12 +91,12 @@ class Undo:
         """
         with self._store.elsewhere() as store:
             settle(store, self._ground, self._now_ms())
-            rows = store.calls()
-            wanted = _wanted(rows, what)
+            rows = rows_in(store.calls(), self._ground.place)
+            wanted = _wanted(rows, what or SESSION * bool(self._worktree))
             if not any(row.kept.has_changes for row in wanted):
                 return None
             calls = tuple(row.call_id for row in wanted)
-            cut_off = _unfinished(store.actions(), calls)
+            cut_off = _unfinished(actions_in(store, self._ground.place), calls)
             last = wanted[-1].number
             keep = Keeping(store, self._now_ms())
             steps = undo_steps(
@@ -95,7 +107,7 @@ class Undo:
             )
             keep.flush()
             turns = {row.turn for row in wanted}
-            turn = wanted[-1].turn if len(turns) == 1 else None
+            turn = wanted[-1].turn if len(turns) == 1 and (what or not self._worktree) else None
             return Plan(
                 calls=calls,
                 turn=turn,
@@ -109,7 +121,7 @@ class Undo:
     def redo_plan(self) -> Plan | None:
         """The way back from the last undo that was not taken back yet; None where there is none."""
         with self._store.elsewhere() as store:
-            actions = store.actions()
+            actions = actions_in(store, self._ground.place)
             undone = [row for row in actions if row.done and row.redo_of is None and not row.reversed]
             if not undone:
                 return None
@@ -179,12 +191,13 @@ class Undo:
             calls=plan.calls,
             left=tuple(self.shown(path) for path in sorted(left)),
             action=number,
+            worktree=self._worktree,
         )
 
     def cut_off(self) -> list[CutOff]:
         """The undos that were not finished, as the files tell it now. For the thread of the session store."""
         found: list[CutOff] = []
-        for action in self._store.actions():
+        for action in actions_in(self._store, self._ground.place):
             if action.done:
                 continue
             names = {self.shown(item.name): _is_done(item) for item in action.items}
@@ -217,7 +230,7 @@ class Undo:
         Nothing is compared with what is there now. Raises `UsageError` for a turn or call that is not there.
         """
         with self._store.elsewhere() as store:
-            wanted = _wanted(store.calls(), what)
+            wanted = _wanted(rows_in(store.calls(), self._ground.place), what)
             changes, _ = merged(wanted)
             own = tuple(change for _, change in sorted(changes.items()) if is_own_file(change))
             if not own:
@@ -234,6 +247,8 @@ class Undo:
         return tuple(still for one in lost if (still := objects.still_missing(one)) is not None)
 
     def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
+        if turn is None and self._worktree:
+            return self._label.partition(":")[0]
         if turn is not None and len(rows) == 1 and what:
             return rows[0].does
         if turn is not None:

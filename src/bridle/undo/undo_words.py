@@ -56,7 +56,7 @@ def not_done(plan: Plan, *, undo: str = "/undo", redo: str = "/redo") -> str:
     return f"Nothing was changed: the files are no longer what was shown. Look again: {again}"
 
 
-def interrupted(cut_off: CutOff) -> str:
+def interrupted(cut_off: CutOff, *, undo: str = "/undo", redo: str = "/redo") -> str:
     """What became of an undo that Bridle did not finish."""
     what = "A redo" if cut_off.is_redo else "An undo"
     of = f" of turn {cut_off.turn}" if cut_off.turn is not None else ""
@@ -64,7 +64,7 @@ def interrupted(cut_off: CutOff) -> str:
     back = f"{len(cut_off.done)} of {total} files {'is' if len(cut_off.done) == 1 else 'are'} done"
     done = f" ({_named(cut_off.done)})" if cut_off.done else ""
     rest = f"; not done: {_named(cut_off.open)}" if cut_off.open else ""
-    again = "/redo" if cut_off.is_redo else "/undo"
+    again = redo if cut_off.is_redo else undo
     return visible(f"{what}{of} was cut off when Bridle stopped: {back}{done}{rest}. {again} finishes it.")
 
 

@@ -346,11 +346,11 @@ class Story:
         return [f"{plan_title(changed.todos):<39} {f'now: {_short(item)}' if item else ''}".rstrip()]
 
     def _undone(self, applied: e.UndoApplied) -> list[str]:
-        done = (
-            f"Done again. {self._undo} takes it back."
-            if applied.redone
-            else f"Undone. {self._redo} brings it back."
+        name = applied.worktree
+        undo, redo = (
+            (f"/worktrees undo {name}", f"/worktrees redo {name}") if name else (self._undo, self._redo)
         )
+        done = f"Done again. {undo} takes it back." if applied.redone else f"Undone. {redo} brings it back."
         lines = [f"{done} The conversation is unchanged; the model has been told."]
         if applied.left:
             lines.append(f"Left as they are: {', '.join(_shown(path) for path in applied.left)}")
