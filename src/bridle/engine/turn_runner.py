@@ -167,8 +167,9 @@ class TurnRunner:
         """Gives the model what people said while tools ran."""
         for pending in list(self.journal.conversation.inputs.values()):
             if pending.event.mode == "steer" and not pending.held:
+                source = "agent" if pending.event.child else "steer"
                 self.journal.emit(
-                    ContextAdded(source="steer", content=pending.event.content, input=pending.id),
+                    ContextAdded(source=source, content=pending.event.content, input=pending.id),
                     originator=pending.originator,
                 )
 

@@ -75,6 +75,13 @@ class ChildTree:
         """Those that have not come to an end."""
         return [one for one in self.entries.values() if not one.is_over]
 
+    def beside(self, invocation: str | None) -> ChildEntry | None:
+        """The child that works in the background and of whose work this invocation is part; None for any other."""
+        child = self.entries.get(invocation or "")
+        while child is not None and not child.background:
+            child = self.entries.get(child.parent or "")
+        return child
+
     def below(self, parent: str | None) -> Iterator[ChildEntry]:
         """Those that an invocation sent; None is the main one."""
         return (one for one in self.entries.values() if one.parent == parent)

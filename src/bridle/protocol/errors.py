@@ -303,6 +303,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "ChildDone": Sentence(
         "The agent {agent}, sent to work in the background on this: {task}\nis done:\n{result}"
     ),
+    "ChildCutShort": Sentence(
+        "The agent {agent}, sent to work in the background, was stopped when the session ended, before it was done. "
+        "Send it again where its work is still wanted."
+    ),
     "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
     "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),
     "ChildFailed": Sentence("The agent {agent} did not finish: {problem}"),

@@ -251,7 +251,7 @@ class SessionView:
             waits = self._sending.pop(0)[1]
         self._asleep = False
         if envelope.id is not None:
-            if waits:
+            if waits and not accepted.child:  # nobody said those words
                 self._queued.add(envelope.id)
             pending = PendingInput(id=envelope.id, event=accepted, originator=envelope.originator)
             inbox.put(self.inputs, pending)
