@@ -187,7 +187,9 @@ class Controller:
                 return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
-            case e.InputAccepted(content=content, goal=None, child="") if envelope.originator not in self.view.clients:
+            case e.InputAccepted(content=content, goal=None, child="") if (
+                envelope.originator not in self.view.clients
+            ):
                 name = visible(self.view.names.get(envelope.originator, ""), newlines=False) or "elsewhere"
                 words = f"{name}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
