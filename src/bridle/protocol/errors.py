@@ -42,6 +42,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotSupported": Sentence("{what} is not available in this version.", 2),
     "NotAPerson": Sentence("{what} is for people at a terminal only.", 3),
     "UnknownSlash": Sentence("There is no command /{name}. /help lists them.", 2),
+    "OneAgentAlone": Sentence(
+        'There is no command /{name}: with one agent alone nobody else is sent. More than one: --multi-agent, or '
+        'agent_mode = "multi" in the settings.',
+        2,
+    ),
     "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
