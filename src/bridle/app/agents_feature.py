@@ -258,11 +258,13 @@ class SessionDelegation:
         call = context.call
         agent, settings = self._target(args, call), self._main.settings
         limits = (args.max_turns, agent.max_steps, settings.max_steps)
-        # a child has nobody to hear of it once it has answered, and a run that nobody watches ends with its turn
+        # a child has nobody to hear of it once it has answered, a run that nobody watches ends with its turn, and the
+        # check of a goal follows the turn: all of its work has to be done
         in_background = (
             agent.delegation.background
             and call.invocation.id is None
             and not self._parts.settings.options.headless
+            and self._parts.goals.driver is None
         )
         task = ChildTask(
             agent=agent,

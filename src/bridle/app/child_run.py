@@ -20,7 +20,7 @@ from bridle.engine.features import Joined
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Client
 from bridle.engine.turn import Ending
-from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
+from bridle.engine.turn_runner import InvocationParts, Limits, StepsLeft, TurnRunner
 from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import (
@@ -126,7 +126,8 @@ class ChildRuns:
             around = in_worktree(parent, place) if place is not None else parent
             parts = child_parts(around, journal, below)
             child = self._working[invocation] = _working(parts)
-            ending = await _turn(child, task, self._make_invocation(parts, child_layers(parts)))
+            made = self._make_invocation(parts, child_layers(parts))
+            ending = await _turn(child, task, made, self._steps_left())
         except StoreError:
             raise
         except Exception as fault:  # noqa: BLE001  the crash boundary: a broken child must not end whoever sent it
@@ -148,6 +149,12 @@ class ChildRuns:
                     self._remember(journal, below, task, outcome, notes)
                 parent.journal.emit(outcome.ended)
         return outcome
+
+    def _steps_left(self) -> StepsLeft | None:
+        """Those of the goal that the turn is for, if it is; whoever looks at the work afterwards has their own."""
+        main = self._working[None].parts
+        goal = main.goals.driver if main.journal.conversation.turn_is_open else None
+        return None if goal is None else goal.steps_left
 
     def not_begun(self, caller: Invocation, task: ChildTask, problem: str) -> ChildOutcome:
         """The record of a child that could not begin, for whoever did not wait for it."""
@@ -209,7 +216,9 @@ def noting(journal: Journal) -> ChildNotes:
     return notes
 
 
-async def _turn(child: WorkingInvocation, task: ChildTask, invocation: InvocationParts) -> Ending:
+async def _turn(
+    child: WorkingInvocation, task: ChildTask, invocation: InvocationParts, steps_left: StepsLeft | None
+) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     parts, journal = child.parts, child.parts.journal
     journal.emit(msgspec.structs.replace(task.model, stamp=None))
@@ -224,7 +233,7 @@ async def _turn(child: WorkingInvocation, task: ChildTask, invocation: Invocatio
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = child.turn = asyncio.create_task(runner.run(pending))
+    turn = child.turn = asyncio.create_task(runner.run(pending, steps_left=steps_left))
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:

@@ -354,6 +354,8 @@ class Conversation:
             child.mode, child.mode_before_plan = self.mode, self.mode_before_plan
 
     def _child_ended(self, event: ChildEnded, envelope: Envelope) -> None:
+        if self.goal is not None and self.turn_is_open:
+            self._goal_event(event, envelope)
         if envelope.invocation == self._own:
             self.own_usd += event.usd
         if child := self.children.get(event.invocation):

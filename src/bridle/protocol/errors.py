@@ -43,7 +43,7 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotAPerson": Sentence("{what} is for people at a terminal only.", 3),
     "UnknownSlash": Sentence("There is no command /{name}. /help lists them.", 2),
     "OneAgentAlone": Sentence(
-        'There is no command /{name}: with one agent alone nobody else is sent. More than one: --multi-agent, or '
+        "There is no command /{name}: with one agent alone nobody else is sent. More than one: --multi-agent, or "
         'agent_mode = "multi" in the settings.',
         2,
     ),

@@ -182,6 +182,7 @@ class SessionView:
                 self.beside.add(child)
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
+                self.goal = next_state(self.goal, envelope) if self._in_turn else self.goal
             case e.TurnTiming() as timing:
                 self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
