@@ -144,8 +144,8 @@ class SessionGoal:
         return state
 
     def hear(self, envelope: Envelope) -> None:
-        """What happens meanwhile: steps of a turn and of agents sent in it, which command really ran, whether a file was
-        changed, who is being asked. What a reviewer does is none of the work."""
+        """What happens meanwhile: steps of a turn and of agents sent in it, which command really ran, whether a file
+        was changed, who is being asked. What a reviewer does is none of the work."""
         event, is_main = envelope.event, envelope.invocation is None
         if self._countdown is not None and (is_main or not isinstance(event, TurnEnded)):
             self._countdown.hear(event)

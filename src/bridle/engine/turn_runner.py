@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from bridle.base.ids import Ids
-from bridle.engine.dispatch import BY_PERSON, Dispatcher
+from bridle.engine.dispatch import Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.turn import Ending, GoOn, run_turn
 from bridle.protocol.errors import BridleError, StoreError, sentence
-from bridle.protocol.events import ContextAdded, Error, IdentityClass, RequestedCall, ToolResult
+from bridle.protocol.events import ContextAdded, Error, IdentityClass, ToolResult
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
@@ -128,9 +128,7 @@ class TurnRunner:
 
     async def call(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
         """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
-        call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
-        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity=identity)
-        return result
+        return await self._dispatcher.run_alone(self._ids.new("call"), tool, given, identity)
 
     async def _submit(self, content: tuple[InputBlock, ...]) -> None:
         """Lets whoever watches say no to an input, or add to it. A blocked input never reaches the model."""
