@@ -7,6 +7,7 @@ with stored_undo(env, row) as stored: …                    # outside of one
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -95,6 +96,7 @@ def session_undo(
     def hides(path: str) -> bool:
         return not (shows(path) or _is_memory(path, where))
 
+    @functools.cache  # one for all agents of the session: they number their calls together
     def keeper() -> Keeper:
         from bridle.undo.keeper import Keeper  # not before something is about to change
 
