@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from bridle.protocol.events import ChildEnded
 from cli_kit import Place
+from cli_terminal import sitting
 
 SCRIPT = """say I will have it looked at.
 call delegate_agent {"agent": "review", "task": "Look at a.txt."}
@@ -148,3 +150,37 @@ def test_a_run_has_several_agents_work_one_after_the_other(place: Place) -> None
         "agent code: 1 step",
         "agent solve: 1 step",
     ]
+
+
+BESIDE = """---
+description: x
+mode: subagent
+delegation: { background: true, invocation_decision: allow }
+---
+Look.
+"""
+BESIDE_SCRIPT = """call delegate_agent {"agent": "beside", "task": "Look."}
+---
+say Sent.
+---
+say It says that all is well.
+=== beside
+say All is well.
+"""
+
+
+@pytest.mark.parametrize("at_terminal", [False, True])
+def test_a_run_ends_when_those_in_the_background_are_done(place: Place, *, at_terminal: bool) -> None:
+    """Where nobody can be asked it is waited for in its call; at a terminal its end begins another turn."""
+    (own := place.home / ".config/bridle/agents").mkdir(parents=True)
+    (own / "beside.md").write_text(BESIDE)
+    words = ("run", "-m", place.script(BESIDE_SCRIPT), "--multi-agent", "go")
+    if at_terminal:
+        with sitting(place, *words) as person:
+            person.sees("It says that all is well.", "done ")
+            assert person.ends() == 0
+    else:
+        ran = place.bridle(*words)
+        assert (ran.code, ran.out) == (0, "[scripted] Sent.\n")
+    ended = [one.event for one in place.events(place.only_session()) if isinstance(one.event, ChildEnded)]
+    assert [one.ok for one in ended] == [True]

@@ -324,16 +324,21 @@ class Printer:
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
         """To the end of the turn of `own_input`; without one, of the command that was given, or the turn it led to."""
-        own_turn, last = False, None
+        own_turn, last, unheard = False, None, _UnheardAgents()
         async for envelope in self._shown_events(connection, session, since):
+            tells = unheard.take(envelope)
             match envelope.event if e.concerns(envelope) else None:
                 case e.TurnStarted(input=number):
-                    own_turn = number == own_input
+                    own_turn = number == own_input or tells
                 case e.TurnTiming() as timing:
                     self._took_ms += timing.work_ms
+                case e.TurnEnded(stop="end_turn", steps=steps) if own_turn and unheard:
+                    self._steps += steps  # who works in the background is waited for
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
-                case e.InputAccepted() if own_input is None:  # a prompt that a person has just agreed to
+                case e.InputAccepted(child="") if (
+                    own_input is None
+                ):  # a prompt that a person has just agreed to
                     own_input = envelope.id
                 case e.Notice(reason=reason) as refused if own_input is None and reason in _NOT_CARRIED_OUT:
                     self.fail(BridleError(reason, **refused.data))
@@ -657,6 +662,32 @@ class Printer:
             self._unwritten = problem
         except ValueError:  # closed on our side
             self._unwritten = BrokenPipeError()
+
+
+class _UnheardAgents:
+    """Agents in the background of whose end the main one was not told yet, and the inputs that tell it."""
+
+    def __init__(self) -> None:
+        self._working: set[str] = set()
+        self._inputs: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._working or self._inputs)
+
+    def take(self, envelope: Envelope) -> bool:
+        """One more event; whether it begins a turn, or joins one, that tells of an end."""
+        match envelope.event if envelope.invocation is None else None:
+            case e.ChildStarted(background=True, invocation=child):
+                self._working.add(child)
+            case e.InputAccepted(child=child) if child and envelope.id is not None:
+                self._working.discard(child)
+                self._inputs.add(envelope.id)
+            case e.TurnStarted(input=number) | e.ContextAdded(input=number) if number in self._inputs:
+                self._inputs.discard(number)
+                return True
+            case _:
+                pass
+        return False
 
 
 def _said_at_the_end(envelope: Envelope) -> bool:
