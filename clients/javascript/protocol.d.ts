@@ -818,9 +818,11 @@ export interface ImageBlock {
 /**
  * Input is in the session's inbox. Its event id names it from here on.
  *
- * `goal` is the event of the goal that another round is for: nobody said these words.
+ * `goal` is the event of the goal that another round is for, `child` the invocation in the background whose end it
+ * tells: nobody said these words.
  */
 export interface InputAccepted {
+  child?: string;
   content: Array<TextBlock | ImageBlock | FileMention>;
   goal?: number | null;
   identity?: "agent" | "human";

@@ -14,6 +14,7 @@ from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, EndSession, RunSlash
+from bridle.protocol.queries import DescribeLog
 from bridle.protocol.questions import UndoAnswer
 from bridle.providers.script import call, fail, say
 
@@ -286,6 +287,22 @@ async def test_a_session_and_its_agents_change_files_in_turn_and_undo_takes_back
         await session.until(e.UndoApplied)
     assert events[-1].stop == "end_turn"
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_changes_of_a_child_between_those_of_its_sender_are_kept_with_them(tmp_path: Path) -> None:
+    """All of a session's are one record, whoever made them."""
+
+    def writes(name: str):
+        return call("write_file", path=name, content="x")
+
+    model = scripted(writes("a.txt"), *sent("writer")[:1], writes("c.txt"), say("Done."),
+                     agents={"writer": [writes("b.txt"), call("bash", command="touch d.txt"), say("x")]})  # fmt: skip
+    options = {"agent_mode": "multi", "agents": [WRITER], "mode": "yolo"}
+    async with harness(model, folder=str(tmp_path), **options) as session:
+        events = await session.ask("go")
+        described = await session.connection.ask(DescribeLog(session=session.id))
+    assert outcomes(events) == ["ok"] * 5
+    assert [one.paths for one in described.changes] == [("a.txt",), ("b.txt",), ("d.txt",), ("c.txt",)]
 
 
 async def test_an_agent_in_the_background_wakes_whoever_sent_it_when_it_is_done() -> None:

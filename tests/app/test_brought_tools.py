@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.base.json_schema import JsonSchema
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
@@ -12,6 +13,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import (
+    ChildEnded,
     Degraded,
     Notice,
     PermissionRequested,
@@ -111,6 +113,59 @@ async def test_a_tool_knows_whose_call_it_is_and_can_tell_and_ask():
         None,
     )
     assert [notice.message for notice in of_kind(events, Notice)] == ["it rains"]
+
+
+@pytest.mark.requirement("D6.6")
+@pytest.mark.parametrize("says", ["once", "deny"])
+async def test_a_tool_has_an_agent_work_as_a_call_of_its_own_that_asks_first(says: str):
+    """Its own yes is none for the agent, and what the agent came to is the tool's to use."""
+    came_to: list[ToolResult] = []
+
+    async def run(_args: msgspec.Struct, context: ToolContext) -> ToolOutput:
+        assert context.send_agent is not None
+        came_to.append(await context.send_agent("explorer", "Where are prices summed?"))
+        return ToolOutput(content=f"it says: {came_to[-1].content}")
+
+    tool = msgspec.structs.replace(brought("have_looked"), run=run)
+    model = scripted(call("have_looked"), say("Done."), agents={"explorer": [say("In cart.py.")]})
+    agent = AgentDefinition(name="explorer", description="x", delegation=AgentDelegation(invocation="ask"))
+    options = {"agent_mode": "multi", "agents": [agent], "allow": ("have_looked",), "answers": True}
+    async with harness(model, tools=[tool], **options) as session:
+        number = await session.send("go")
+        asked = await session.until(PermissionRequested, since=number)
+        answer = AnswerPermission(session=session.id, call_id=asked.call_id, answer=says)
+        await session.connection.send(answer)
+        events = await session.turn_of(number)
+        assert session.conversation.open_calls == ()
+    handoff = asked.handoff
+    assert handoff is not None
+    assert (asked.tool, "Where are prices summed?" in handoff.text) == ("delegate_agent", True)
+    (result,) = came_to
+    ended = of_kind(events, ChildEnded)
+    if says == "once":
+        assert (result.outcome, [one.ok for one in ended]) == ("ok", [True])
+        assert "In cart.py." in result.content
+    else:
+        assert (result.outcome, ended) == ("denied", [])
+    assert of_kind(events, ToolResult)[-1].content.startswith("it says: ")
+
+
+async def test_a_tool_sends_nobody_where_its_caller_may_not():
+    seen: list[bool] = []
+
+    async def run(_args: msgspec.Struct, context: ToolContext) -> ToolOutput:
+        seen.append(context.send_agent is not None)
+        return ToolOutput(content="looked")
+
+    tool = msgspec.structs.replace(brought("look"), run=run)
+    agent = AgentDefinition(name="helper", description="x", delegation=AgentDelegation(invocation="allow"))
+    send = call("delegate_agent", agent="helper", task="x")
+    model = scripted(call("look"), send, say("x"), agents={"helper": [call("look"), say("x")]})
+    for mode in ("single", "multi"):
+        options = {"agent_mode": mode, "agents": [agent], "tools": [tool], "allow": ("look",)}
+        async with harness(model, **options) as session:
+            await session.ask("go")
+    assert seen == [False, True, False], "one agent alone; the main one of several; one below it"
 
 
 async def test_a_tool_that_was_brought_passes_every_gate():

@@ -31,7 +31,8 @@ def test_the_list_names_source_mode_provider_cost_and_trust(place: Place, own: P
     write(place.work / ".bridle/agents", "waiting")
     shown = place.bridle("agents", "--set", "agent=plan")
     rows = {line.split()[0]: line for line in shown.out.splitlines()}
-    assert list(rows) == ["agent", "build", "plan", "explore", "review", "solve", "beans", "waiting"]
+    assert list(rows) == ["agent", "build", "plan", "explore", "review", "solve", "beans", "waiting", "*"]
+    assert rows["*"] == "* plan: --set"
     assert rows["plan"].startswith("plan *")
     assert rows["beans"].split() == [
         "beans", "subagent", "the", "session's", "cheap", "~/.config/bridle/agents/beans.md", "Counts", "beans.",
@@ -116,6 +117,70 @@ def test_a_run_talks_with_an_agent_and_says_who_can_be_chosen(place: Place, own:
     )
     unknown = place.bridle("run", "-m", "demo", "--agent", "nobody", "hi")
     assert (unknown.code, 'There is no agent "nobody".' in unknown.err) == (2, True)
+
+
+WRITES = 'call write_file {"path": "a.txt", "content": "x"}\n---\nsay Done.\n'
+
+
+def may_write(place: Place, *options: str) -> bool:
+    """Whether a run writes, which `build` does and `plan` does not."""
+    (place.work / "a.txt").unlink(missing_ok=True)
+    assert place.bridle("run", "-y", "-m", place.script(WRITES), *options, "go").code == 0
+    return (place.work / "a.txt").exists()
+
+
+@pytest.mark.requirement("D12.2", "D13.5")
+def test_whom_to_talk_with_is_remembered_for_one_project_and_forgotten(place: Place) -> None:
+    """Above every settings file, below what is said for a run."""
+    assert may_write(place)
+    chosen = place.bridle("agents", "use", "plan")
+    assert chosen.out == (
+        "plan is whom you talk with in this project from now on. bridle agents forget undoes it.\n"
+    )
+    assert place.bridle("config", "set", "agent", "build").code == 0
+    assert not may_write(place), "what was chosen here goes before what was chosen for all"
+    assert may_write(place, "--agent", "build")
+    listed = place.bridle("agents").out.splitlines()
+    assert listed[-1] == "* plan: chosen for this project. To forget it: bridle agents forget"
+    assert 'agent = "plan"' in place.bridle("config", "show", "--origin").out
+    assert json.loads(place.bridle("agents", "--json").out)["chosen"] == {
+        "agent": "plan",
+        "said_by": "chosen for this project",
+    }
+    assert place.bridle("agents", "forget").out == "plan is not chosen here any more.\n"
+    assert place.bridle("agents", "forget").out == "No agent was chosen for this project.\n"
+    assert may_write(place)
+    assert place.bridle("agents").out.splitlines()[-1].startswith("* build: user config, line ")
+
+
+def test_a_choice_holds_in_the_whole_project_and_nowhere_else(place: Place) -> None:
+    below, elsewhere = place.work / "src", place.work.parent / "elsewhere"
+    for folder in (below, elsewhere, place.work / ".git"):
+        folder.mkdir()
+    assert place.bridle("agents", "use", "code", cwd=below).code == 0
+    for folder, is_chosen in ((place.work, True), (below, True), (elsewhere, False)):
+        chosen = json.loads(place.bridle("agents", "--json", cwd=folder).out)["chosen"]
+        assert (chosen["agent"] == "build") is is_chosen
+
+
+@pytest.mark.parametrize("name", ["explore", "nobody"])
+def test_whoever_cannot_be_talked_with_is_not_remembered(place: Place, name: str) -> None:
+    refused = place.bridle("agents", "use", name)
+    assert (refused.code, refused.out) == (2, "")
+    assert "You can talk with: build, plan, review, solve." in refused.err
+    assert place.bridle("agents", "forget").out == "No agent was chosen for this project.\n"
+
+
+def test_a_file_of_choices_that_cannot_be_read_chooses_nothing_and_is_said(place: Place) -> None:
+    assert place.bridle("agents", "use", "plan").code == 0
+    (kept,) = place.home.rglob("project-choices.json")
+    kept.write_text("{")
+    ran = place.bridle("run", "-m", "demo", "hi")
+    assert ran.code == 0
+    assert "what was chosen for projects does not count: it is not what Bridle wrote" in ran.err
+    assert place.bridle("agents", "use", "plan").code == 0, "what cannot be read gives way"
+    kept.chmod(0o666)
+    assert "others can write to it" in place.bridle("run", "-m", "demo", "hi").err
 
 
 @pytest.mark.requirement("D13.9")

@@ -40,9 +40,9 @@ def test_a_command_that_a_run_does_not_know_is_sent_to_no_model(place: Place, wo
     assert (ran.code, ran.out) == (2, "")
     assert ran.story == [
         (
-            f"A run does not know {name}, only /skills:NAME, /init, /review, /branch, /commit, /commit-push-pr, "
-            f"/worktree, /worktrees, /stash and /goal.{near} Others are for a conversation: bridle -c. "
-            f"As text: /{name}. Nothing was sent"
+            f"A run does not know {name}, only /skills:NAME, /agents:NAME, /init, /review, /branch, /commit, "
+            f"/commit-push-pr, /worktree, /worktrees, /stash, /plan, /solve, /code, /auto and /goal.{near} "
+            f"Others are for a conversation: bridle -c. As text: /{name}. Nothing was sent"
         )
     ]
     assert place.sessions() == []

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from bridle.protocol.events import ChildEnded
 from cli_kit import Place
+from cli_terminal import sitting
 
 SCRIPT = """say I will have it looked at.
 call delegate_agent {"agent": "review", "task": "Look at a.txt."}
@@ -98,3 +100,87 @@ def test_a_session_without_agents_has_no_tree(place: Place) -> None:
     assert "agents" not in result
     shown = place.bridle("sessions", "show", result["sessionId"], "--tree")
     assert "No agent was sent in this session." in shown.out
+
+
+@pytest.mark.through_engine
+def test_a_run_has_an_agent_work_by_its_name_as_at_the_prompt(reviewed) -> None:
+    place, run = reviewed
+    ran = place.bridle(*run, "/agents:review", "Look at it.", stdin="And at this.")
+    assert (ran.code, ran.out) == (0, "[scripted] No faults.\n")
+    assert ran.story[:-1] == [
+        "agent review: Look at it. ``` And at this. ```",
+        "review: ran      read a.txt                     1 line",
+        "agent review: 2 steps",
+    ]
+    assert ran.story[-1].startswith("done ")
+
+
+def test_what_an_agent_of_a_run_came_to_is_for_programs_too(reviewed) -> None:
+    place, run = reviewed
+    told = json.loads(place.bridle(*run, "--json", "/agents:review Look.").out)
+    assert (told["success"], told["finalResponse"]) == (True, "[scripted] No faults.")
+    assert [(one["agent"], one["state"]) for one in told["agents"]] == [("review", "done")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "code", "said"),
+    [
+        (("--multi-agent",), "/agents:nobody x", 2, '"nobody" is not a NAME of /agents'),
+        (("--multi-agent",), "/agents:review", 2, "/agents:review works on words behind it"),
+        ((), "/agents:review x", 2, "with one agent alone nobody else is sent. More than one: --multi-agent"),
+        ((), "/code", 2, "/code works on words behind it"),
+        (("--multi-agent",), "/agents:explore x", 1, "The agent explore did not finish: "),
+    ],
+)
+def test_a_run_says_once_why_an_agent_did_not_work(place: Place, options, words, code, said) -> None:
+    script = place.script("say x\n=== explore\nfail bad_credentials\n")
+    ran = place.bridle("run", "--model", script, *options, words)
+    assert (ran.code, ran.out) == (code, "")
+    assert sum(said in line for line in ran.story) == 1, ran.story
+
+
+@pytest.mark.through_engine
+def test_a_run_has_several_agents_work_one_after_the_other(place: Place) -> None:
+    """What the last of them says is the answer."""
+    script = place.script("say x\n=== plan\nsay First.\n=== code\nsay Then.\n=== solve\nsay It is right.\n")
+    ran = place.bridle("run", "--model", script, "/auto do it")
+    assert (ran.code, ran.out) == (0, "[scripted] It is right.\n")
+    assert [line for line in ran.story if line.endswith("1 step") and line.startswith("agent")] == [
+        "agent plan: 1 step",
+        "agent code: 1 step",
+        "agent solve: 1 step",
+    ]
+
+
+BESIDE = """---
+description: x
+mode: subagent
+delegation: { background: true, invocation_decision: allow }
+---
+Look.
+"""
+BESIDE_SCRIPT = """call delegate_agent {"agent": "beside", "task": "Look."}
+---
+say Sent.
+---
+say It says that all is well.
+=== beside
+say All is well.
+"""
+
+
+@pytest.mark.parametrize("at_terminal", [False, True])
+def test_a_run_ends_when_those_in_the_background_are_done(place: Place, *, at_terminal: bool) -> None:
+    """Where nobody can be asked it is waited for in its call; at a terminal its end begins another turn."""
+    (own := place.home / ".config/bridle/agents").mkdir(parents=True)
+    (own / "beside.md").write_text(BESIDE)
+    words = ("run", "-m", place.script(BESIDE_SCRIPT), "--multi-agent", "go")
+    if at_terminal:
+        with sitting(place, *words) as person:
+            person.sees("It says that all is well.", "done ")
+            assert person.ends() == 0
+    else:
+        ran = place.bridle(*words)
+        assert (ran.code, ran.out) == (0, "[scripted] Sent.\n")
+    ended = [one.event for one in place.events(place.only_session()) if isinstance(one.event, ChildEnded)]
+    assert [one.ok for one in ended] == [True]

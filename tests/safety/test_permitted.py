@@ -40,7 +40,7 @@ class Desk:
         self._guard = guarded(PathPolicy(folders=folders))
         self._gate = permitted(self.permissions, self._put, self.log.append)
 
-    async def _put(self, request: PermissionRequested) -> PermissionAnswer:
+    async def _put(self, request: PermissionRequested, _is_open) -> PermissionAnswer:
         self.asked.append(request)
         assert self.answer is not None, "nobody expected a question"
         return self.answer
@@ -300,7 +300,7 @@ async def test_an_answer_nobody_offered_is_a_yes_for_once(calls, workspace) -> N
 
 
 async def test_a_decision_that_breaks_blocks_the_call(calls, workspace) -> None:
-    async def broken(_request):
+    async def broken(_request, _is_open):
         raise RuntimeError("no terminal")
 
     desk = Desk(calls, workspace)

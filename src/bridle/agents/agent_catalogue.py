@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from bridle.agents.definition import AgentDefinition
 from bridle.base.token_estimate import estimated_tokens
+from bridle.base.untrusted import neutralise
+from bridle.base.visible import visible
 
 _HEAD = "Agents you can have work for you, with the tool delegate_agent:"
 
@@ -34,12 +36,17 @@ def catalogue_text(agents: Sequence[AgentDefinition], most_tokens: int) -> str:
 
 def _line(agent: AgentDefinition) -> str:
     about = agent.catalog
-    return f"- {agent.name} ({about.category}, {about.cost}): {agent.description}"
+    return f"- {agent.name} ({_plain(about.category)}, {about.cost}): {_plain(agent.description)}"
+
+
+def _plain(text: str) -> str:
+    """What somebody wrote of an agent, in one line of its own that begins and ends nothing else."""
+    return " ".join(neutralise(visible(text, newlines=False)).split())
 
 
 def _whole(agent: AgentDefinition) -> list[str]:
     about = agent.catalog
     lines = [_line(agent)]
-    lines += (f"  Use when: {'; '.join(about.use_when)}.",) * bool(about.use_when)
-    lines += (f"  Avoid when: {'; '.join(about.avoid_when)}.",) * bool(about.avoid_when)
+    lines += (f"  Use when: {_plain('; '.join(about.use_when))}.",) * bool(about.use_when)
+    lines += (f"  Avoid when: {_plain('; '.join(about.avoid_when))}.",) * bool(about.avoid_when)
     return lines

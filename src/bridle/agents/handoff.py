@@ -20,6 +20,14 @@ _NOTES = (
 )
 
 
+_TASK, _REQUEST, _CONTEXT = "Task:", "What the person asked for:", "Context:"
+_CONSTRAINTS, _FILES, _REFERENCES = "Keep to this:", "Files that matter:", "Where to read more:"
+_EXPECTED = "What is expected:"
+_HEADS = frozenset(
+    head.casefold() for head in (_TASK, _REQUEST, _CONTEXT, _CONSTRAINTS, _FILES, _REFERENCES, _EXPECTED)
+)
+
+
 class HandoffPacket(msgspec.Struct, frozen=True, kw_only=True):
     """What one agent hands over to another."""
 
@@ -42,14 +50,14 @@ def handoff_text(packet: HandoffPacket, *, most_tokens: int, context_tokens: int
     """The packet as a child reads it. The task always stands whole; of the rest the least needed gives way first."""
     context = cut_to(packet.context, context_tokens)
     parts = [
-        ("task", f"You are the agent {packet.child}, {_sent(packet)}\n\nTask:\n{packet.task}"),
-        ("request", f"What the person asked for:\n{packet.request}" if packet.request else ""),
-        ("context", f"Context:\n{context}" if context else ""),
-        ("constraints", _listed("Keep to this", packet.constraints)),
-        ("files", _listed("Files that matter", packet.files)),
-        ("references", _listed("Where to read more", packet.references)),
+        ("task", f"You are the agent {packet.child}, {_sent(packet)}\n\n{_TASK}\n{_written(packet.task)}"),
+        ("request", f"{_REQUEST}\n{packet.request}" if packet.request else ""),
+        ("context", f"{_CONTEXT}\n{_written(context)}" if context else ""),
+        ("constraints", _listed(_CONSTRAINTS, packet.constraints)),
+        ("files", _listed(_FILES, packet.files)),
+        ("references", _listed(_REFERENCES, packet.references)),
         ("memory", memory_text(packet.memory)),
-        ("expected", f"What is expected:\n{packet.expected}" if packet.expected else ""),
+        ("expected", f"{_EXPECTED}\n{_written(packet.expected)}" if packet.expected else ""),
         ("notes", "Answer in a few sentences. " * packet.is_brief + _NOTES),
     ]
     texts = {name: text for name, text in parts if text}
@@ -81,4 +89,15 @@ def cut_to(text: str, most_tokens: int) -> str:
 
 
 def _listed(head: str, items: Sequence[str]) -> str:
-    return "\n".join((f"{head}:", *(f"- {item}" for item in items))) if items else ""
+    return "\n".join((head, *(f"- {' '.join(item.split())}" for item in items))) if items else ""
+
+
+def _written(text: str) -> str:
+    """What the sender wrote. A line of it that looks like one of our headings is quoted: what the person asked for is
+    theirs to say."""
+    return "\n".join(f"> {line}" if _is_head(line) else line for line in text.split("\n"))
+
+
+def _is_head(line: str) -> bool:
+    seen = "".join(filter(str.isprintable, line)).strip(" #*_`").casefold()
+    return seen in _HEADS

@@ -34,6 +34,7 @@ from bridle.protocol.events import (
     GoalEnded,
     GoalLimits,
     InputAccepted,
+    StepStarted,
     ToolCallStarted,
     ToolResult,
     TurnEnded,
@@ -125,6 +126,7 @@ class SessionGoal:
         self._changed_file = False
         self._said_before: str | None = None
         self._time_is_up = False
+        self._steps = 0
         time_s = begun.limits.time_s
         self._countdown = None if time_s is None else Countdown(needs.clock, time_s, self._stop_in_time)
 
@@ -132,9 +134,8 @@ class SessionGoal:
     def originator(self) -> str:
         return self._needs.originator
 
-    @property
     def steps_left(self) -> int:
-        return max(1, self._begun.limits.steps - self._state.steps)
+        return self._begun.limits.steps - self._steps
 
     @property
     def _state(self) -> GoalState:
@@ -143,12 +144,15 @@ class SessionGoal:
         return state
 
     def hear(self, envelope: Envelope) -> None:
-        """What happens meanwhile: which command really ran, whether a file was changed, who is being asked."""
-        event = envelope.event
-        if self._countdown is not None:
+        """What happens meanwhile: steps of a turn and of agents sent in it, which command really ran, whether a file
+        was changed, who is being asked. What a reviewer does is none of the work."""
+        event, is_main = envelope.event, envelope.invocation is None
+        if self._countdown is not None and (is_main or not isinstance(event, TurnEnded)):
             self._countdown.hear(event)
         match event:
-            case ToolCallStarted(tool="bash") if not self._needs.conversation.turn_is_open:
+            case StepStarted() if self._needs.conversation.turn_is_open:
+                self._steps += 1
+            case ToolCallStarted(tool="bash") if is_main and not self._needs.conversation.turn_is_open:
                 self._ran = event
             case ToolResult(shown=ShownEdit()) if event.outcome == "ok":
                 self._changed_file = True

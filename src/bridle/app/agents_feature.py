@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from bridle.agents.delegate_result import KeptAnswer, delegate_result, names_of
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
-from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
+from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.base.untrusted import wrap
@@ -24,11 +25,12 @@ from bridle.engine.conversation import MAIN, Conversation, Invocation
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked
 from bridle.engine.ports import SessionLog
+from bridle.engine.resume import cut_short
 from bridle.engine.slash_command import DescribedSlash, SlashCommand
 from bridle.engine.tools import BUILTIN, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.display_values import ShownChild
-from bridle.protocol.errors import BridleError, sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import ChildMemory, ContextAdded, Handoff, InputAccepted, ModelChanged
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import CustomQuery
@@ -257,6 +259,14 @@ class SessionDelegation:
         call = context.call
         agent, settings = self._target(args, call), self._main.settings
         limits = (args.max_turns, agent.max_steps, settings.max_steps)
+        # a child has nobody to hear of it once it has answered, a run that nobody watches ends with its turn, and the
+        # check of a goal follows the turn: all of its work has to be done
+        in_background = (
+            agent.delegation.background
+            and call.invocation.id is None
+            and not self._parts.settings.options.headless
+            and self._parts.goals.driver is None
+        )
         task = ChildTask(
             agent=agent,
             model=self._model(agent),
@@ -266,10 +276,9 @@ class SessionDelegation:
             identity=call.identity,
             key=self._key(agent),
             call_id=call.id,
+            background=in_background,
         )
-        in_background = agent.delegation.background and not self._parts.settings.options.headless
-        # a child has nobody to hear of it once it has answered
-        if in_background and call.invocation.id is None:
+        if in_background:
             return self._begin_in_background(args, call, task)
         try:
             outcome = await self._work(call.invocation, task)
@@ -325,19 +334,18 @@ class SessionDelegation:
         """Whoever sent it goes on, and hears of its end as of something said meanwhile."""
 
         async def work() -> None:
-            try:
-                outcome = await self._work(call.invocation, task)
-            except BridleError as problem:  # before it began
-                result, whose = problem.message, None
-            else:
-                result = wrap(SAID_BY_AGENT, (await self._result(args, call, outcome)).content)
-                whose = outcome.ended.invocation
-            text = sentence("ChildDone", {"agent": task.agent.name, "task": task.task, "result": result})
-            self._parts.journal.emit(
-                InputAccepted(content=(TextBlock(text=text),), mode="steer", identity="agent"),
-                originator=whose,
-            )
-            self.wake()
+            with contextlib.suppress(StoreError):  # whoever follows the session is told of that
+                outcome = await self._outcome_of(call.invocation, task)
+                try:
+                    result = (await self._result(args, call, outcome)).content
+                except Exception as fault:  # noqa: BLE001  the crash boundary: nobody waits for this task
+                    result = f"{outcome.text}\n\n{sentence('EngineFault', {'problem': fault_words(fault)})}"
+                data = {"agent": task.agent.name, "task": task.task, "result": wrap(SAID_BY_AGENT, result)}
+                said = (TextBlock(text=sentence("ChildDone", data)),)
+                child = outcome.ended.invocation
+                accepted = InputAccepted(content=said, mode="steer", identity="agent", child=child)
+                self._parts.journal.emit(accepted, originator=child)
+                self.wake()
 
         running = asyncio.create_task(work())
         self._background.add(running)
@@ -346,6 +354,18 @@ class SessionDelegation:
             content=sentence("ChildInBackground", {"agent": task.agent.name}),
             shown=ShownChild(invocation="", agent=task.agent.name, ended=False),
         )
+
+    async def _outcome_of(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
+        """What a child in the background came to, whatever went wrong."""
+        try:
+            return await self._work(caller, task)
+        except asyncio.CancelledError:  # by the end of the session: nobody else knows of this task
+            self._parts.journal.emit(cut_short(task.agent.name))
+            raise
+        except StoreError:
+            raise
+        except Exception as fault:  # noqa: BLE001  the crash boundary: nobody waits for this task
+            return self.children.not_begun(caller, task, fault_words(fault))
 
     async def _end(self) -> None:
         """Who still works in the background is stopped, with its end on record."""

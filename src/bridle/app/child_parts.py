@@ -40,11 +40,9 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
     def gates():
         made = parent.gates()
         above = made.permissions if agent.is_bounded else made.permissions.of_session()
-        return msgspec.structs.replace(
-            made,
-            permissions=agent.permissions_of(above),
-            known_and_visible=tools_seen(registry, whole=parent.tools if agent.is_apart else None),
-        )
+        whole = parent.tools if agent.is_apart else None
+        seen = msgspec.structs.replace(made, known_and_visible=tools_seen(registry, whole=whole))
+        return seen.of_agents(agent.permissions_of(above))
 
     return msgspec.structs.replace(
         parent,

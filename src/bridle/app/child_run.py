@@ -13,20 +13,22 @@ from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_result import names_of
 from bridle.app.child_parts import child_layers, child_parts
 from bridle.app.child_worktrees import ChildWorktree, WorktreeEnd, begin_worktree, end_worktree, in_worktree
+from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Joined
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Client
 from bridle.engine.turn import Ending
-from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
+from bridle.engine.turn_runner import InvocationParts, Limits, StepsLeft, TurnRunner
 from bridle.protocol.display_values import ShownCommand, ShownEdit
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import (
     Cancelled,
     ChildEnded,
     ChildStarted,
     Envelope,
+    Error,
     IdentityClass,
     InputAccepted,
     ModelChanged,
@@ -48,7 +50,7 @@ MAX_NAMED = 20
 class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is to do. `text` is all it is told; `task` is what people read of it. What it leaves is remembered
     under `key`, where it has one. Where it is `of_person`, it has as much room as their session: nobody waits for a
-    short answer."""
+    short answer. `background`: whoever sent it goes on meanwhile."""
 
     agent: AgentDefinition
     model: ModelChanged
@@ -59,6 +61,7 @@ class ChildTask(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str = ""
     key: str = ""
     of_person: bool = False
+    background: bool = False
 
 
 class ChildOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,47 +117,78 @@ class ChildRuns:
         if task.agent.delegation.worktree:
             place = await begin_worktree(parent, task.agent.name, task.task, invocation)
         journal = parent.journal.begin_child(_started(task, invocation, place))
-        around = in_worktree(parent, place) if place is not None else parent
         below = msgspec.structs.replace(
             parent.agent,
             definition=task.agent,
             depth=parent.agent.depth + 1,
             is_bounded=not task.of_person,
-            is_apart=around.is_apart,
+            is_apart=parent.is_apart or place is not None,
         )
-        parts = child_parts(around, journal, below)
-        child = self._working[journal.invocation.id] = _working(parts)
-        notes = noting(journal)
-        ending = Ending(stop="cancelled", steps=0)
+        child: WorkingInvocation | None = None
+        notes, ending = noting(journal), Ending(stop="cancelled", steps=0)
         try:
-            ending = await _turn(child, task, self._make_invocation(parts, child_layers(parts)))
+            around = in_worktree(parent, place) if place is not None else parent
+            parts = child_parts(around, journal, below)
+            child = self._working[invocation] = _working(parts)
+            made = self._make_invocation(parts, child_layers(parts))
+            ending = await _turn(child, task, made, self._steps_left())
+        except StoreError:
+            raise
+        except Exception as fault:  # noqa: BLE001  the crash boundary: a broken child must not end whoever sent it
+            ending = _faulty(journal, fault)
         finally:
-            del self._working[journal.invocation.id]
-            outcome = _outcome(parts, task, ending, child.stopper, notes.changed)
+            self._working.pop(invocation, None)
+            stopper = None if child is None else child.stopper
+            cwd = parent.opened.cwd if place is None else place.cwd
+            outcome = _outcome(journal, task, ending, stopper, notes.changed, cwd=cwd)
             left = WorktreeEnd(problem="it was stopped first")
             try:
                 left = await end_worktree(parent, place) if place is not None else left
+            except Exception as fault:  # noqa: BLE001  the same boundary: its end is recorded whatever happens
+                left = WorktreeEnd(problem=fault_words(fault))
             finally:
                 if place is not None:
                     outcome = _left(outcome, place, left)
                 if task.key:
-                    self._remember(parts, task, outcome, notes)
+                    self._remember(journal, below, task, outcome, notes)
                 parent.journal.emit(outcome.ended)
         return outcome
 
+    def _steps_left(self) -> StepsLeft | None:
+        """Those of the goal that the turn is for, if it is; whoever looks at the work afterwards has their own."""
+        main = self._working[None].parts
+        goal = main.goals.driver if main.journal.conversation.turn_is_open else None
+        return None if goal is None else goal.steps_left
+
+    def not_begun(self, caller: Invocation, task: ChildTask, problem: str) -> ChildOutcome:
+        """The record of a child that could not begin, for whoever did not wait for it."""
+        parent = self._working[caller.id].parts
+        started = _started(task, parent.services.ids.new("inv"), None)
+        parent.journal.begin_child(started)
+        text = sentence("ChildFailed", {"agent": task.agent.name, "problem": problem})
+        ended = ChildEnded(
+            invocation=started.invocation, agent=started.agent, ok=False, result=text, stop="error"
+        )
+        parent.journal.emit(ended)
+        return ChildOutcome(ended=ended, text=text)
+
     def _remember(
-        self, parts: SessionParts, task: ChildTask, outcome: ChildOutcome, notes: ChildNotes
+        self,
+        journal: Journal,
+        agent: WorkingAgent,
+        task: ChildTask,
+        outcome: ChildOutcome,
+        notes: ChildNotes,
     ) -> None:
         """Keeps what a child leaves for the next one with its key."""
-        agent, memories = parts.agent, self._working[None].parts.journal.conversation.memories
-        assert agent is not None
+        memories = self._working[None].parts.journal.conversation.memories
         work = ChildWork(
             task=task.task,
             answer=outcome.text if outcome.ended.ok else "",
             notes=notes,
             files=outcome.ended.files,
         )
-        parts.journal.emit(
+        journal.emit(
             updated_memory(
                 memories.get(task.key),
                 work,
@@ -186,7 +220,9 @@ def noting(journal: Journal) -> ChildNotes:
     return notes
 
 
-async def _turn(child: WorkingInvocation, task: ChildTask, invocation: InvocationParts) -> Ending:
+async def _turn(
+    child: WorkingInvocation, task: ChildTask, invocation: InvocationParts, steps_left: StepsLeft | None
+) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     parts, journal = child.parts, child.parts.journal
     journal.emit(msgspec.structs.replace(task.model, stamp=None))
@@ -201,7 +237,7 @@ async def _turn(child: WorkingInvocation, task: ChildTask, invocation: Invocatio
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = child.turn = asyncio.create_task(runner.run(pending))
+    turn = child.turn = asyncio.create_task(runner.run(pending, steps_left=steps_left))
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:
@@ -219,16 +255,33 @@ async def _turn(child: WorkingInvocation, task: ChildTask, invocation: Invocatio
     return ending
 
 
+def _faulty(journal: Journal, fault: Exception) -> Ending:
+    """The ending of a child around which something broke, said where its own events are."""
+    data = {"problem": fault_words(fault)}
+    journal.emit(Error(reason="EngineFault", message=sentence("EngineFault", data), data=data))
+    return Ending(stop="error", steps=0, reason="EngineFault", data=data)
+
+
+def fault_words(fault: Exception) -> str:
+    return fault.message if isinstance(fault, BridleError) else f"{type(fault).__name__}: {fault}"
+
+
 def _outcome(
-    parts: SessionParts, task: ChildTask, ending: Ending, stopper: Client | None, changed: Iterable[str]
+    journal: Journal,
+    task: ChildTask,
+    ending: Ending,
+    stopper: Client | None,
+    changed: Iterable[str],
+    *,
+    cwd: str,
 ) -> ChildOutcome:
-    conversation = parts.journal.conversation
+    conversation = journal.conversation
     said, ok = last_words(conversation), ending.stop == "end_turn"
     by = "" if stopper is None or ending.stop != "cancelled" else _name(stopper)
     problem = "" if ok else _problem(task.agent, ending, by)
     text = "\n\n".join(filter(None, (problem, said)))
     ended = ChildEnded(
-        invocation=parts.journal.invocation.id or "",
+        invocation=journal.invocation.id or "",
         agent=task.agent.name,
         ok=ok,
         result=text,
@@ -236,8 +289,8 @@ def _outcome(
         steps=ending.steps,
         usd=conversation.own_usd,
         tools_used=tools_used(conversation),
-        files=names_of(conversation.known_files, parts.opened.cwd)[-MAX_NAMED:],
-        changed=names_of(changed, parts.opened.cwd),
+        files=names_of(conversation.known_files, cwd)[-MAX_NAMED:],
+        changed=names_of(changed, cwd),
         stopped_by=by,
     )
     return ChildOutcome(ended=ended, text=text)
@@ -251,6 +304,7 @@ def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> C
         provider=task.model.provider,
         model=task.model.model,
         call_id=task.call_id,
+        background=task.background,
         worktree=place.cwd if place is not None else "",
         branch=place.tree.branch if place is not None else "",
     )

@@ -138,7 +138,7 @@ def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
     made = functools.cache(lambda: _gates(parent, opened.settings, place.cwd))
 
     def shows_content(path: str) -> bool:
-        return made().sight.shows_content(path)
+        return made().session_sight.shows_content(path)
 
     return msgspec.structs.replace(
         parent,
@@ -164,4 +164,4 @@ def _gates(parent: SessionParts, settings: SessionSettings, cwd: str) -> Gates:
         saved=parent.saved,
         env=services.env,
     )
-    return msgspec.structs.replace(made, permissions=session.permissions.placed_as(made.permissions))
+    return made.of_agents(session.permissions.placed_as(made.permissions))

@@ -18,7 +18,7 @@ from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, s
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
-from bridle.engine.ports import SpawnPolicy
+from bridle.engine.ports import RunCall, SpawnPolicy
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
@@ -168,30 +168,35 @@ def invocation_parts(parts: SessionParts, joined: Joined) -> InvocationParts:
         stopwatch=stopwatch,
         cost_of=services.known.cost_of,
     )
+    dispatcher = Dispatcher(
+        journal=journal,
+        clock=services.clock,
+        stopwatch=stopwatch,
+        run_tool=_run_tool(
+            parts,
+            joined,
+            lambda tool, given, who: dispatcher.run_alone(services.ids.new("call"), tool, given, who),
+        ),
+        concurrency=parts.registry.concurrency,
+        watcher=parts.watching,
+    )
     return InvocationParts(
         journal=journal,
         questions=parts.questions,
         stopwatch=stopwatch,
         ask=with_layers(joined.request_layers, model.ask),
-        dispatcher=Dispatcher(
-            journal=journal,
-            clock=services.clock,
-            stopwatch=stopwatch,
-            run_tool=_run_tool(parts, joined),
-            concurrency=parts.registry.concurrency,
-            watcher=parts.watching,
-        ),
+        dispatcher=dispatcher,
     )
 
 
-def _run_tool(parts: SessionParts, joined: Joined) -> RunTool:
+def _run_tool(parts: SessionParts, joined: Joined, run_beside: RunCall) -> RunTool:
     """Runs a call through the tool layers, which are built with the first call."""
 
     @functools.cache
     def layered() -> RunTool:
         from bridle.app.tool_layers import execute  # an answer without calls needs none of it
 
-        return joined.tool_layers().around(execute(parts))
+        return joined.tool_layers().around(execute(parts, run_beside))
 
     async def run(call: ToolCall) -> ToolOutput:
         return await layered()(call)

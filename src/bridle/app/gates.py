@@ -21,7 +21,7 @@ from bridle.safety.guards import PathPolicy, guarded, workspace_policy
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
-from bridle.safety.sight import sight
+from bridle.safety.sight import sight, without
 from bridle.safety.touched_files import Lifted
 from bridle.shell.command_facts import ScriptContext, Understand, Understanding
 
@@ -29,16 +29,24 @@ from bridle.shell.command_facts import ScriptContext, Understand, Understanding
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
     """The objects a call passes before anybody is asked. The engine runs calls behind the layers that explain them.
 
-    `sight` is what a search or a listing may show, `understand` what reads commands.
+    `sight` is what a search or a listing may show of what that of the session, `session_sight`, does; `understand` is
+    what reads commands.
     """
 
     paths: PathPolicy
     sight: Sight
+    session_sight: Sight
     understand: Understand
     permissions: Permissions
     known_and_visible: ToolLayer
     validated: ToolLayer
     guarded: ToolLayer
+
+    def of_agents(self, permissions: Permissions) -> Gates:
+        """The gates of somebody with these permissions, who sees nothing that the rules of agents keep from them."""
+        kept = permissions.kept_from_agents()
+        seen = self.session_sight if kept is None else without(self.session_sight, kept)
+        return msgspec.structs.replace(self, permissions=permissions, sight=seen)
 
 
 def gates(
@@ -80,9 +88,11 @@ def gates(
             unsandboxed=settings.options.allow_unsandboxed,
         ),
     )
+    seen = sight(paths, denied_paths(settings.rules, here))
     return Gates(
         paths=paths,
-        sight=sight(paths, denied_paths(settings.rules, here)),
+        sight=seen,
+        session_sight=seen,
         understand=understand,
         permissions=permissions,
         known_and_visible=tools_seen(registry),

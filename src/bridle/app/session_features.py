@@ -65,9 +65,9 @@ BROUGHT = ToolOrigin(scope="programmatic")
 
 GOAL_HEARS = frozenset({
     "ToolCallStarted", "ToolResult", "PermissionRequested", "PermissionDecided", "QuestionAsked", "QuestionAnswered",
-    "TurnEnded",
+    "TurnEnded", "StepStarted",
 })  # fmt: skip
-"""What a goal under way hears of: what ran, what changed, and whether somebody is being asked."""
+"""What a goal under way hears of: steps, what ran, what changed, and whether somebody is being asked."""
 
 
 def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:

@@ -194,7 +194,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     gates = functools.cache(lambda: _gates(services, opened, folders, registry, saved, agent))
 
     def shows_content(path: str) -> bool:
-        return gates().sight.shows_content(path)
+        return gates().session_sight.shows_content(path)
 
     scratch = os.path.join(where.state, "tmp", opened.log.session)
     policy = session_policy(
@@ -324,7 +324,7 @@ def _gates(
     )
     if agent is None:
         return made
-    return msgspec.structs.replace(made, permissions=agent.permissions_of(made.permissions))
+    return made.of_agents(agent.permissions_of(made.permissions))
 
 
 def _main_agent(opened: OpenedLog) -> WorkingAgent | None:

@@ -54,7 +54,7 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
         match envelope.event:
             case ContextAdded() as added:
                 again.note(added)
-            case InputAccepted(goal=None) | StepEnded() as said:
+            case InputAccepted(goal=None, child="") | StepEnded() as said:
                 heard.append(said)
             case _:
                 pass  # what a check printed calls for nothing

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.engine import layers
 from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
+from bridle.protocol.events import DELEGATE, ToolResult
 from bridle.safety import git_arrivals, permitted, redacted, sandboxed
 from bridle.safety.guards import rechecked
 from bridle.safety.trust.approved_edits import ApprovedEdits
@@ -16,7 +17,7 @@ from bridle.tools.output import capped
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
     from bridle.base.git_repository import Repository
-    from bridle.engine.ports import Room
+    from bridle.engine.ports import Room, RunCall
 
 
 def look_at_git(parts: SessionParts) -> ToolLayer:
@@ -80,14 +81,20 @@ def choose_policy(parts: SessionParts) -> ToolLayer:
     return sandboxed.sandboxed(parts.policy, parts.gates().understand)
 
 
-def execute(parts: SessionParts) -> RunTool:
-    """Runs a call that has passed every layer."""
+def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
+    """Runs a call that has passed every layer. `run_beside` runs another, which its tool wants, through them all."""
     services, opened, journal = parts.services, parts.opened, parts.journal
     emit = journal.emit
     if parts.agent is not None and parts.agent.is_bounded:
         from bridle.app.child_output import showing_images  # only where there are children
 
         emit = showing_images(journal.emit, parts.agent.settings.child.image_tokens)
+
+    async def send_agent(agent: str, task: str) -> ToolResult:
+        # as nobody's word but the agent's: what a person typed asks nothing
+        return await run_beside(DELEGATE, {"agent": agent, "task": task}, "agent")
+
+    may_send = parts.agent is not None and parts.agent.delegates
 
     def runner(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
         if parts.registry.origin(tool.name) is BUILTIN:
@@ -110,6 +117,7 @@ def execute(parts: SessionParts) -> RunTool:
             sight=parts.gates().sight,
             known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
+            send_agent=send_agent if may_send else None,
         )
         changes = call.definition.side_effect == "workspace"
         paths = [subject.resolved for subject in call.subjects if subject.kind == "path"] if changes else []

@@ -16,13 +16,15 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.app.agent_answers import agent_list
-from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, find_agents
+from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.settings import agent_settings, is_acked
 from bridle.base.visible import visible
 from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.trust import stored_approvals
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
+from bridle.config.origins import CHOSEN_HERE
+from bridle.config.project_choices import choose_agent
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.queries import AgentEntry
@@ -55,6 +57,10 @@ def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _check(parsed, env)
         case "new":
             return _new(parsed, env)
+        case "use":
+            return _use(parsed, env)
+        case "forget":
+            return _forget(parsed, env)
         case _:
             return _list(parsed, env)
 
@@ -71,7 +77,14 @@ def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
     ).checked()
 
 
-def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[FoundAgents, str | None]:
+class ChosenAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent that a session here would talk with, None where nobody chose one, and who says so."""
+
+    agent: str | None = None
+    said_by: str = ""
+
+
+def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[FoundAgents, ChosenAgent]:
     """The agents that a session here would have, and the one it would talk with. Nobody is asked."""
     tiers, where = _tiers(parsed, env), folders(env)
     settings, providers = agent_settings(tiers) or AgentSettings(), tuple(tiers.get("providers") or ())
@@ -94,7 +107,8 @@ def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Fou
         tools=tools,
         providers=providers,
     )
-    return found, settings.agent
+    origin = tiers.origin("agent")
+    return found, ChosenAgent(agent=settings.agent, said_by="" if origin is None else origin.shown)
 
 
 def agent_names(env: Mapping[str, str]) -> list[str]:
@@ -107,12 +121,19 @@ def agent_names(env: Mapping[str, str]) -> list[str]:
 
 def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     found, chosen = agents_here(parsed, env)
-    listed = agent_list(found, chosen)
+    listed = agent_list(found, chosen.agent)
     if parsed.json:
-        return say_json(listed)
+        return say_json({**msgspec.to_builtins(listed), "chosen": chosen})
     for problem in listed.problems:
         tell(visible(problem, newlines=False))
-    return say("\n".join(_rows([one for one in listed.agents if not one.hidden])) + "\n")
+    rows = [*_rows([one for one in listed.agents if not one.hidden]), *_chosen_words(chosen)]
+    return say("\n".join(rows) + "\n")
+
+
+def _chosen_words(chosen: ChosenAgent) -> Iterator[str]:
+    if chosen.agent is not None:
+        undone = ". To forget it: bridle agents forget" if chosen.said_by == CHOSEN_HERE else ""
+        yield visible(f"* {chosen.agent}: {chosen.said_by}{undone}", newlines=False)
 
 
 def _rows(entries: Iterable[AgentEntry]) -> Iterator[str]:
@@ -175,6 +196,43 @@ def _facts(agent: AgentDefinition) -> Iterator[str]:
     yield f"catalogue: {catalog.category}, {catalog.cost}"
     yield from (f"use when: {one}" for one in catalog.use_when)
     yield from (f"avoid when: {one}" for one in catalog.avoid_when)
+
+
+# Choosing
+
+
+def _use(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Remembers whom to talk with in this project."""
+    found, _chosen = agents_here(parsed, env)
+    agent = chosen_agent(found.registry, parsed.name, found.waiting)
+    _choose(agent.name, env)
+    if parsed.json:
+        return say_json(ChosenAgent(agent=agent.name, said_by=CHOSEN_HERE))
+    return say(
+        f"{agent.name} is whom you talk with in this project from now on. bridle agents forget undoes it.\n"
+    )
+
+
+def _forget(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    before = _choose(None, env)
+    if parsed.json:
+        return say_json({"forgotten": before})
+    words = (
+        "No agent was chosen for this project."
+        if before is None
+        else f"{before} is not chosen here any more."
+    )
+    return say(f"{visible(words, newlines=False)}\n")
+
+
+def _choose(agent: str | None, env: Mapping[str, str]) -> str | None:
+    where = folders(env)
+    try:
+        return choose_agent(where.state, working_folder(), agent)
+    except OSError as problem:
+        raise BridleError(
+            "FileUnwritable", path=where.state, problem=problem.strerror or str(problem)
+        ) from None
 
 
 # Checking

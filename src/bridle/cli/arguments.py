@@ -568,6 +568,8 @@ def _skills_words(skills: Parser) -> None:
 def _agents_words(agents: Parser) -> None:
     action = agents.add_below("action")
     listed, show, check, new = action("list"), action("show"), action("check"), action("new")
+    use, forget = action("use"), action("forget")
+    use.add_argument("name", metavar="AGENT")
     show.add_argument("name", metavar="AGENT")
     check.add_argument("path", nargs="*", metavar="FILE")
     new.add_argument("name", metavar="NAME")
@@ -575,7 +577,7 @@ def _agents_words(agents: Parser) -> None:
     new.add_argument("--own", action="store_true")
     for verb in (listed, show, check):
         _settings_options(verb)
-    for verb in (listed, show, check, new):
+    for verb in (listed, show, check, new, use, forget):
         verb.add_argument("--json", action="store_true")
 
 

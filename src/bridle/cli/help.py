@@ -181,7 +181,9 @@ bridle agents — who works: a prompt, the tools it sees, and how far it may go.
   bridle agents check [FILE…] [--json]    whether files are agents, every line to change; exit 1 for errors
   bridle agents new NAME [--own]          a file to begin with: in .bridle/agents, or with --own in your own
                                           (--description TEXT says what it is for)
-  bridle --agent review                   talk with that one; bridle config set agent NAME does so from now on
+  bridle agents use AGENT                 talk with that one in this project from now on; list marks it with *
+  bridle agents forget                    not any more
+  bridle --agent review                   talk with that one; bridle config set agent NAME does so everywhere
   bridle run --multi-agent "…"            let it send others; --single-agent (the default) lets it not
 
 A name belongs to the first that has it: those Bridle brings, [agents.NAME] of your settings, agents/ in your config

@@ -15,14 +15,14 @@ from bridle.config.folders import Folders
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
-from bridle.protocol.slash_arguments import bare_name
+from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name
 
 _PROMPTS = ("skills", "user", "project")
 """The namespaces of prompts and skills, beside those of bundles."""
 
 
 def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
-    """The git command, the goal, or the prompt or skill by name, that a person typed; None for anything else.
+    """The git command, the goal, the agent, the prompt or skill by name, that a person typed; None for anything else.
 
     `data_folder` is where bundles are. It names no session yet. Raises `UsageError` for a git command beside other
     words; for a prompt they are what it is about.
@@ -36,11 +36,30 @@ def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
         return RunSlash(session="", name=typed.name, arguments="\n\n".join(filter(None, words)))
     if isinstance(typed, Slash) and bare_name(typed.name) == "goal":
         return _typed_goal(typed.arguments, given)
+    if isinstance(typed, Slash) and (agents := _agents_of(typed.name)):
+        return _sent_agent(agents, typed.arguments, given)
     if not isinstance(typed, Slash) or (name := bare_name(typed.name)) not in WRITES:
         return None
     if given.before.strip() or given.after.strip():
         raise UsageError(f"/{typed.name} takes nothing from a file or from stdin. Nothing was done")
     return RunSlash(session="", name=name, arguments=typed.arguments)
+
+
+def _agents_of(name: str) -> str:
+    """The name of the command that has one agent work, or several; empty for any other."""
+    from bridle.commands.role_commands import ROLE_COMMANDS
+
+    bare = bare_name(name)
+    is_one = name.startswith(AGENT_PREFIX) and name != AGENT_PREFIX
+    return bare if is_one or any(bare == one.name for one in ROLE_COMMANDS) else ""
+
+
+def _sent_agent(name: str, arguments: str, given: GivenPrompt) -> RunSlash:
+    """What an agent is to work on, with what comes from elsewhere around it."""
+    words = "\n\n".join(filter(None, (given.before.strip(), arguments, given.after.strip())))
+    if not words:
+        raise UsageError(f"/{name} works on words behind it: /{name} WORDS. Nothing was sent")
+    return RunSlash(session="", name=name, arguments=words)
 
 
 def _typed_goal(arguments: str, given: GivenPrompt) -> RunSlash:
@@ -143,11 +162,13 @@ def _unknown(name: str) -> UsageError:
     from bridle.base.spelling import nearest
     from bridle.commands.git_commands import WRITES
     from bridle.commands.prompts import PROMPTS
+    from bridle.commands.role_commands import ROLE_COMMANDS
 
-    names = (*(one.name for one in PROMPTS), *WRITES, "goal")
+    roles = (one.name for one in ROLE_COMMANDS)
+    names = (*(one.name for one in PROMPTS), *WRITES, *roles, "goal")
     *others, last = (f"/{one}" for one in names)
     near = nearest(name, names)
-    known = f"/skills:NAME, {', '.join(others)} and {last}"
+    known = f"/skills:NAME, /agents:NAME, {', '.join(others)} and {last}"
     hint = f" Did you mean /{near}?" if near else ""
     return UsageError(
         f"A run does not know /{name}, only {known}.{hint} Others are for a conversation: bridle -c. "

@@ -152,7 +152,7 @@ def _show(store: SessionStore, text: str) -> int:
                 pass
             case _ if not e.concerns(envelope):
                 lines += [f"  {line}" for line in story.nested(envelope)]
-            case e.InputAccepted(content=content, goal=None):
+            case e.InputAccepted(content=content, goal=None, child=""):
                 lines += ["you", *_indented(e.text_of(content))]
             case e.StepStarted() | e.StepFailed():
                 said.clear()

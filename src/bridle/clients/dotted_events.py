@@ -77,7 +77,7 @@ class DottedEvents:
                 yield Told("session.started", _session(event))
             case e.SessionEnded(cause=cause):
                 yield Told("session.ended", {"cause": cause})
-            case e.InputAccepted(goal=goal) if goal is not None:
+            case e.InputAccepted(goal=goal, child=child) if goal is not None or child:
                 return  # nobody said it
             case e.InputAccepted():  # what a child is told nobody typed
                 name = "user.message" if envelope.invocation is None else "agent.invocation.handoff"

@@ -38,7 +38,9 @@ LOOK_AGAIN_S = 0.02
 
 Format = Literal["text", "json", "stream-json", "hub"]
 RunInput: TypeAlias = "tuple[InputBlock, ...] | RunSlash"
-"""What a run is about: words for the model, or a command of the person's: git, a prompt by name, a goal."""
+"""What a run is about: words for the model, or a command of the person's: git, a prompt by name, an agent, a goal."""
+_NOT_CARRIED_OUT = frozenset({"PromptNotTrusted", "Usage", "NoWorktree", "EngineFault"})
+"""Notices that are all that comes of a command."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -105,9 +107,10 @@ _COLLECTED = _ACTS | {
     e.TextDelta, e.StepStarted, e.StepEnded, e.StepFailed, e.CostIncremented, e.SessionCreated, e.Notice,
 }  # fmt: skip
 """What `_collect` takes."""
-_FOLLOWED = frozenset(
-    {e.TurnStarted, e.TurnTiming, e.TurnEnded, e.InputAccepted, e.Notice, e.GitEnded, e.Cancelled}
-)
+_FOLLOWED = frozenset({
+    e.TurnStarted, e.TurnTiming, e.TurnEnded, e.InputAccepted, e.ContextAdded, e.Notice, e.GitEnded, e.Cancelled,
+    e.ChildStarted, e.ChildEnded,
+})  # fmt: skip
 """What `_follow` looks at. The type of a Struct is asked for fast only so; `match` takes longer than what it finds."""
 
 
@@ -330,22 +333,31 @@ class Printer:
 
     async def _follow(self, connection: Connection, session: str, since: int, own_input: int | None) -> int:
         """To the end of the turn of `own_input`; without one, of the command that was given, or the turn it led to."""
-        own_turn = False
+        own_turn, last, unheard = False, None, _UnheardAgents()
         async for envelope in self._shown_events(connection, session, since):
             if type(envelope.event) not in _FOLLOWED:
                 continue
+            tells = unheard.take(envelope)
             match envelope.event if e.concerns(envelope) else None:
                 case e.TurnStarted(input=number):
-                    own_turn = number == own_input
+                    own_turn = number == own_input or tells
                 case e.TurnTiming() as timing:
                     self._took_ms += timing.work_ms
+                case e.TurnEnded(stop="end_turn", steps=steps) if own_turn and unheard:
+                    self._steps += steps  # who works in the background is waited for
                 case e.TurnEnded() as ended if own_turn:
                     return self._turn_ended(ended)
-                case e.InputAccepted() if own_input is None:  # a prompt that a person has just agreed to
+                case e.InputAccepted(child="") if (
+                    own_input is None
+                ):  # a prompt that a person has just agreed to
                     own_input = envelope.id
-                case e.Notice(reason="PromptNotTrusted") as refused if own_input is None:
-                    self.fail(BridleError(refused.reason, **refused.data))
+                case e.Notice(reason=reason) as refused if own_input is None and reason in _NOT_CARRIED_OUT:
+                    self.fail(BridleError(reason, **refused.data))
                     return self._result.exit_code
+                case e.ChildEnded() as last if envelope.invocation is None:
+                    self._took_ms += self._work_ms(last)
+                case e.ContextAdded(source="agent") if own_input is None and last is not None:
+                    return self._agents_ended(last)
                 case e.GitEnded() as ended if own_input is None:
                     return self._git_ended(ended)
                 case e.Cancelled() if own_input is None:
@@ -513,6 +525,20 @@ class Printer:
             return self._stopped()
         return 0 if result.success else exit_code_of(ended.reason)
 
+    def _work_ms(self, ended: e.ChildEnded) -> int:
+        child = None if self._children is None else self._children.entries.get(ended.invocation)
+        return 0 if child is None or child.ended_ms is None else child.ended_ms - child.started_ms
+
+    def _agents_ended(self, last: e.ChildEnded) -> int:
+        """What the last of the agents said that a command had work is the answer."""
+        self._steps += last.steps
+        if last.ok:
+            self._text[:] = [last.result]
+            if self._streams:
+                self._write_words(last.result)
+            return self._turn_ended(e.TurnEnded(stop="end_turn"))
+        return self._turn_ended(e.TurnEnded(stop="error", reason="ChildFailed", message=last.result))
+
     def _goal_ended(self, ended: e.GoalEnded) -> int:
         """A deadline or a signal of the run's own is why it ended, whatever the goal says of it."""
         from bridle.clients.interaction.goal_lines import changed_words
@@ -649,11 +675,39 @@ class Printer:
             self._unwritten = BrokenPipeError()
 
 
+class _UnheardAgents:
+    """Agents in the background of whose end the main one was not told yet, and the inputs that tell it."""
+
+    def __init__(self) -> None:
+        self._working: set[str] = set()
+        self._inputs: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._working or self._inputs)
+
+    def take(self, envelope: Envelope) -> bool:
+        """One more event; whether it begins a turn, or joins one, that tells of an end."""
+        match envelope.event if envelope.invocation is None else None:
+            case e.ChildStarted(background=True, invocation=child):
+                self._working.add(child)
+            case e.InputAccepted(child=child) if child and envelope.id is not None:
+                self._working.discard(child)
+                self._inputs.add(envelope.id)
+            case e.TurnStarted(input=number) | e.ContextAdded(input=number) if number in self._inputs:
+                self._inputs.discard(number)
+                return True
+            case _:
+                pass
+        return False
+
+
 def _said_at_the_end(envelope: Envelope) -> bool:
-    """A failure that ends the turn is told once, by the closing line."""
+    """A failure that ends the turn is told once, by the closing line, and what agents came to is the answer."""
     match envelope.event if e.concerns(envelope) else None:
-        case e.StepFailed(retry_in_ms=None) | e.GitEnded() | e.GoalEnded() | e.Notice(reason="GoalNotBegun"):
+        case e.StepFailed(retry_in_ms=None) | e.GitEnded() | e.GoalEnded() | e.ContextAdded(source="agent"):
             return True
+        case e.Notice(reason=reason):
+            return reason in (*_NOT_CARRIED_OUT, "GoalNotBegun")
         case e.Error():
             return envelope.turn is not None
         case _:

@@ -54,7 +54,7 @@ class EventReplay:
             self._gone += 1
             return "", False
         match event if e.concerns(envelope) else None:
-            case e.InputAccepted(content=content, goal=None):
+            case e.InputAccepted(content=content, goal=None, child=""):
                 words = visible(e.text_of(content)).replace("\n", "\n  ")
                 return self._on_a_new_line(f"\n› {words}\n\n"), True
             case e.TextDelta(text=text):

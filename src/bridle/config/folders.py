@@ -117,6 +117,8 @@ def project_folder(cwd: str) -> str | None:
 
 
 AGENTS = "agents"
+PROJECT_CHOICES = "project-choices.json"
+"""In the state folder: what a person chose for single projects."""
 TOOLS = "tools"
 """The folders of agents and of tools, in the person's config folder and in that of a project."""
 

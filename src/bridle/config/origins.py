@@ -60,6 +60,8 @@ OTHER_VARIABLES = (
 
 BUNDLE = "bundle "
 """What the name of a source begins with that is an installed bundle's."""
+CHOSEN_HERE = "chosen for this project"
+"""What people read of a value that they chose for one project alone."""
 
 
 class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """`user config, line 12`, `BRIDLE_MODE`, `default`."""
-        named = self.name.startswith(("profile ", BUNDLE))
+        named = self.name.startswith(("profile ", BUNDLE, CHOSEN_HERE))
         own_file = self.tier in {"user", "project", "local"} and not named
         place = f"{self.tier} config" if own_file else self.name
         return place if self.line is None else f"{place}, line {self.line}"

@@ -1,7 +1,8 @@
 """All settings of a run: found, merged and explained. Read once, never changed afterwards.
 
-`load` reads the tiers, low to high: defaults, profile, user, project, local, `--config`, environment, flags. Maps merge
-by name, lists replace, an entry with `disabled = true` goes; lists of rules and hooks add up, the higher tier first.
+`load` reads the tiers, low to high: defaults, profile, user, project, local, what a person chose for this project
+(`project_choices`), `--config`, environment, flags. Maps merge by name, lists replace, an entry with `disabled = true`
+goes; lists of rules and hooks add up, the higher tier first.
 Each package decodes its own section:
 
     tiers = load(where=folders(env), cwd=cwd, env=env).checked()
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import msgspec
 
 from bridle.base.files import repository_root
-from bridle.config.folders import PROJECT_FOLDER, Folders, project_folder
+from bridle.config.folders import PROJECT_CHOICES, PROJECT_FOLDER, Folders, project_folder
 from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, Preset, ProfileFile, chosen_by_project, read_preset, read_profile
@@ -276,8 +277,18 @@ def load(
         own[1:1] = _project_profile(preset.file, preset, own, may, problems, is_chosen=is_chosen)
     project = _workspace_sources(cwd, own, may, problems)
     problems += [*environment.problems, *flags.problems]
-    sources = [*own, *project, *explicit, *environment.sources, *flags.sources]
+    chosen = _chosen_here(where.state, cwd, problems)
+    sources = [*own, *project, *chosen, *explicit, *environment.sources, *flags.sources]
     return Tiers(_with_preset(sources), problems, waiting, used)
+
+
+def _chosen_here(state_folder: str, cwd: str, problems: list[Problem]) -> list[SettingsSource]:
+    """What the person chose for this project alone."""
+    if not os.path.lexists(os.path.join(state_folder, PROJECT_CHOICES)):
+        return []
+    from bridle.config.project_choices import chosen_agent_source  # few choose anything
+
+    return chosen_agent_source(state_folder, cwd, problems)
 
 
 class _Consent(msgspec.Struct, frozen=True):

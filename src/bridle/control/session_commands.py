@@ -33,6 +33,7 @@ from bridle.protocol.commands import (
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CommandStamp, CommandTaken, EffortChanged, InputAccepted
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.slash_arguments import AGENT_PREFIX
 
 
 def carry_out(
@@ -160,5 +161,6 @@ def _say_prompt(
             return session.accept(client, (TextBlock(text=said.text),), "queue", stamp)
     text = source.prompt_of(command.name, command.arguments)
     if text is None:
-        raise CommandRefused("UnknownSlash", name=command.name)
+        reason = "OneAgentAlone" if command.name.startswith(AGENT_PREFIX) else "UnknownSlash"
+        raise CommandRefused(reason, name=command.name)
     return session.accept(client, (TextBlock(text=text),), "queue", stamp)

@@ -200,7 +200,7 @@ class Conversation:
         self.invocation = invocation
         self._own = invocation.id
         self.children: dict[str, Conversation] = {}
-        self.has_ended = False
+        self.has_ended = self.in_background = False
         self.prefix: PrefixSet | None = None
         self.messages: list[Message] = []
         self.epoch = 0
@@ -354,9 +354,12 @@ class Conversation:
             parent = self.children.get(envelope.invocation or "", self)
             child.cwd, child.spent_usd = event.worktree or parent.cwd, self.spent_usd
             child.branch = event.branch
+            child.in_background = event.background
             child.mode, child.mode_before_plan = self.mode, self.mode_before_plan
 
     def _child_ended(self, event: ChildEnded, envelope: Envelope) -> None:
+        if self.goal is not None and self.turn_is_open:
+            self._goal_event(event, envelope)
         if envelope.invocation == self._own:
             self.own_usd += event.usd
         if child := self.children.get(event.invocation):
@@ -424,7 +427,8 @@ class Conversation:
         self.turn += 1
         self.turn_is_open = True
         pending = self.inputs.pop(event.input)
-        self._append("user", pending.event.content, "input" if pending.event.goal is None else "context")
+        is_said = pending.event.goal is None and not pending.event.child
+        self._append("user", pending.event.content, "input" if is_said else "context")
 
     def _turn_ended(self, event: TurnEnded, envelope: Envelope) -> None:
         """A step that was cut off keeps the words the person has read. A blocked input was never said."""
@@ -451,13 +455,13 @@ class Conversation:
         self.prefix = event
 
     def _context_added(self, event: ContextAdded, _envelope: Envelope) -> None:
-        if event.input is not None:
-            self.inputs.pop(event.input, None)
+        pending = None if event.input is None else self.inputs.pop(event.input, None)
         if self._calls:
             self._held_back.append(event.content)
             return
         source: MessageSource = "pin" if event.source == "pin" else "context"
-        self._append("user", event.content, source if event.input is None else "input")
+        is_said = event.input is not None and (pending is None or not pending.event.child)
+        self._append("user", event.content, "input" if is_said else source)
 
     def _step_started(self, event: StepStarted, _envelope: Envelope) -> None:
         self.step = event.step

@@ -116,6 +116,14 @@ class Dispatcher:
                     self._conclude(call, _not_run(call), None, results)
         return [results[call.call_id] for call in calls]
 
+    async def run_alone(
+        self, call_id: str, tool: str, given: dict[str, Any], identity: IdentityClass
+    ) -> ToolResult:
+        """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
+        call = RequestedCall(call_id=call_id, wire_id="", tool=tool, input=given)
+        (result,) = await self.run((call,), step=BY_PERSON, identity=identity)
+        return result
+
     async def _run_group(
         self,
         group: Sequence[RequestedCall],

@@ -2,14 +2,17 @@
 
 Who may answer is decided before an answer comes here. The clock of a question runs only while no person is here who
 could answer it; where nobody can ever answer, the verdict is no at once. A call may need the yes of several people:
-each name counts once, whoever attaches with it, and a single no is enough.
+each name counts once, whoever attaches with it, and a single no is enough. Where several agents work, people have the
+questions of one of them before them, in the order in which they came; the others wait, and are not open yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -116,6 +119,13 @@ class _Open(msgspec.Struct, kw_only=True):
         return client.can_say_yes and client.key not in self.approvals
 
 
+class _Place(msgspec.Struct, eq=False):
+    """A place in the line of questions, of an invocation: its `turn` has come when only its own are before it."""
+
+    whose: str | None
+    turn: asyncio.Event
+
+
 class Questions:
     """The open questions of one session and the people who can answer them, as one invocation puts them.
 
@@ -141,16 +151,12 @@ class Questions:
         self._open: dict[str, _Open] = {}
         self._timers: dict[str, Timer] = {}
         self._answered: dict[str, str] = {}
-        self._turns: asyncio.Lock | None = None
+        self._line: list[_Place] = []
 
     def within(self, journal: Journal) -> Questions:
-        """The questions of another invocation: to the same people, with its stamp, answered wherever those answer.
-
-        Children put theirs one at a time, whoever of them works beside the others.
-        """
+        """The questions of another invocation: to the same people, with its stamp, answered wherever those answer."""
         from copy import copy  # most sessions have no children
 
-        self._turns = self._turns or asyncio.Lock()
         other = copy(self)
         other.journal = journal
         return other
@@ -185,16 +191,22 @@ class Questions:
         """Whether a question would reach a person, now or later."""
         return self._someone_is_here() or self._can_be_reached()
 
-    async def ask_permission(self, request: PermissionRequested) -> PermissionAnswer:
-        """Puts the question, with its digest, and waits for the answer, for as long as a person is there."""
+    async def ask_permission(
+        self, request: PermissionRequested, is_open: Callable[[], bool] = lambda: True
+    ) -> PermissionAnswer | None:
+        """Puts the question, with its digest, and waits for the answer, for as long as a person is there.
+
+        None where it had to wait for others and is not to be put any more (`is_open`): one of them settled it.
+        """
         people = {client.key for client in self._clients.values() if client.can_say_yes}
         if len(people) < request.keys and not self._can_be_reached():
             return PermissionAnswer(answer="deny", reason="MorePeopleNeeded" if people else "NoApprover")
         request = msgspec.structs.replace(request, digest=_digest(request))
         nobody = PermissionAnswer(answer="deny", reason="PermissionTimeout", waited_s=self._timeout_s)
-        return await self._answer_to(
-            request, request.call_id, nobody, digest=request.digest, keys=request.keys
-        )
+        async with self._turn():
+            if not is_open():
+                return None
+            return await self._put(request, request.call_id, nobody, digest=request.digest, keys=request.keys)
 
     async def ask(self, question_id: str, question: AnyQuestion) -> AnyAnswer | None:
         """Puts a question; the answer is about the same. None when nobody can answer it or nobody came."""
@@ -208,15 +220,25 @@ class Questions:
         if self.journal.invocation.id is not None:  # two invocations may use the same name for theirs
             question_id = f"{question_id}@{self.journal.invocation.id}"
         asked = QuestionAsked(question_id=question_id, question=question)
-        return await self._answer_to(asked, question_id, None, question=question)
+        async with self._turn():
+            return await self._put(asked, question_id, None, question=question)
 
-    async def _answer_to(
-        self, event: PermissionRequested | QuestionAsked, number: str, nobody: Any, **more: Any
-    ) -> Any:
-        if self._turns is None or self.journal.invocation.id is None:
-            return await self._put(event, number, nobody, **more)
-        async with self._turns:
-            return await self._put(event, number, nobody, **more)
+    @asynccontextmanager
+    async def _turn(self) -> AsyncGenerator[None]:
+        """Begins when the questions that other invocations put before are settled. Who is stopped leaves the line."""
+        place = _Place(self.journal.invocation.id, asyncio.Event())
+        self._line.append(place)
+        self._call_next()
+        try:
+            await place.turn.wait()
+            yield
+        finally:
+            self._line.remove(place)
+            self._call_next()
+
+    def _call_next(self) -> None:
+        for place in takewhile(lambda one: one.whose == self._line[0].whose, self._line):
+            place.turn.set()
 
     async def _put(
         self,

@@ -409,9 +409,8 @@ class GoalDriver(Protocol):
         """The client whose goal, and so whose check, it is."""
         ...
 
-    @property
     def steps_left(self) -> int:
-        """How many model calls the turn that begins now may have; at least one."""
+        """How many model calls may follow, of its turns and of agents that are sent in them."""
         ...
 
     async def check_round(self, ended: TurnEnded, run_call: RunCall) -> None:

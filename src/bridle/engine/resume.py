@@ -12,7 +12,16 @@ from typing import Literal, TypeAlias
 from bridle.engine.conversation import Conversation, OpenCall
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import Envelope, GoalEnded, InputChanged, Outcome, ToolResult, TurnEnded
+from bridle.protocol.events import (
+    ContextAdded,
+    Envelope,
+    GoalEnded,
+    InputChanged,
+    Outcome,
+    ToolResult,
+    TurnEnded,
+)
+from bridle.protocol.messages import TextBlock
 
 Judgement: TypeAlias = Literal["happened", "did not happen", "unknown", "undone"]
 
@@ -39,7 +48,8 @@ def not_after_the_end(envelope: Envelope) -> bool:
 
 
 def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -> None:
-    """Closes what an interrupted run left open: calls, children from the innermost on, the turn, a goal.
+    """Closes what an interrupted run left open: calls, children from the innermost on, the turn, a goal. Of children in
+    the background whoever sent them is told, since their calls have a result.
 
     The calls `waiting` for a judgement get no result here. Other orphans are closed as unknown: call this when that was
     decided.
@@ -50,14 +60,25 @@ def close_interrupted(journal: Journal, *, waiting: Collection[OpenCall] = ()) -
         if call not in waiting:
             result = judged(call, "unknown") if call in found else _interrupted(call)
             journal_of(call, journal).emit(result)
+    children = [child for child in main.children.values() if not child.has_ended]
     for child in reversed(list(main.children.values())):
         _close_turn(journal.within(child))
-        if not child.has_ended:
+        if child in children:
             parent = main.children.get(child.invocation.parent or "", main)
             within = journal.within(parent)
             within.end_child(journal.within(child), ok=False, result=sentence("TurnInterrupted", {}))
     _close_turn(journal)
+    for child in children:
+        if child.in_background:
+            journal.emit(cut_short(child.invocation.agent_path[-1]))
     _close_goal(journal)
+
+
+def cut_short(agent: str) -> ContextAdded:
+    """What is said of an agent in the background that ended with its session."""
+    return ContextAdded(
+        source="agent", content=(TextBlock(text=sentence("ChildCutShort", {"agent": agent})),)
+    )
 
 
 def _close_goal(journal: Journal) -> None:

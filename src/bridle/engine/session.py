@@ -370,7 +370,7 @@ class Session:
         turns.stopwatch.take()  # what was measured before it belongs to no turn
         whole = turns.stopwatch.measure("turn.total")
         goal = self._goals.driver
-        turn = asyncio.create_task(turns.run(pending, max_steps=None if goal is None else goal.steps_left))
+        turn = asyncio.create_task(turns.run(pending, steps_left=None if goal is None else goal.steps_left))
         self._turn = turn
         if self._cancelled_by is not None:  # before it had begun
             turn.cancel()

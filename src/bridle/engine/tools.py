@@ -24,6 +24,7 @@ from bridle.protocol.events import (
     Outcome,
     Risk,
     ToolOfServer,
+    ToolResult,
 )
 from bridle.protocol.messages import ToolSchema
 
@@ -234,13 +235,19 @@ def _knows_nothing() -> KnownFiles:
     return KnownFiles({})
 
 
+SendAgent: TypeAlias = Callable[[str, str], Awaitable[ToolResult]]
+"""Has the agent of a name work on a task, and gives what came of it."""
+
+
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running tool may use.
 
     `write` streams output to the person and into the result; `spilled` is what an earlier call printed that was too
     long to show, piece by piece; `emit` records an event; `ask(id, question)` puts a
     question to a person and gives None when nobody can answer. `known` is what the model knows of files. `sight`
-    is for tools that look at more files than the call names.
+    is for tools that look at more files than the call names. `send_agent(name, task)` has another agent work on
+    something, as a call of its own: checked, asked about, recorded and stopped like one of the model's; None where
+    whoever calls may send nobody.
     """
 
     call: ToolCall
@@ -255,6 +262,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     sight: Sight = EVERYTHING
     known: KnownFiles = msgspec.field(default_factory=_knows_nothing)
+    send_agent: SendAgent | None = None
 
     @property
     def invocation(self) -> Invocation:

@@ -31,12 +31,10 @@ RunCalls: TypeAlias = Callable[[Reply], Awaitable[list[ToolResult]]]
 GoOn: TypeAlias = Callable[[int], Awaitable[bool]]
 
 
-async def run_turn(
-    *, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], go_on: GoOn, max_steps: int
-) -> Ending:
+async def run_turn(*, ask: Ask, run_calls: RunCalls, hear: Callable[[], None], go_on: GoOn) -> Ending:
     """Runs steps until the model is done. `hear` lets in what people said meanwhile, between two steps.
 
-    After every `max_steps` steps `go_on` decides. Cancellation passes through; nothing is caught here.
+    `go_on` says after so many steps whether another may follow. Cancellation passes through; nothing is caught here.
     """
     loops = LoopDetector()
     for steps in count(1):
@@ -50,7 +48,7 @@ async def run_turn(
             return Ending(stop="error", steps=steps, reason="LoopDetected", data={"times": str(repeats)})
         if reply.yielded:
             return Ending(stop="end_turn", steps=steps)
-        if steps % max_steps == 0 and not await go_on(steps):
+        if not await go_on(steps):
             return Ending(stop="error", steps=steps, reason="StepLimit", data={"steps": str(steps)})
         hear()
     raise AssertionError("unreachable: count() does not end")

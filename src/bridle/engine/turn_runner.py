@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from bridle.base.ids import Ids
-from bridle.engine.dispatch import BY_PERSON, Dispatcher
+from bridle.engine.dispatch import Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Questions
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.stopwatch import Stopwatch
-from bridle.engine.turn import Ending, run_turn
+from bridle.engine.turn import Ending, GoOn, run_turn
 from bridle.protocol.errors import BridleError, StoreError, sentence
-from bridle.protocol.events import ContextAdded, Error, IdentityClass, RequestedCall, ToolResult
+from bridle.protocol.events import ContextAdded, Error, IdentityClass, ToolResult
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
@@ -36,6 +36,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     is_final: bool = False
 
 
+StepsLeft: TypeAlias = Callable[[], int]
+"""How many model calls may follow from now on, of this turn and of others that work for the same."""
 ReadMention: TypeAlias = Callable[[str], tuple[str, dict[str, Any]] | None]
 """The tool and its input that read what a person points at, where that is no file; None where it is one."""
 
@@ -73,12 +75,11 @@ class TurnRunner:
         self.watcher = watcher
         self._read_mention = read_mention
 
-    async def run(self, pending: PendingInput, *, max_steps: int | None = None) -> Ending:
+    async def run(self, pending: PendingInput, *, steps_left: StepsLeft | None = None) -> Ending:
         """The turn of an input, inside its crash boundary. Raises `StoreError` and nothing else.
 
-        After `max_steps` a person is asked, where that is less than the session's own limit.
+        Where no `steps_left` are, a person is asked before the session's own limit is reached.
         """
-        limit = min(max_steps or self._limits.max_steps, self._limits.max_steps)
         steps = 0
 
         async def ask() -> Reply:
@@ -101,8 +102,7 @@ class TurnRunner:
                 ask=ask,
                 run_calls=run_calls,
                 hear=self._hear,
-                go_on=lambda done: self._go_on(done, limit),
-                max_steps=limit,
+                go_on=self._within_limits(steps_left),
             )
         except asyncio.CancelledError:
             return Ending(stop="cancelled", steps=steps)
@@ -128,9 +128,7 @@ class TurnRunner:
 
     async def call(self, tool: str, given: dict[str, Any], identity: IdentityClass) -> ToolResult:
         """A call no model asked for. A person who typed it is not asked about it; an agent's is like any other."""
-        call = RequestedCall(call_id=self._ids.new("call"), wire_id="", tool=tool, input=given)
-        (result,) = await self._dispatcher.run((call,), step=BY_PERSON, identity=identity)
-        return result
+        return await self._dispatcher.run_alone(self._ids.new("call"), tool, given, identity)
 
     async def _submit(self, content: tuple[InputBlock, ...]) -> None:
         """Lets whoever watches say no to an input, or add to it. A blocked input never reaches the model."""
@@ -153,6 +151,22 @@ class TurnRunner:
                 text = f"{mention.path}:\n{result.content}"
                 self.journal.emit(ContextAdded(source="mention", content=(TextBlock(text=text),)))
 
+    def _within_limits(self, steps_left: StepsLeft | None) -> GoOn:
+        """Lets steps follow up to a limit, then asks, and up to the same limit again."""
+        limit = min(self._limits.max_steps, max(1, steps_left())) if steps_left else self._limits.max_steps
+        asks_at, least_left = limit, 0
+
+        async def go_on(done: int) -> bool:
+            nonlocal asks_at, least_left
+            if done < asks_at and (steps_left is None or steps_left() > least_left):
+                return True
+            if not await self._go_on(done, limit):
+                return False
+            asks_at, least_left = done + limit, 0 if steps_left is None else steps_left() - limit
+            return True
+
+        return go_on
+
     async def _go_on(self, steps: int, more: int) -> bool:
         """Asks a person whether a long turn may go on. Nobody there means no."""
         if self._limits.is_final:
@@ -167,8 +181,9 @@ class TurnRunner:
         """Gives the model what people said while tools ran."""
         for pending in list(self.journal.conversation.inputs.values()):
             if pending.event.mode == "steer" and not pending.held:
+                source = "agent" if pending.event.child else "steer"
                 self.journal.emit(
-                    ContextAdded(source="steer", content=pending.event.content, input=pending.id),
+                    ContextAdded(source=source, content=pending.event.content, input=pending.id),
                     originator=pending.originator,
                 )
 

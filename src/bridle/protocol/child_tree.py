@@ -75,6 +75,18 @@ class ChildTree:
         """Those that have not come to an end."""
         return [one for one in self.entries.values() if not one.is_over]
 
+    @property
+    def waited_for(self) -> list[ChildEntry]:
+        """Those that work while whoever sent them, a turn or a command, waits."""
+        return [one for one in self.working if self.beside(one.invocation) is None]
+
+    def beside(self, invocation: str | None) -> ChildEntry | None:
+        """The child that works in the background and of whose work this invocation is part; None for any other."""
+        child = self.entries.get(invocation or "")
+        while child is not None and not child.background:
+            child = self.entries.get(child.parent or "")
+        return child
+
     def below(self, parent: str | None) -> Iterator[ChildEntry]:
         """Those that an invocation sent; None is the main one."""
         return (one for one in self.entries.values() if one.parent == parent)

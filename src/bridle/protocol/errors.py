@@ -42,6 +42,11 @@ SENTENCES: Mapping[str, Sentence] = {
     "NotSupported": Sentence("{what} is not available in this version.", 2),
     "NotAPerson": Sentence("{what} is for people at a terminal only.", 3),
     "UnknownSlash": Sentence("There is no command /{name}. /help lists them.", 2),
+    "OneAgentAlone": Sentence(
+        "There is no command /{name}: with one agent alone nobody else is sent. More than one: --multi-agent, or "
+        'agent_mode = "multi" in the settings.',
+        2,
+    ),
     "NotPlanning": Sentence("This session is not in plan mode.", 2),
     "NoTurn": Sentence("No turn is running in this session."),
     "NoSuchQuestion": Sentence("That question is not open (any more)."),
@@ -302,6 +307,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ChildDone": Sentence(
         "The agent {agent}, sent to work in the background on this: {task}\nis done:\n{result}"
+    ),
+    "ChildCutShort": Sentence(
+        "The agent {agent}, sent to work in the background, was stopped when the session ended, before it was done. "
+        "Send it again where its work is still wanted."
     ),
     "NoSuchChild": Sentence("No agent {child} works here now. /agents lists them."),
     "ChildStopped": Sentence("The agent {agent} was stopped by {by}."),

@@ -90,13 +90,15 @@ class SessionCreated(Event, frozen=True):
 class InputAccepted(ByCommand, frozen=True):
     """Input is in the session's inbox. Its event id names it from here on.
 
-    `goal` is the event of the goal that another round is for: nobody said these words.
+    `goal` is the event of the goal that another round is for, `child` the invocation in the background whose end it
+    tells: nobody said these words.
     """
 
     content: tuple[InputBlock, ...]
     mode: InputMode = "queue"
     identity: IdentityClass = "human"
     goal: int | None = None
+    child: str = ""
 
 
 class InputChanged(ByCommand, frozen=True):

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from bridle.protocol.events import AnyEvent, Envelope, GoalBegun, GoalCheck, GoalChecked, GoalEnded, TurnEnded
+from bridle.protocol.events import (
+    AnyEvent,
+    ChildEnded,
+    Envelope,
+    GoalBegun,
+    GoalCheck,
+    GoalChecked,
+    GoalEnded,
+    TurnEnded,
+)
 
 
 class GoalState(msgspec.Struct, frozen=True, kw_only=True):
-    """The last goal of a session. `id` is the event it began with, `steps` are the model calls of its rounds so far.
-
-    It is open until it `ended`.
+    """The last goal of a session. `id` is the event it began with, `steps` are the model calls of its rounds so far,
+    those of agents that were sent in them included. It is open until it `ended`.
     """
 
     id: int
@@ -31,14 +39,14 @@ class GoalState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_state(state: GoalState | None, envelope: Envelope) -> GoalState | None:
-    """The state behind an event. A turn counts while a goal is open."""
+    """The state behind an event. A turn counts while a goal is open, and so does an agent that was sent in one."""
     event: AnyEvent = envelope.event
     if isinstance(event, GoalBegun):
         return GoalState(id=envelope.id or 0, begun=event)
     if state is None or state.ended is not None:
         return state
     match event:
-        case TurnEnded(steps=steps):
+        case TurnEnded(steps=steps) | ChildEnded(steps=steps):
             return msgspec.structs.replace(state, steps=state.steps + steps)
         case GoalChecked():
             return msgspec.structs.replace(state, last=event)

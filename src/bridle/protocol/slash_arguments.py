@@ -107,6 +107,8 @@ def check_words(name: str, arguments: Sequence[SlashArgument], words: str) -> No
             raise UsageError(f'"{given[at]}" is not a {argument.name} of /{name} ({known}).')
 
 
+AGENT_PREFIX: Final = "agents:"
+"""What stands before the name of an agent that is to work: `/agents:review WORDS`."""
 ALIAS: Final = "alias:"
 """What may stand before the name of an alias: `/alias:t` is `/t`."""
 

@@ -151,6 +151,17 @@ def decide(
     return decision
 
 
+def _keeps(agent: AgentPolicy, query: CallFacts) -> bool:
+    """Whether an agent's rules keep a file from it: one about files that does not allow it, or what denies the rest.
+    What only asks about every call has asked about the one that looks."""
+    rule = next((rule for rule in agent.rules if matches(rule, query)), None)
+    if rule is None or rule.path is None:
+        return (agent.default if rule is None else rule.verdict) == "deny"
+    return rule.verdict != "allow"
+
+
+_SEARCHES = ("read_file", "grep", "glob", "ls")
+"""Tools that show what files hold or are called; a rule about one of them and a file is about all of them."""
 _FREEDOM: Mapping[Verdict, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
@@ -306,6 +317,26 @@ class Permissions:
     def of_session(self) -> Permissions:
         """The same without what agents leave of them."""
         return self._narrowed(())
+
+    def kept_from_agents(self) -> Callable[[str], bool] | None:
+        """Whether one of the agents, from the main one down, is not to see an absolute path unasked; None where no rule
+        of theirs is about files."""
+        keeping = [
+            (agent, tool)
+            for agent in self.agents
+            for tool in _SEARCHES
+            if any(rule.path is not None and tool_matches(rule.tool, tool) for rule in agent.rules)
+        ]
+        if not keeping:
+            return None
+
+        def is_kept(path: str) -> bool:
+            names = (self.places.name(path),)
+            return any(
+                _keeps(agent, CallFacts(tool=tool, risk="read", paths=names)) for agent, tool in keeping
+            )
+
+        return is_kept
 
     def _narrowed(self, agents: tuple[AgentPolicy, ...]) -> Permissions:
         from copy import copy  # most sessions have one agent

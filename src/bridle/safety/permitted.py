@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160
 
-AskPermission: TypeAlias = Callable[[PermissionRequested], Awaitable[PermissionAnswer]]
-"""Puts the question and waits for whoever may answer."""
+AskPermission: TypeAlias = Callable[
+    [PermissionRequested, Callable[[], bool]], Awaitable[PermissionAnswer | None]
+]
+"""Puts the question and waits for whoever may answer. None where it is not open any more when its turn has come."""
 
 
 class HookWord(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +103,9 @@ def permitted(
         elif decision.verdict == "ask" and permissions.yes and not decision.for_person:
             decision = msgspec.structs.replace(decision, verdict="allow", decided_by="yes")
         elif decision.verdict == "ask":
-            asked = question(call, query, decision, permissions)
-            answer = await ask_person(msgspec.structs.replace(asked, changes=foreseen))
-            decision = _answered(decision, answer)
+            asked = msgspec.structs.replace(question(call, query, decision, permissions), changes=foreseen)
+            answer = await ask_person(asked, lambda: permissions.decide(query).verdict == "ask")
+            decision = permissions.decide(query) if answer is None else _answered(decision, answer)
         record(_audit(call, query, decision, answer))
         if decision.verdict != "allow":
             return _denied(call, query, decision, answer, permissions)

@@ -44,6 +44,20 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool]) -> Sight:
     )
 
 
+def without(seen: Sight, hidden: Callable[[str], bool]) -> Sight:
+    """The same, but for what is `hidden`: neither its name nor what it holds."""
+
+    def begin_search() -> Callable[[str], bool]:
+        shows = seen.for_search()
+        return lambda path: not hidden(path) and shows(path)
+
+    return Sight(
+        shows_name=lambda path: not hidden(path) and seen.shows_name(path),
+        shows_content=lambda path: not hidden(path) and seen.shows_content(path),
+        begin_search=begin_search,
+    )
+
+
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)

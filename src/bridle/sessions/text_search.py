@@ -112,7 +112,7 @@ def said_in(envelopes: Iterable[Envelope]) -> Iterator[Said]:
     for envelope in envelopes:
         parts = running.setdefault(envelope.invocation, [])
         match envelope.event:
-            case InputAccepted(content=content, goal=None) if envelope.invocation is None:
+            case InputAccepted(content=content, goal=None, child="") if envelope.invocation is None:
                 if text := text_of(content).strip():
                     yield Said(envelope, "you", text)
             case StepStarted() | StepFailed():

@@ -25,7 +25,9 @@ FOUND = """Two things are wrong.
 EVIL = "a\x1b[2J\x1b]0;x\x07\x9b31m\u202eb"
 
 
-def sent(agent: str, task: str = TASK, call: str = "call_1") -> tuple[e.AnyEvent, ...]:
+def sent(
+    agent: str, task: str = TASK, call: str = "call_1", *, background: bool = False
+) -> tuple[e.AnyEvent, ...]:
     given = {"agent": agent, "task": task}
     return (
         e.ToolCallRequested(call_id=call, tool=e.DELEGATE, input=given, step=1),
@@ -37,6 +39,7 @@ def sent(agent: str, task: str = TASK, call: str = "call_1") -> tuple[e.AnyEvent
             provider="work",
             model="some-model",
             call_id=call,
+            background=background,
         ),
     )
 
@@ -129,6 +132,73 @@ async def test_the_status_line_says_who_works_and_how_many_besides() -> None:
         scene.tell(*over("explore", "call_2"))
         await person.passes(1)
         await person.sees("working · Ctrl-C stops")
+
+
+@pytest.mark.requirement("D13.34")
+async def test_who_works_in_the_background_is_named_also_while_nothing_else_runs() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE, columns=100) as (person, _):
+        await person.sees("Type what you want")
+        await person.types("go\r", then=f"{MARK}go")
+        scene.tell(prompt("go"), e.TurnStarted(input=4), *sent("review", background=True), over("review")[1])
+        scene.tell(e.StepStarted(step=1, provider="work", model="some-model"), **REVIEW)
+        await person.passes(1)
+        await person.sees(" · 1 agent works: review · Ctrl-C stops")
+        scene.tell(
+            *sent("explore", "Where?", "call_2", background=True), e.TurnEnded(stop="end_turn", steps=1)
+        )
+        await person.passes(1)
+        await person.sees("2 agents work: review, explore")
+        assert "explore · Ctrl-C stops" not in person.glass.text, "that is for the turn"
+        scene.tell(over("review")[0])
+        await person.passes(1)
+        await person.sees("1 agent works: explore")
+        scene.tell(over("explore")[0])
+        await person.passes(1)
+        await person.waits(lambda: "works: explore" not in person.glass.text, "nobody works")
+
+
+async def test_a_question_from_the_background_is_asked_while_nothing_else_runs() -> None:
+    scene = Scene(*PAST)
+    asked = e.PermissionRequested(
+        call_id="call_2", tool="bash", input={"command": "make"}, risk="shell", why="", digest="d"
+    )
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        scene.tell(prompt("go"), e.TurnStarted(input=4), *sent("review", background=True))
+        scene.tell(asked, **REVIEW)
+        await person.sees("review → Run this command?")
+        scene.tell(*step("Gone on."), e.TurnEnded(stop="end_turn", steps=1))
+        await person.sees("Gone on.")
+        await person.types("y\r")
+        await person.waits(lambda: bool(commands(scene, AnswerPermission)), "the answer")
+    (answer,) = commands(scene, AnswerPermission)
+    assert (answer.call_id, answer.answer) == ("call_2", "once")
+
+
+async def test_words_that_an_agent_left_for_the_main_one_are_nobodys_prompt() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        scene.tell(prompt("go"), e.TurnStarted(input=4), *sent("review", background=True))
+        told = e.InputAccepted(content=prompt("SECOND HAND").content, identity="agent", child="inv_review")
+        scene.tell(over("review")[0], e.TurnEnded(stop="end_turn", steps=1))
+        scene.tell(told, originator="inv_review")
+        scene.tell(e.TurnStarted(input=12), *step("I heard."), e.TurnEnded(stop="end_turn", steps=1))
+        await person.sees("I heard.")
+        assert "SECOND HAND" not in person.glass.text
+
+
+async def test_ctrl_c_stops_the_agent_of_a_command() -> None:
+    scene = Scene(*PAST)
+    async with at_terminal(scene, CREATE) as (person, _):
+        await person.sees("Type what you want")
+        scene.tell(sent("review")[-1])
+        await person.passes(1)
+        await person.sees("agent review", "Ctrl-C stops")
+        person.type("\x03")
+        await person.waits(lambda: bool(commands(scene, CancelTurn)), "the stop")
+    assert commands(scene, CancelTurn) == [CancelTurn(session=SESSION)]
 
 
 @pytest.mark.parametrize("look", [COLOURLESS, DUMB, READER])

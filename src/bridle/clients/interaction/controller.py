@@ -149,10 +149,12 @@ class Controller:
             case e.PermissionRequested() | e.QuestionAsked() as asked:
                 self._questions.note(self._question(asked, envelope))
             case e.ChildEnded(invocation=child):
-                self._questions.forget_of(child)
+                self._questions.drop_of(child)
             case e.PermissionDecided(call_id=question_id) | e.QuestionAnswered(question_id=question_id):
                 self._questions.drop(question_id)
-            case e.TurnEnded() | e.SessionCreated():
+            case e.TurnEnded():
+                self._questions.drop_of(None)
+            case e.SessionCreated():
                 self._questions.forget_all()
             case _:
                 pass
@@ -185,14 +187,16 @@ class Controller:
                 return (*self._questions.settled(question_id, self._who(by, said)), ShowEvent(envelope))
             case e.TurnStarted(input=number) if words := self.view.begun_from_queue(number):
                 return (SayWords(f"{MARK}{words}", "  ", own=True), ShowEvent(envelope))
-            case e.InputAccepted(content=content, goal=None) if envelope.originator not in self.view.clients:
+            case e.InputAccepted(content=content, goal=None, child="") if (
+                envelope.originator not in self.view.clients
+            ):
                 name = visible(self.view.names.get(envelope.originator, ""), newlines=False) or "elsewhere"
                 words = f"{name}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
-                return (ShowEvent(envelope), *self._questions.forget_all(), *self._after_turn())
+                return (ShowEvent(envelope), *self._questions.forget_of(None), *self._after_turn())
             case e.GitEnded():
-                return (ShowEvent(envelope), *self._questions.forget_all())
+                return (ShowEvent(envelope), *self._questions.forget_of(None))
             case e.GoalEnded():
                 return (ShowEvent(envelope), *self._after_turn())
             case _:
@@ -272,8 +276,14 @@ class Controller:
         if not decided.stop:
             return tuple(self._questions.decided(decided))
         self._stopped.add(decided.question.id)
+        beside = self.view.children.beside(decided.question.invocation)
+        stop = (
+            (CancelTurn(session=self.session, invocation=beside.invocation),)
+            if beside is not None
+            else self.handle(StopTurn())
+        )
         # the stop goes first: behind the no, the turn could go on for as long as that is on its way
-        return (*self.handle(StopTurn()), *self._questions.decided(decided))
+        return (*stop, *self._questions.decided(decided))
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""

@@ -148,7 +148,7 @@ class _AgentPassages:
 
     def of(self, event: e.AnyEvent, ts_ms: int) -> Iterator[Passage]:
         match event:
-            case e.InputAccepted(content=content, goal=None):
+            case e.InputAccepted(content=content, goal=None, child=""):
                 images = tuple(block.url for block in content if isinstance(block, ImageBlock))
                 yield Words(who="you", text=e.text_of(content), ts_ms=ts_ms, images=images)
             case e.TextDelta(text=text):

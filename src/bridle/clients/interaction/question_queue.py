@@ -32,6 +32,10 @@ class QuestionQueue:
         self._open = [question for question in self._open if question.id != question_id]
         return len(self._open) < before
 
+    def drop_of(self, invocation: str | None) -> None:
+        """The same for all that an agent put, None the main one."""
+        self._open = [question for question in self._open if question.invocation != invocation]
+
     def ask_first(self) -> list[Effect]:
         """The first open question comes forward, if none has; where nobody is left, the answer to all is no."""
         if self._nobody:
@@ -68,13 +72,17 @@ class QuestionQueue:
             closed.append(CloseQuestion(question_id, why))
         return [*closed, *self.ask_first()]
 
-    def forget_of(self, invocation: str) -> list[Effect]:
-        """The agent that put them is done, and its questions with it."""
-        gone = [question.id for question in self._open if question.invocation == invocation]
-        return [effect for question_id in gone for effect in self.settled(question_id)]
+    def forget_of(self, invocation: str | None) -> list[Effect]:
+        """The agent that put them is done, None the main one, and its questions with it."""
+        self.drop_of(invocation)
+        closed: list[Effect] = []
+        if self._asked is not None and all(question.id != self._asked for question in self._open):
+            closed.append(CloseQuestion(self._asked))
+            self._asked = None
+        return [*closed, *self.ask_first()]
 
     def forget_all(self) -> list[Effect]:
-        """The turn is over, and its questions with it."""
+        """Nobody here can answer them any more: they went with what asked, or the person goes elsewhere."""
         self._open.clear()
         asked, self._asked = self._asked, None
         return [] if asked is None else [CloseQuestion(asked)]

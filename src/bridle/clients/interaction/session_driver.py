@@ -109,8 +109,8 @@ class SessionDriver:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing is on its way."""
-        return not self.view.running and self._outbox.empty
+        """Whether nothing runs, nobody works in the background and nothing is on its way."""
+        return not (self.view.running or self.view.beside) and self._outbox.empty
 
     @property
     def leaving(self) -> bool:

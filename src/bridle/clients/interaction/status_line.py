@@ -44,7 +44,8 @@ class StatusLine:
         return self._gives_up_at_s is not None
 
     def words(self, view: SessionView, columns: int) -> str:
-        """The line, at most `columns` wide; zero means endless. Empty while nothing is under way.
+        """The line, at most `columns` wide; zero means endless. Empty while nothing is under way and nobody works in
+        the background.
 
         Nothing is known of what is under way while the engine is out of reach.
         """
@@ -54,7 +55,7 @@ class StatusLine:
             return line if columns <= 0 else cut(line, columns)
         if not view.under_way:
             self._about = None
-            return ""
+            return cut(_beside_words(view), columns) if columns > 0 else _beside_words(view)
         who, activity, facts = _at_work(view)
         phase, what = activity.phase if view.running else "asking beside the work", ""
         about: tuple[object, ...] = (who, phase, activity.asked)
@@ -81,17 +82,29 @@ class StatusLine:
 
 
 def _at_work(view: SessionView) -> tuple[str, Activity, list[str]]:
-    """Who works: the name of one that was sent, what they are at, and how many others are besides."""
-    children = view.children.working if view.in_turn else []
+    """Who works: the name of one that was sent, what they are at, and who works besides."""
+    children, beside = view.children.waited_for, list(filter(None, (_beside_words(view),)))
     for child in sorted(children, key=lambda one: one.state == "waiting"):
         if (activity := view.child_activity.get(child.invocation)) is not None:
             others = len(children) - 1
             return (
                 visible(child.label, newlines=False),
                 activity,
-                [counted(others, "more agent")] if others else [],
+                [*([counted(others, "more agent")] if others else []), *beside],
             )
-    return "", view.activity, []
+    return "", view.activity, beside
+
+
+def _beside_words(view: SessionView) -> str:
+    """Who works in the background: `2 agents work: explore, review`."""
+    names = [
+        visible(one.label, newlines=False) for one in view.children.working if one.invocation in view.beside
+    ]
+    return (
+        f"{counted(len(names), 'agent')} {'works' if len(names) == 1 else 'work'}: {', '.join(names)}"
+        if names
+        else ""
+    )
 
 
 def span_words(seconds: float) -> str:

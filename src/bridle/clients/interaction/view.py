@@ -29,7 +29,8 @@ class SessionView:
     model thought, right after the event that ended its thought; 0 after any other. `inputs` wait for their turn, in
     their order; `asides` are questions beside the conversation that have no answer yet. `effort` is how much the model
     thinks, "" where nobody said. `goal` is the last one there was. `children` are agents that were sent,
-    `child_activity` what those are at that work; `used_by_agent` is what each came to by its path, the main one by an
+    `child_activity` what those are at that work, `beside` those in the background of whose end the main one was not
+    told yet; `used_by_agent` is what each came to by its path, the main one by an
     empty one.
     """
 
@@ -67,6 +68,7 @@ class SessionView:
         self.goal: GoalState | None = None
         self.children = ChildTree()
         self.child_activity: dict[str, Activity] = {}
+        self.beside: set[str] = set()
         self.used_by_agent: dict[tuple[str, ...], Tally] = {}
 
     @property
@@ -76,13 +78,14 @@ class SessionView:
 
     @property
     def running(self) -> bool:
-        """Whether a turn runs, or input is on its way that will start one, or a command the person typed."""
+        """Whether a turn runs, or input is on its way that will start one, or a command the person typed, or an agent
+        that a command of theirs sent."""
         return (
             self._in_turn
             or self.activity.summarising
             or self.activity.git_runs
             or self.has_goal
-            or bool(self._sending or self._typed_calls)
+            or bool(self._sending or self._typed_calls or self.children.waited_for)
             or (not self._asleep and next_input(self.inputs) is not None)
         )
 
@@ -175,8 +178,11 @@ class SessionView:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
                 self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
+            case e.ChildStarted(background=True, invocation=child):
+                self.beside.add(child)
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
+                self.goal = next_state(self.goal, envelope) if self._in_turn else self.goal
             case e.TurnTiming() as timing:
                 self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
@@ -241,17 +247,19 @@ class SessionView:
         self._asleep = True  # what a crash left in the inbox runs with the next input
         self.activity.stop()
         self.child_activity.clear()
+        self.beside.clear()
         self.jobs.clear()
         self.grants = {name: grant for name, grant in self.grants.items() if grant.life == "saved"}
 
     def _accepted(self, envelope: e.Envelope, accepted: e.InputAccepted) -> None:
         self.title = self.title or _title(input_words(accepted.content))
+        self.beside.discard(accepted.child)
         waits = self._in_turn or next_input(self.inputs) is not None
         if envelope.originator in self.clients and self._sending:
             waits = self._sending.pop(0)[1]
         self._asleep = False
         if envelope.id is not None:
-            if waits:
+            if waits and not accepted.child:  # nobody said those words
                 self._queued.add(envelope.id)
             pending = PendingInput(id=envelope.id, event=accepted, originator=envelope.originator)
             inbox.put(self.inputs, pending)

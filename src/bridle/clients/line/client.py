@@ -130,6 +130,7 @@ class LineClient:
             say=self._screen.say,
             active=lambda: self._driver.view.under_way or self._status.is_out_of_reach,
             status=self._status_rows,
+            beside=lambda: bool(self._driver.view.beside),
             mode=lambda: self._driver.view.mode,
             instead=self._picker_prompt,
         )

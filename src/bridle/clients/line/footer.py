@@ -22,7 +22,8 @@ STILL_WORKING_S: Final = 30.0
 class Footer:
     """Draws the line that has the keyboard. `say` prints a line, where a hint cannot be taken away again.
 
-    `active` says whether anything is under way, and `status` what, in rows; it is asked at most four times a second.
+    `active` says whether anything is under way that a person waits for, `beside` whether somebody works in the
+    background, and `status` what, in rows; it is asked at most four times a second.
     `mode` is named before the mark while it is not the usual one; `instead` is a prompt that has taken the place of
     that line. Where nobody types (`interactive`) there is none.
     """
@@ -38,6 +39,7 @@ class Footer:
         say: Callable[[str], None],
         active: Callable[[], bool],
         status: Callable[[], Sequence[str]],
+        beside: Callable[[], bool] = lambda: False,
         mode: Callable[[], str] = lambda: "default",
         instead: Callable[[], Prompt | None] = lambda: None,
     ) -> None:
@@ -48,6 +50,7 @@ class Footer:
         self._say = say
         self._active = active
         self._ask_status = status
+        self._beside = beside
         self._mode = mode
         self._instead = instead
         self._hint = ""
@@ -160,7 +163,7 @@ class Footer:
 
         A wait that is counted down, or a hint, has its place meanwhile.
         """
-        if not self._look.moves or not self._active():
+        if not self._look.moves or not (self._active() or self._beside()):
             self._status = ()
             self._status_s = float("-inf")
             return ()

@@ -327,7 +327,7 @@ class Screen:
                 case e.GoalBegun() | e.GoalEnded() as event:
                     in_goal = isinstance(event, e.GoalBegun)
                     self.show(envelope)
-                case e.InputAccepted(content=content, goal=None):
+                case e.InputAccepted(content=content, goal=None, child=""):
                     said[envelope.id] = visible(e.text_of(content))
                 case e.TurnStarted(input=number) if number in said:
                     self.own(MARK, said[number])
