@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import logs
-from measure import BRIDLE, Figure, child, scratch
+from measure import BRIDLE, Figure, child, in_turns, scratch, times
 
 from bridle.app.machine_store import session_store
 from bridle.cli.session_list import listed_sessions
@@ -76,13 +76,8 @@ def flat() -> list[Figure]:
 
 
 def _ratio(name: str, measured: Callable[[str], float], small: str, large: str) -> Figure:
-    took: dict[str, list[float]] = {small: [], large: []}
-    for _ in range(ROUNDS + 1):
-        for home, kept in took.items():
-            kept.append(measured(home))
-    before, after = (min(kept[1:]) for kept in took.values())
-    how = f"quietest of {ROUNDS}, {before * 1000:.1f} ms and {after * 1000:.1f} ms"
-    return Figure(name=name, value=after / before, unit="x", target=FLAT, how=how)
+    before_s, after_s = in_turns(ROUNDS, lambda: measured(small), lambda: measured(large))
+    return times(name, after_s, before_s, of="a tenth of it", target=FLAT)
 
 
 # What people wait for, in CPU time: what else the machine does is not in it
