@@ -21,10 +21,13 @@ from measure import BRIDLE, Figure, child, in_turns, scratch, times
 from bridle.app.machine_store import session_store
 from bridle.cli.session_list import listed_sessions
 from bridle.config.folders import folders
+from bridle.conformance.fake_models import scripted
+from bridle.conformance.harness import harness
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock
+from bridle.providers.script import say
 from bridle.sessions.store import SessionStore
 from bridle.sessions.text_search import bring_up_to_date
 
@@ -92,10 +95,16 @@ def _opened(home: str) -> float:
 
 
 def _picked(home: str) -> float:
-    begun = time.process_time()
-    with closing(_store(home)) as store:
-        assert len(listed_sessions(store, _env(home), home, shown=str)) == SESSIONS + 1
-        return time.process_time() - begun
+    return asyncio.run(_listed(home))
+
+
+async def _listed(home: str) -> float:
+    async with harness(scripted(say("ok")), home=home) as session:
+        begun = time.process_time()
+        listed = await listed_sessions(session.connection, _env(home), home)
+        spent_s = time.process_time() - begun
+    assert len(listed) == SESSIONS + 1, len(listed)
+    return spent_s
 
 
 def _searched(home: str, words: str) -> float:

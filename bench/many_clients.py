@@ -254,8 +254,8 @@ async def _at_work(engine: Served, idle: str, busy: str) -> tuple[float, list[fl
             asked = time.perf_counter()
             health = await other.ask(CheckHealth())
             late_ms.append((time.perf_counter() - asked) * 1000)
+            assert health.open_sessions == 50
             await asyncio.sleep(0.02)
-        assert health.open_sessions == 50
         await asyncio.gather(*turns)
         return engine.size_mb(), late_ms, time.perf_counter() - begun
 

@@ -15,7 +15,14 @@ from typing import NamedTuple, TypeVar
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = sys.executable
-BRIDLE = os.path.join(os.path.dirname(sys.executable), "bridle")
+
+
+def bridle_of(python: str) -> str:
+    """The program that an environment has, by its interpreter."""
+    return os.path.join(os.path.dirname(python), "bridle")
+
+
+BRIDLE = bridle_of(PYTHON)
 
 Result = TypeVar("Result")
 

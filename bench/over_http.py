@@ -30,10 +30,9 @@ from turns import Spent, ended_well, now
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, StreamedResponse
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.engine.ports import ModelPart, ModelRequest
+from bridle.engine.ports import ModelPart, ModelRequest, Wire
 from bridle.protocol.events import TextDelta
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.openai_chat import ChatWire
 from bridle.providers.remote import RemoteModel
 
 _CHAT = "POST /v1/chat/completions"
@@ -237,7 +236,7 @@ class _Watched:
         return self._inner.name
 
     @property
-    def wire(self) -> ChatWire:
+    def wire(self) -> Wire:
         return self._inner.wire
 
     @property

@@ -63,12 +63,13 @@ ROWS = {
     "server-cycles": "server_costs:cycles",
     "brought": "brought:brought",
     "instructions": "instructions:instructions",
+    "pythons": "python_versions:pythons",
     "big-log": "big_log:flat",
     "soak": "soak:soak",
 }
 """Row names and where each is measured, in the order they are printed."""
-WHEN_NAMED = frozenset({"big-log", "soak"})
-"""Rows that take minutes: only for those who ask for them (`--rows big-log`)."""
+WHEN_NAMED = frozenset({"pythons", "big-log", "soak"})
+"""Rows that take minutes or need more than `make setup`: only for those who ask for them (`--rows big-log`)."""
 
 
 def main() -> int:

@@ -142,7 +142,7 @@ async def _flood() -> list[Figure]:
     async with harness(model, mode="yolo") as session:
         number = await session.send("go")
         results = 0
-        begun = before_mb = asked = 0.0
+        begun = before_mb = asked = took_s = grown_mb = cancelled_ms = 0.0
         async for envelope in session.connection.events(session.id, since=number):
             match envelope.event:
                 case ToolResult() as result if results < 2:

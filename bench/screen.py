@@ -27,7 +27,7 @@ class _StillClock(SystemClock):
 
     timers = 0
 
-    def call_later(self, delay_s: float, action: object) -> _Timer:
+    def call_later(self, seconds: float, action: object) -> _Timer:
         self.timers += 1
         return _Timer()
 

@@ -197,6 +197,9 @@ class _Nobody:
     def server_changed(self, server: object) -> None:
         return
 
+    def server_made(self, server: object, notice: object) -> None:
+        return
+
 
 def _resident_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])

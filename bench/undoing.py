@@ -15,7 +15,7 @@ from bridle.base.ids import Ids
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.undo.keeper import Ground, Keeper
+from bridle.undo.keeper import Keeper, WatchedFolders
 
 FOLDERS = 200
 FILES = 20_000 - FOLDERS
@@ -44,33 +44,35 @@ def undo() -> list[Figure]:
         work = os.path.join(folder, "work")
         _fill(work)
         changed = os.path.join(work, "0", "0.txt")
-        clock = SystemClock()
-        store = SessionStore(os.path.join(folder, "data"), ids=Ids(clock.now_ms, os.urandom), clock=clock)
+        clock, ids = SystemClock(), Ids(SystemClock().now_ms, os.urandom)
+        stores: list[SessionStore] = []
+        logs: list[StoredLog] = []
         keepers: list[Keeper] = []
 
         def around(call: ToolCall) -> tuple[float, float]:
             return runner.run(_around(keepers[-1], call, changed))
 
         def first() -> float:
-            log = store.create(work, profile="default")
-            logs.append(log)
-            keepers.append(_keeper(log, work, clock))
+            """With a store that knows nothing of these files."""
+            stores.append(SessionStore(os.path.join(folder, f"data-{len(stores)}"), ids=ids, clock=clock))
+            logs.append(stores[-1].create(work, profile="default"))
+            keepers.append(_keeper(logs[-1], work, clock))
             return around(_call(COMMAND))[0]
 
-        logs: list[StoredLog] = []
         try:
             read_s, first_s = in_turns(FIRSTS, lambda: _read_all(work), first)
-            looked_s, commands, files = in_turns(
+            looked, commands, files = in_turns(
                 ROUNDS,
-                lambda: _look_at_all(work),
+                lambda: (_look_at_all(work), 0.0),
                 lambda: around(_call(COMMAND)),
                 lambda: around(_call(WRITE, changed)),
             )
             assert len(logs[-1].undo_store().calls()) == 1 + 2 * (ROUNDS + 1)
         finally:
-            for log in logs:
+            for log, store in zip(logs, stores, strict=True):
                 log.close()
-            store.close()
+                store.close()
+    looked_s = [took_s for took_s, _ in looked]
     look = f"asking the system about each of {FILES:,} files"
     return [
         times(
@@ -80,8 +82,8 @@ def undo() -> list[Figure]:
             of=f"reading and hashing {FILES:,} files",
             target=3,
         ),
-        times("undo: before a command", [before for before, _ in commands], looked_s, of=look, target=2),
-        times("undo: after a command", [after for _, after in commands], looked_s, of=look, target=2),
+        times("undo: before a command", [before for before, _ in commands], looked_s, of=look, target=1.5),
+        times("undo: after a command", [after for _, after in commands], looked_s, of=look, target=1.5),
         of_rounds(
             "undo: around a file tool",
             [(before + after) * 1000 for before, after in files],
@@ -95,7 +97,7 @@ def undo() -> list[Figure]:
 def _keeper(log: StoredLog, work: str, clock: SystemClock) -> Keeper:
     return Keeper(
         log.undo_store(),
-        ground=Ground(roots=(work,), kept_objects=f"{work}-objects"),
+        ground=WatchedFolders(roots=(work,), kept_objects=f"{work}-objects"),
         turn=lambda: 1,
         clock=clock,
     )
