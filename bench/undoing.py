@@ -80,7 +80,7 @@ def undo() -> list[Figure]:
             first_s,
             read_s,
             of=f"reading and hashing {FILES:,} files",
-            target=3,
+            target=5,
         ),
         times("undo: before a command", [before for before, _ in commands], looked_s, of=look, target=1.5),
         times("undo: after a command", [after for _, after in commands], looked_s, of=look, target=1.5),
