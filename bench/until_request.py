@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from bridle.cli import lazy_imports, main
 
 lazy_imports.import_less()
+lazy_imports.compile_less()
 lazy_imports.import_less = lambda: None
 
 from bridle.base.clock import SystemClock  # noqa: E402  as the program itself would import them

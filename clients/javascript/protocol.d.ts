@@ -231,14 +231,16 @@ export interface ChildMemory {
 }
 
 /**
- * What is remembered from here on under `key`. It had to be compressed where it would have had more tokens than it
- * may, `tokens_before`; `dropped` entries gave way. Tokens are estimates.
+ * What is remembered from here on under `memory_id`: the next child with the same goes on there.
+ *
+ * It had to be compressed where it would have had more tokens than it may, `tokens_before`; `dropped` entries gave
+ * way. Tokens are estimates.
  */
 export interface ChildMemoryUpdated {
   agent: string;
   dropped?: number;
-  key: string;
   memory: ChildMemory;
+  memory_id: string;
   tokens?: number;
   tokens_before?: number;
 }
@@ -252,8 +254,7 @@ export interface ChildResult {
 /**
  * An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
  *
- * `key` is what its memory is found by: the next child with the same goes on where this one ended. `worktree` and
- * `branch` are those it has for itself, where it has them.
+ * `worktree` and `branch` are those it has for itself, where it has them.
  */
 export interface ChildStarted {
   agent: string;
@@ -261,7 +262,6 @@ export interface ChildStarted {
   branch?: string;
   call_id?: string;
   invocation: string;
-  key?: string;
   model?: string;
   provider?: string;
   task: string;
@@ -410,7 +410,8 @@ export interface CostSum {
  * Opens a new session in `cwd`, or a stored one when `resume` names it.
  *
  * `env` is the caller's allow-listed environment; the session's tools run with it. With `carry_from` a new one begins
- * with a summary of the last `carry_turns` turns of that session, which stays as it is. For people.
+ * with a summary of the last `carry_turns` turns of that session, which stays as it is. For people. With
+ * `input_follows` the way to the model is opened meanwhile.
  */
 export interface CreateSession {
   agent?: string | null;
@@ -421,6 +422,7 @@ export interface CreateSession {
   cwd: string;
   env?: Record<string, string>;
   id?: string;
+  input_follows?: boolean;
   kind: "CreateSession";
   mode?: "auto" | "default" | "plan" | "safe" | "strict" | "yolo" | null;
   model?: string | null;

@@ -66,10 +66,8 @@ async def test_the_next_child_like_it_is_handed_what_one_left_as_notes(tmp_path:
     for words in ("a.txt is empty.", "leave it.", "who wrote it?", "Task 0.", "All read."):
         assert words in notes, words
     assert "no instructions" in told.partition("<untrusted-notes>")[0]
-    keys = {started.key for started in of_kind(events, e.ChildStarted)}
-    assert keys == {memory_key(session.id, "explore", "demo", str(tmp_path))}
     one, two = of_kind(events, e.ChildMemoryUpdated)
-    assert {one.key, two.key} == keys
+    assert {one.memory_id, two.memory_id} == {memory_key(session.id, "explore", "demo", str(tmp_path))}
     assert one.memory.findings == two.memory.findings == ("a.txt is empty.",)
     assert (one.memory.decisions, one.memory.questions) == (("leave it.",), ("who wrote it?",))
     assert [result.task for result in two.memory.results] == ["Task 0.", "Task 1."]
@@ -166,7 +164,9 @@ async def test_a_child_is_told_what_people_were_shown_whatever_became_known_sinc
             if isinstance(envelope.event, e.PermissionRequested):
                 shown.append(envelope.event.handoff.text)
                 key = memory_key(session.id, "looker", "demo", str(tmp_path))
-                since = e.ChildMemoryUpdated(key=key, agent="looker", memory=e.ChildMemory(summary="LATER"))
+                since = e.ChildMemoryUpdated(
+                    memory_id=key, agent="looker", memory=e.ChildMemory(summary="LATER")
+                )
                 session.engine.live.session(session.id).journal.emit(since)
                 call_id = envelope.event.call_id
                 yes = AnswerPermission(session=session.id, call_id=call_id, answer="once")
@@ -259,7 +259,7 @@ def test_of_many_notes_the_last_stay_each_once(entries) -> None:
 def test_of_many_kinds_of_children_the_last_are_remembered() -> None:
     conversation = Conversation()
     for number in range(1, MAX_MEMORIES + 6):
-        event = e.ChildMemoryUpdated(key=f"k{number}", agent="a", memory=e.ChildMemory(summary="s"))
+        event = e.ChildMemoryUpdated(memory_id=f"k{number}", agent="a", memory=e.ChildMemory(summary="s"))
         conversation.apply(
             e.Envelope(
                 id=number, kind="ChildMemoryUpdated", session="s", originator="c", ts_ms=0, event=event

@@ -26,13 +26,18 @@ atexit.register(lambda: print(*{LOADED}, file=sys.stderr))
 main()
 """
 
-# The same by the time the first connection to a model is made, whose port is the first word.
+# The same by the time the first request to a model leaves, on the connection that was opened meanwhile to this port.
 AT_REQUEST = f"""
 import atexit, sys
 port, found = int(sys.argv.pop(1)), []
 def hear(event, given):
     if event == "socket.connect" and given[1][1:] == (port,):
-        found.extend({LOADED})
+        from bridle.base.http import HttpConnections
+        post_stream = HttpConnections.post_stream
+        def watched(self, *words, **more):
+            found.extend({LOADED})
+            return post_stream(self, *words, **more)
+        HttpConnections.post_stream = watched
 sys.addaudithook(hear)
 atexit.register(lambda: print(*found, file=sys.stderr))
 from bridle.cli import main
@@ -69,7 +74,7 @@ RUNS_SERVERS = {
     "bridle.base.file_digests", "bridle.base.launched_code", "bridle.base.supervision", "bridle.mcp.launch_pins",
     "bridle.mcp.pin_gate", "bridle.mcp.running_servers", "bridle.mcp.server_commands", "bridle.mcp.server_connection",
     "bridle.mcp.server_log", "bridle.mcp.server_pins", "bridle.mcp.server_state", "bridle.mcp.shared_server",
-    "bridle.mcp.value_references", "msgspec.inspect",
+    "bridle.mcp.value_references", "msgspec.inspect", "bridle.sandbox.leftovers", "bridle.sandbox.confinement",
 }  # fmt: skip
 # What a call meets, built with the first one; asyncio's thread pool, and logging for what goes wrong.
 FIRST_CALL = {
@@ -160,7 +165,7 @@ async def test_a_turn_over_http_imports_nothing_it_does_not_need(place: Place) -
     async with ModelServer.playing(say("ok")) as server:
         (folder / "config.toml").write_text(f'[providers.work]\nbase_url = "{server.origin}/v1"\n')
         loaded = await asyncio.to_thread(imported, place, "run", "-m", "work:some-model", "hi")
-    assert len(server.chats) == 1
+    assert (len(server.chats), server.connections) == (1, 1)
     assert loaded & (OVER_HTTP - {"tomllib"}) == set()
 
 
@@ -174,6 +179,7 @@ async def test_a_first_request_loads_of_servers_only_what_is_kept_of_them(place:
             f'[mcp_servers.one]\nsandbox = "off"\ncommand = {command}\n'
         )
         assert place.bridle("run", "-m", "demo", "hi").code == 0, "it keeps a list"
+        (place.home / ".local/state/bridle/cut-off").mkdir()  # a server in a sandbox leaves it, empty
         port = server.origin.rpartition(":")[2]
         loaded = await asyncio.to_thread(
             _modules, place, AT_REQUEST, port, "run", "-m", "work:some-model", "hi"

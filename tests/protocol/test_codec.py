@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bridle.base.secret_openings import might_hold_secret
 from bridle.protocol import commands, events
 from bridle.protocol.codec import (
     COMMAND_KINDS,
@@ -162,3 +163,24 @@ def test_the_kinds_are_the_unions_and_durable_ones_are_told_apart():
 
 def test_an_inputs_words_are_its_text_blocks():
     assert events.text_of((TextBlock(text="fix"), TextBlock(text="it"))) == "fix it"
+
+
+def test_what_is_remembered_is_found_by_what_earlier_versions_called_its_key() -> None:
+    payload = b'{"key":"sess_1/explore@demo:/work","agent":"explore","memory":{"summary":"s"}}'
+    event = decode_payload("ChildMemoryUpdated", payload)
+    assert event == events.ChildMemoryUpdated(
+        memory_id="sess_1/explore@demo:/work", agent="explore", memory=events.ChildMemory(summary="s")
+    )
+    with pytest.raises(msgspec.ValidationError):
+        decode_payload("ChildMemoryUpdated", b'{"agent":"explore","memory":{}}')
+
+
+KINDS = (*get_args(events.DurableEvent), *get_args(events.LiveEvent))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_no_name_of_a_field_is_looked_at_as_if_it_were_given_a_secret(kind: type[events.Event]) -> None:
+    """Else every event of its kind would be taken apart and put together again. `keys` is said where two are needed."""
+    names = {*kind.__struct_fields__} - {"keys"}
+    words = dict.fromkeys(names, "sess_01M7NF4JRPSQQ141F9XS and more")
+    assert not might_hold_secret(msgspec.json.encode(words))

@@ -81,7 +81,7 @@ def updated_memory(
     kept, dropped = _fitted(merged, max_tokens)
     is_whole = kept == merged
     return ChildMemoryUpdated(
-        key=key,
+        memory_id=key,
         agent=agent,
         memory=kept,
         tokens=memory_tokens(kept),

@@ -247,7 +247,6 @@ def _started(task: ChildTask, invocation: str, place: ChildWorktree | None) -> C
         provider=task.model.provider,
         model=task.model.model,
         call_id=task.call_id,
-        key=task.key,
         worktree=place.tree.path if place is not None else "",
         branch=place.tree.branch if place is not None else "",
     )

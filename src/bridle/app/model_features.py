@@ -14,7 +14,8 @@ from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
-from bridle.providers.model_directory import DEMO, Models
+from bridle.providers import DEMO
+from bridle.providers.model_directory import Models
 from bridle.providers.retry import retry
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.providers.model_directory import DEMO, Models
+from bridle.providers import DEMO
+from bridle.providers.model_directory import Models
 from bridle.providers.model_facts import ModelFacts
 
 if TYPE_CHECKING:

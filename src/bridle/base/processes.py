@@ -106,7 +106,7 @@ class ProcessGroup:
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        popen: "subprocess.Popen[bytes]",
         finished: Callable[["ProcessGroup"], None],
         ended: Callable[[], None] | None = None,
         hunt: Callable[[], bool] = lambda: False,
@@ -623,8 +623,8 @@ def _spawn(
     pipes: _Pipes,
     pass_fds: Sequence[int],
     within: Within | None,
-) -> subprocess.Popen[bytes]:
-    def starting() -> subprocess.Popen[bytes]:
+) -> "subprocess.Popen[bytes]":
+    def starting() -> "subprocess.Popen[bytes]":
         # No preexec_fn: without one, vfork is used and our own size does not matter.
         return subprocess.Popen(
             argv,

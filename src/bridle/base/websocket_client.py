@@ -7,14 +7,21 @@ SocketClosed       the other end closed, with the code it gave; 1006 where it ju
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
+import binascii
 import os
 import struct
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.base.engine_place import connected_socket
+
+if TYPE_CHECKING:
+    from hashlib import sha1
+else:
+    try:
+        from _sha1 import sha1  # hashlib would load OpenSSL, for one short text that is no secret
+    except ImportError:
+        from hashlib import sha1
 
 _KEY_END = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUED, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
@@ -148,7 +155,7 @@ async def open_websocket(
     headers: Mapping[str, str],
 ) -> WebSocketClient:
     """Over a new connection, which is closed where nothing comes of it. Raises OSError, `UpgradeRefused`."""
-    key = base64.b64encode(os.urandom(16))
+    key = binascii.b2a_base64(os.urandom(16), newline=False)
     given = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     request = (
         f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -161,7 +168,9 @@ async def open_websocket(
         if status != 101:
             length = min(int(answered.get("content-length", "0") or 0), _MAX_BODY)
             raise UpgradeRefused(status, await reader.readexactly(length))
-        accept = base64.b64encode(hashlib.sha1(key + _KEY_END, usedforsecurity=False).digest()).decode()
+        accept = binascii.b2a_base64(
+            sha1(key + _KEY_END, usedforsecurity=False).digest(), newline=False
+        ).decode()
         if answered.get("sec-websocket-accept") != accept:
             raise UpgradeRefused(status, b"")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):

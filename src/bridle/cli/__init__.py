@@ -81,9 +81,10 @@ def _put_off_slow_imports() -> None:
     """
     import importlib
 
-    from bridle.cli.lazy_imports import import_less
+    from bridle.cli.lazy_imports import compile_less, import_less
 
     import_less()
+    compile_less()
     if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:
         hidden: dict[str, ModuleType | None] = sys.modules  # pyright: ignore[reportAssignmentType]  None means hidden
         hidden["typing_extensions"] = None

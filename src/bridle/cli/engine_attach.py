@@ -18,7 +18,7 @@ from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import InputBlock
-from bridle.providers.model_directory import DEMO
+from bridle.providers import DEMO
 
 ROOM_BESIDE = 4096
 """What a frame needs beside the input it carries."""

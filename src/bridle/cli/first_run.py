@@ -15,8 +15,8 @@ from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.queries import ListModels, ListProviders, ModelEntry, ProviderEntry, ProviderList
+from bridle.providers import DEMO
 
-DEMO = "demo"
 DEMO_MODEL = ModelEntry(model=DEMO, local=True)
 PASTE = "paste"
 LEAVE = None

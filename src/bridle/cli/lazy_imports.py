@@ -1,4 +1,4 @@
-"""The imports of a start, kept few: what is hardly ever used is loaded when it is, and our own is found at once.
+"""The imports of a start, kept few: what is hardly ever used is loaded when it is, and the rest is found at once.
 
 Libraries import `ssl` or `inspect` for what most commands never do. Here `import ssl` gives a module that is still
 empty. Whoever looks for something in it gets the real thing: this very module object is filled, once, by the loader it
@@ -8,15 +8,18 @@ says `import`.
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
 from _thread import RLock
+from importlib._bootstrap_external import MAGIC_NUMBER  # pyright: ignore  importlib.util has it too, and much else
 from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
+from io import open_code
+from types import CodeType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one would import typing
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from importlib.abc import Loader
     from typing import Any
 
@@ -31,11 +34,13 @@ PUT_OFF = frozenset(
         "linecache",  # for the source lines in a traceback
         "locale",  # for subprocess to decode output, which we do ourselves
         "logging",  # for asyncio to say what went wrong
-        "msgspec.inspect",  # for making a JSON schema
+        "msgspec._json_schema",  # for making a JSON schema
+        "msgspec.inspect",  # for the same
         "msgspec.toml",  # for decoding TOML, which we do ourselves
         "msgspec.yaml",  # for YAML, which nothing of ours reads
         "platform",  # for uuid to find a network card
         "ssl",  # for a connection with TLS
+        "subprocess",  # for starting a program
         "textwrap",  # for making a JSON schema
         "tokenize",  # for the source lines in a traceback
         "traceback",  # for what goes wrong, and asyncio's debug mode
@@ -78,6 +83,18 @@ def _extract_stack() -> object:
     return traceback.extract_stack(sys._getframe(1))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the caller
 
 
+def _schema(type: object, **options: Any) -> object:  # noqa: A002  as msgspec has it
+    from msgspec import _json_schema
+
+    return _json_schema.schema(type, **options)
+
+
+def _schema_components(types: Iterable[Any], **options: Any) -> object:
+    from msgspec import _json_schema
+
+    return _json_schema.schema_components(types, **options)
+
+
 class _Logger:
     """A logger that is made when it has something to say. While logging is not loaded, nobody wants debug lines."""
 
@@ -106,6 +123,15 @@ ANSWERS: dict[tuple[str, str, str], object] = {
     ("asyncio.futures", "logging", "DEBUG"): 10,
     # What _asyncio calls in debug mode. It takes it while it is loaded, and who asks then is the import system.
     ("importlib._bootstrap", "traceback", "extract_stack"): _extract_stack,
+    # Which of a program's streams are pipes, where nobody says.
+    ("asyncio.events", "subprocess", "PIPE"): -1,
+    ("asyncio.base_events", "subprocess", "PIPE"): -1,
+    ("asyncio.subprocess", "subprocess", "PIPE"): -1,
+    ("asyncio.subprocess", "subprocess", "STDOUT"): -2,
+    ("asyncio.subprocess", "subprocess", "DEVNULL"): -3,
+    # What makes schemas, for who wants one.
+    ("msgspec.json", "msgspec._json_schema", "schema"): _schema,
+    ("msgspec.json", "msgspec._json_schema", "schema_components"): _schema_components,
     # A signal handler must not be a coroutine function.
     ("asyncio.coroutines", "inspect", "iscoroutinefunction"): _is_async,
     # What becomes the docstring of a data class that has none.
@@ -134,6 +160,21 @@ def import_less(put_off: frozenset[str] = PUT_OFF) -> None:
     sys.meta_path.insert(next(standard, 0), _Finder(put_off))
 
 
+def compile_less() -> None:
+    """From here on, a forward reference is compiled when somebody follows it.
+
+    Libraries make references that nobody follows, and the first call of `compile` makes a class for every kind of node
+    there is. Whoever follows one evaluates what is here the text itself, which is the same.
+    """
+    import typing
+
+    typing.compile = _text_itself  # pyright: ignore[reportAttributeAccessIssue]  comes before the builtin
+
+
+def _text_itself(text: str, *_how: object) -> str:
+    return text
+
+
 class _Finder:
     """Finds what is to be put off, and what is ours, in its usual place. Everything else is for others to find."""
 
@@ -143,26 +184,72 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is not None and name.startswith("bridle."):
-            return _ours(name, path[0])
         if name not in self._put_off:
-            return None
+            return _at_once(name, path)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)  # pyright: ignore[reportAttributeAccessIssue]  a loader is what acts like one
         return spec
 
 
-def _ours(name: str, folder: str) -> ModuleSpec | None:
-    """A module of Bridle, found without asking everybody who might know one: there are more than a hundred."""
-    place = f"{folder}/{name.rpartition('.')[2]}"
-    for file, inside in ((f"{place}.py", None), (f"{place}/__init__.py", [place])):
-        if os.path.isfile(file):
-            spec = ModuleSpec(name, SourceFileLoader(name, file), origin=file)
-            spec.has_location = True
-            spec.submodule_search_locations = inside
-            return spec
-    return None
+def _at_once(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    """A module of ours, or of who is asked for many, found without asking everybody who might know one."""
+    package, _, last = name.rpartition(".")
+    if not _ENDING:
+        return None
+    if path is not None:
+        folder = path[0] if package.partition(".")[0] in _WITH_MANY else None
+    else:
+        folder = _STANDARD if last in sys.stdlib_module_names and last[0] != "_" else None
+    if folder is None or name in sys.builtin_module_names:
+        return None
+    return _in_folder(name, folder, last) or _in_folder(name, f"{folder}/{last}", "__init__")
+
+
+_STANDARD = os.path.dirname(os.__file__)
+_WITH_MANY = frozenset({"asyncio", "bridle", "concurrent", "msgspec", "re"})
+_ENDING = (
+    f".{sys.implementation.cache_tag}.pyc"
+    if sys.pycache_prefix is None and not sys.flags.optimize and sys.implementation.cache_tag
+    else ""
+)
+"""How the name of a compiled file ends that lies beside its source; empty where Python keeps them elsewhere."""
+_BEGIN = MAGIC_NUMBER + bytes(4)
+"""What it begins with, where time and size of its source say whether it is of today."""
+
+
+def _in_folder(name: str, folder: str, stem: str) -> ModuleSpec | None:
+    source = f"{folder}/{stem}.py"
+    try:
+        status = os.stat(source)
+    except OSError:
+        return None
+    loader = _CompiledLoader(name, source, f"{folder}/__pycache__/{stem}{_ENDING}", status)
+    spec = ModuleSpec(name, loader, origin=source)
+    spec.has_location = True
+    spec.submodule_search_locations = [folder] if stem == "__init__" else None
+    spec.cached = loader.compiled
+    return spec
+
+
+class _CompiledLoader(SourceFileLoader):
+    """Takes the compiled file if it begins as it must. Anything else is for Python's own loader, which this one is."""
+
+    def __init__(self, name: str, source: str, compiled: str, status: os.stat_result) -> None:
+        super().__init__(name, source)
+        self.compiled = compiled
+        self._changed = int(status.st_mtime) & 0xFFFFFFFF
+        self._size = status.st_size & 0xFFFFFFFF
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        try:
+            with open_code(self.compiled) as file:
+                data = file.read()
+        except OSError:
+            return super().get_code(fullname)
+        if data[:16] != _BEGIN + self._changed.to_bytes(4, "little") + self._size.to_bytes(4, "little"):
+            return super().get_code(fullname)
+        return marshal.loads(memoryview(data)[16:])  # noqa: S302  it is what Python itself would load
 
 
 class _Loader:

@@ -22,10 +22,11 @@ from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.protocol.events import ModelChanged
+from bridle.providers import DEMO
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.known_models import KnownModels, Listed, shared_catalogue
 from bridle.providers.local_servers import LocalServer, find_local_servers
-from bridle.providers.model_directory import DEMO, Models
+from bridle.providers.model_directory import Models
 from bridle.providers.model_listing import ModelInfo
 
 USABLE = "✓"

@@ -20,7 +20,7 @@ from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
-from bridle.cli.first_run import DEMO, DEMO_MODEL, choose_model
+from bridle.cli.first_run import DEMO_MODEL, choose_model
 from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
@@ -43,6 +43,7 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
+from bridle.providers import DEMO
 from bridle.safety.wide_folders import AcceptedFolders
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ async def talk_through(
         if chosen is None:
             return 0
         parsed.resume = chosen
-    create = await going_on(session_wanted(parsed, env), parsed, connection)
+    create = msgspec.structs.replace(session_wanted(parsed, env), input_follows=bool(parsed.prompt))
+    create = await going_on(create, parsed, connection)
     about = await _preview(connection, create, env)
     if not parsed.folder_named and about.wide:
         if not _accepts_wide(about.cwd, about.wide, env):

@@ -338,7 +338,7 @@ def _memory(event: e.ChildMemoryUpdated) -> Fields:
     kept = event.memory
     return {
         "childAgent": event.agent,
-        "memoryKey": event.key,
+        "memoryKey": event.memory_id,
         "summary": kept.summary,
         "findings": list(kept.findings),
         "decisions": list(kept.decisions),

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -305,6 +304,8 @@ class RemoteConnection:
 
     async def _come_back(self, closed: SocketClosed) -> None:
         """Connects again and goes on where it was. Raises `CommandRefused` when that is no use any more."""
+        import random  # only where a connection broke
+
         backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random.random)
         loop = asyncio.get_running_loop()
         has_nothing_left = closed.code in _ENDED and self._was_attached

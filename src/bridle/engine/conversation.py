@@ -360,8 +360,8 @@ class Conversation:
 
     def _memory_updated(self, event: ChildMemoryUpdated, _envelope: Envelope) -> None:
         if self.invocation.id is None:
-            self.memories.pop(event.key, None)
-            self.memories[event.key] = event.memory
+            self.memories.pop(event.memory_id, None)
+            self.memories[event.memory_id] = event.memory
             for key in list(self.memories)[:-MAX_MEMORIES]:
                 del self.memories[key]
 

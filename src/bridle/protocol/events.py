@@ -636,8 +636,7 @@ class GrantRevoked(ByCommand, frozen=True):
 class ChildStarted(Event, frozen=True):
     """An agent begins to work on a task, for the call `call_id` of whoever sent it; nobody's where a person did.
 
-    `key` is what its memory is found by: the next child with the same goes on where this one ended. `worktree` and
-    `branch` are those it has for itself, where it has them.
+    `worktree` and `branch` are those it has for itself, where it has them.
     """
 
     invocation: str
@@ -646,7 +645,6 @@ class ChildStarted(Event, frozen=True):
     provider: str = ""
     model: str = ""
     call_id: str = ""
-    key: str = ""
     background: bool = False
     worktree: str = ""
     branch: str = ""
@@ -691,10 +689,13 @@ class ChildMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ChildMemoryUpdated(Event, frozen=True):
-    """What is remembered from here on under `key`. It had to be compressed where it would have had more tokens than it
-    may, `tokens_before`; `dropped` entries gave way. Tokens are estimates."""
+    """What is remembered from here on under `memory_id`: the next child with the same goes on there.
 
-    key: str
+    It had to be compressed where it would have had more tokens than it may, `tokens_before`; `dropped` entries gave
+    way. Tokens are estimates.
+    """
+
+    memory_id: str
     agent: str
     memory: ChildMemory
     tokens: int = 0

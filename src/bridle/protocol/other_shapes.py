@@ -1,6 +1,7 @@
 """Events as other versions write them, read as this one has them. The bytes of a log stay as they are.
 
-Until 0.2 questions and answers were texts, and a result told by loose keys of its metadata what there is to show.
+Until 0.2 questions and answers were texts, and a result told by loose keys of its metadata what there is to show. What
+a memory is found by was its `key`, which every look for secrets stopped at.
 A later version may show a result in a way that is not known here: then its text is all there is.
 """
 
@@ -33,7 +34,12 @@ def _as_plain(payload: dict[str, Any]) -> events.ToolResult:
     return msgspec.convert({**payload, "shown": None}, events.ToolResult)
 
 
+def _found_by_key(payload: dict[str, Any]) -> events.ChildMemoryUpdated:
+    return msgspec.convert({**payload, "memory_id": payload.get("key")}, events.ChildMemoryUpdated)
+
+
 READERS: dict[str, Callable[[dict[str, Any]], events.AnyEvent]] = {
+    "ChildMemoryUpdated": _found_by_key,
     "QuestionAsked": _asked_in_words,
     "QuestionAnswered": _answered_in_words,
     "ToolResult": _as_plain,

@@ -19,7 +19,8 @@ from bridle.base.clock import Clock, iso_ms
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError
 from bridle.protocol.events import CostIncremented, ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
-from bridle.providers.model_directory import DEMO, Models
+from bridle.providers import DEMO
+from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
     from bridle.providers.capability_check import ServedModel

@@ -19,6 +19,7 @@ from bridle.base.paths import PROJECT_SECRETS_FILE
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
+from bridle.providers import DEMO
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from bridle.providers.remote import Connections, RemoteModel
     from bridle.providers.scripted import ScriptedModel
 
-DEMO = "demo"
 OWN_KEY = "BRIDLE_API_KEY"
 """The key for the provider of the chosen model, whichever that is."""
 LOGIN = "bridle login"
@@ -204,6 +204,21 @@ class Models:
                 key_source=lambda: self._source_used(endpoint),
             )
         return self._chats[place]
+
+    def begin(self, model: ModelChanged) -> None:
+        """Opens the way to whoever answers for this model, beside what else is to do before a request.
+
+        Only where a key is at hand, or none is needed: else nothing would follow.
+        """
+        if (
+            self._is_forwarding
+            or model.provider == DEMO
+            or (self._given and model.provider == self._given.name)
+        ):
+            return
+        endpoint = self.endpoint(model.provider)
+        if not endpoint.needs_key or self._given_key(endpoint)[0] or endpoint.name in self._stored_names():
+            self.connections.begin(endpoint.base_url)
 
     def keep_exchanges(self, keep: Callable[[RawExchange], None]) -> None:
         """Hands whatever goes to providers and comes back from them to `keep`, from now on. For these models alone."""

@@ -10,12 +10,11 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup
-from bridle.engine.ports import Hosts, SpawnPolicy
-from bridle.protocol.events import Notice
-
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
+    from bridle.base.processes import Output, Processes, ProcessGroup
+    from bridle.engine.ports import Hosts, SpawnPolicy
+    from bridle.protocol.events import Notice
 
 # fmt: off
 ALLOWED_NAMES = frozenset({
@@ -127,6 +126,8 @@ class EnvOnlySpawn:
         stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":
+            from bridle.base.processes import CannotStart
+
             raise CannotStart(argv[0], "no network filter")
         started = await self._processes.start(
             argv,

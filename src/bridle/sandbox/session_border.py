@@ -199,10 +199,7 @@ def records_of(where: OwnFolders) -> str:
 
 def outlived(where: OwnFolders) -> Iterator[Notice]:
     """Ends what outlived an engine that was killed together with its guardian, and says so."""
-    try:
-        if not os.listdir(records_of(where)):
-            return
-    except OSError:  # no engine has left any here
+    if not _has_any(records_of(where)):
         return
     from bridle.base.surviving_processes import end_left_behind
 
@@ -214,7 +211,7 @@ def left_behind(policy: SpawnPolicy, where: OwnFolders) -> list[Notice]:
     """Puts aside what a command left that was cut off with its engine, and says so, one notice each."""
     workspace, notes = policy.workspace, _cut_off(where)
     if policy.mode != "workspace-write" or not (
-        any(_stays(workspace, name) for name in _MASKED) or os.path.isdir(notes)
+        any(_stays(workspace, name) for name in _MASKED) or _has_any(notes)
     ):
         return []
     from bridle.sandbox.leftovers import clear_up
@@ -228,6 +225,13 @@ def left_behind(policy: SpawnPolicy, where: OwnFolders) -> list[Notice]:
             reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
         found.append(Notice(reason=reason, message=sentence(reason, data), data=data))
     return found
+
+
+def _has_any(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:  # nobody has left anything there
+        return False
 
 
 def _stays(workspace: str, name: str) -> bool:
