@@ -7,11 +7,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from measure import BRIDLE, Child, Figure, child, middle, plain_env, scratch
+from measure import BRIDLE, Child, Figure, child, cpus, in_turns, plain_env, scratch, times, walls
 from turns import children_s
 
 RUNS = 20
 STEPS = 8
+ROUNDS = 3
 _STEP = """\
 say I look at part {step} of it, and then I write down what I found there.
 call bash
@@ -24,40 +25,45 @@ def twenty() -> list[Figure]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with scratch() as home, scratch() as cwd:
         env = plain_env(home)
-        for number in range(RUNS + 4):
+        for number in range(RUNS + 1):
             steps = (_STEP.format(step=step, name=f"notes-{number}") for step in range(STEPS))
             Path(cwd, f"{number}.script").write_text("---\n".join([*steps, "say That is all.\n"]))
-        alone = [_alone(env, cwd, RUNS + number) for number in range(4)][1:]
-        spent_s, begun = children_s(), time.perf_counter()
-        running = [_started(env, cwd, number) for number in range(RUNS)]
-        said = [one.communicate() for one in running]
-        last_s, spent_s = time.perf_counter() - begun, children_s() - spent_s
-        for one, (_, err) in zip(running, said, strict=True):
-            assert one.returncode == 0, err.decode()
-        for number in range(RUNS):
-            assert len(Path(cwd, f"notes-{number}").read_text().splitlines()) == STEPS
-    cpu_s = middle([one.cpu_s for one in alone])
-    least_s = RUNS * cpu_s / cores
-    how = (
-        f"{RUNS} x {cpu_s:.2f} s on {cores} cores are {least_s:.1f} s; the last was done after {last_s:.1f} s"
-    )
+        alone, together = in_turns(
+            ROUNDS, lambda: child(_words(RUNS), env=env, cwd=cwd), lambda: _together(env, cwd)
+        )
+    alone_s = [RUNS * cpu_s for cpu_s in cpus(alone)]
+    least_s = [cpu_s / cores for cpu_s in alone_s]
     return [
-        Figure(name="twenty runs at once", value=last_s / least_s, unit="x", target=1.5, how=how),
-        Figure(
-            name="twenty runs at once, CPU",
-            value=spent_s / (RUNS * cpu_s),
-            unit="x",
-            how="of all of them, against so many alone: tells what they cost each other on a busy machine too",
+        times(
+            "twenty runs at once",
+            walls(together),
+            least_s,
+            of=f"their CPU alone over {cores} cores",
+            target=1.5,
+        ),
+        times(
+            "twenty runs at once, CPU", cpus(together), alone_s, of="as many alone: what they cost each other"
         ),
     ]
 
 
+def _together(env: dict[str, str], cwd: str) -> Child:
+    """All of them as one."""
+    for notes in Path(cwd).glob("notes-*"):
+        notes.unlink()
+    spent_s, begun = children_s(), time.perf_counter()
+    running = [_started(env, cwd, number) for number in range(RUNS)]
+    said = [one.communicate() for one in running]
+    ended = Child(time.perf_counter() - begun, children_s() - spent_s, b"", {})
+    for one, (_, err) in zip(running, said, strict=True):
+        assert one.returncode == 0, err.decode()
+    for number in range(RUNS):
+        assert len(Path(cwd, f"notes-{number}").read_text().splitlines()) == STEPS
+    return ended
+
+
 def _words(number: int) -> list[str]:
     return [BRIDLE, "run", "-y", "-m", f"demo:{number}.script", "Go through it"]
-
-
-def _alone(env: dict[str, str], cwd: str, number: int) -> Child:
-    return child(_words(number), env=env, cwd=cwd)
 
 
 def _started(env: dict[str, str], cwd: str, number: int) -> subprocess.Popen[bytes]:

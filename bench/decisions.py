@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from measure import Figure, middle, scratch
+from measure import Figure, in_turns, middle, scratch, times, within
 
 from bridle.app.explain import explain, standing
 from bridle.base.clock import SystemClock
@@ -41,8 +41,7 @@ def decisions() -> list[Figure]:
     """The gates and the decision about ordinary commands that nobody has seen before."""
     with scratch() as folder:
         took_ms = asyncio.run(_decisions(folder))
-    slowest = sorted(took_ms)[int(len(took_ms) * 0.95)]
-    how = f"N={ROUNDS} x {len(COMMANDS)} commands, nothing remembered, p95 {slowest:.2f} ms"
+    how = f"N={ROUNDS} x {len(COMMANDS)} commands, nothing remembered, p95 {within(took_ms, 0.95):.2f} ms"
     return [Figure(name="decision about a command", value=middle(took_ms), unit="ms", target=1, how=how)]
 
 
@@ -63,33 +62,30 @@ async def _decisions(folder: str, rounds: int = ROUNDS + 1) -> list[float]:
 
 def hooks() -> list[Figure]:
     """A hook that says nothing, against the same program started and waited for."""
-    with scratch() as folder:
-        bare_ms, hook_ms = asyncio.run(_hooks(folder))
-    how = f"N={SPAWNS}, spawn of true {bare_ms:.2f} ms, as a hook {hook_ms:.2f} ms"
-    return [Figure(name="hook before a call", value=hook_ms / bare_ms, unit="x", how=how)]
-
-
-async def _hooks(folder: str) -> tuple[float, float]:
     processes = Processes()
     env = {"PATH": "/usr/bin:/bin"}
     start = started_by(EnvOnlySpawn(processes), env)
     hook = hook_from({"event": "PreToolUse", "command": ["true"]})
-    context = context_of("PreToolUse", Actor(session="sess_bench", cwd=folder), 1, tool_name="bash")
-    bare_ms: list[float] = []
-    hook_ms: list[float] = []
-    try:
-        for _ in range(SPAWNS):
+    with scratch() as folder, asyncio.Runner() as runner:
+        context = context_of("PreToolUse", Actor(session="sess_bench", cwd=folder), 1, tool_name="bash")
+
+        async def bare() -> float:
             begun = time.perf_counter()
             process = await processes.start(["true"], cwd=folder, env=env, on_output=lambda _chunk: None)
             assert await process.wait() == 0
-            between = time.perf_counter()
+            return time.perf_counter() - begun
+
+        async def hooked() -> float:
+            begun = time.perf_counter()
             ran = await run_command(hook, context, start=start, clock=SystemClock())
             assert ran.exit_code == 0
-            bare_ms.append((between - begun) * 1000)
-            hook_ms.append((time.perf_counter() - between) * 1000)
-    finally:
-        await processes.close()
-    return middle(bare_ms), middle(hook_ms)
+            return time.perf_counter() - begun
+
+        try:
+            bare_s, hooked_s = in_turns(SPAWNS, lambda: runner.run(bare()), lambda: runner.run(hooked()))
+        finally:
+            runner.run(processes.close())
+    return [times("hook before a call", hooked_s, bare_s, of="a spawn of true")]
 
 
 if __name__ == "__main__":  # for those who count: so many rounds in a folder, and no figure

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measure import Figure, middle, scratch
+from measure import Figure, added, in_turns, scratch
 from turns import ended_well
 
 from bridle.conformance.fake_models import RecordingModel, scripted
@@ -17,21 +17,22 @@ from bridle.protocol.events import ChildEnded, ToolResult
 from bridle.providers.script import call, say
 
 CHILDREN = 20
-ROUNDS = 5
+ROUNDS = 9
 LINES = 2_000
 
 
 def delegations() -> list[Figure]:
     """Twenty children one after the other, each of which answers at once; then twenty that read a long file first."""
     with scratch() as folder:
-        sent = middle([asyncio.run(_turn(folder, CHILDREN)) for _ in range(ROUNDS)])
-        alone = middle([asyncio.run(_turn(folder, CHILDREN, sends=False)) for _ in range(ROUNDS)])
+        alone_s, sent_s = in_turns(
+            ROUNDS,
+            lambda: asyncio.run(_turn(folder, CHILDREN, sends=False)) / CHILDREN,
+            lambda: asyncio.run(_turn(folder, CHILDREN)) / CHILDREN,
+        )
         Path(folder, "long.txt").write_text("".join(f"line {number}\n" for number in range(LINES)))
         growth, results = asyncio.run(_growth(folder))
-    own_ms = (sent - alone) / CHILDREN * 1000
-    how = f"{CHILDREN} in a turn against as many calls of `ls`: the child, its turn, its one request encoded"
     return [
-        Figure(name="delegation, own CPU", value=own_ms, unit="ms", target=2, how=how),
+        added("delegation, own CPU", sent_s, alone_s, of=f"a call of `ls`, {CHILDREN} in a turn", target=2),
         Figure(
             name="root request, beside a result",
             value=(growth - results) / CHILDREN,

@@ -9,7 +9,8 @@ import json
 import socket
 import subprocess
 import sys
-from typing import Any, BinaryIO
+from io import BufferedRWPair
+from typing import Any
 
 
 def main() -> None:
@@ -29,7 +30,7 @@ def main() -> None:
             messages += [{"role": "assistant", "tool_calls": [call]}, result]
 
 
-def _asked(stream: BinaryIO, messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any] | None]:
+def _asked(stream: BufferedRWPair, messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any] | None]:
     """What the model says to all this, and the last call it asks for."""
     body = json.dumps({"model": "any", "messages": messages, "stream": True}).encode()
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: floor\r\ncontent-type: application/json\r\n"
@@ -37,7 +38,8 @@ def _asked(stream: BinaryIO, messages: list[dict[str, Any]]) -> tuple[str, dict[
     stream.flush()
     while stream.readline() != b"\r\n":
         pass
-    text, call = "", None
+    text = ""
+    call: dict[str, Any] = {}
     while size := int(stream.readline(), 16):
         chunk = stream.read(size)
         stream.readline()
@@ -52,7 +54,7 @@ def _asked(stream: BinaryIO, messages: list[dict[str, Any]]) -> tuple[str, dict[
                     else:
                         call["function"]["arguments"] += part["function"]["arguments"]
     stream.readline()
-    return text, call
+    return text, call or None
 
 
 if __name__ == "__main__":

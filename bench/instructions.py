@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from decisions import COMMANDS
-from measure import BRIDLE, PYTHON, ROOT, Figure, plain_env, scratch
+from measure import PYTHON, ROOT, Figure, bridle_of, plain_env, scratch
 from over_http import configure, served
 from stepping import script
 
@@ -29,11 +29,9 @@ _MILLION = 1e6
 def instructions() -> list[Figure]:
     """A whole run, one over HTTP, a step of it without and with a sandbox, a decision about a command, a delta."""
     assert shutil.which("valgrind"), "install valgrind to count instructions"
-    with scratch() as home, scratch() as cwd:
-        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
-        scripted = counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd)
+    scripted = count_run()
     decision, delta, delegation = _decisions(), _delta(), _delegation()
-    plain, confined = _steps("off"), _steps("auto")
+    plain, confined = count_steps("off"), count_steps("auto")
     rows = {
         "run": (scripted, "bridle run -m demo hi, a home that has sessions"),
         "run over HTTP": (plain.run, "one answer, a key in the environment"),
@@ -59,24 +57,34 @@ def instructions() -> list[Figure]:
     ]
 
 
-class _Counts(NamedTuple):
+def count_run(python: str = PYTHON) -> int:
+    """A scripted turn in a home that has sessions."""
+    with scratch() as home, scratch() as cwd:
+        env = plain_env(home) | {"PYTHONHASHSEED": "0"}
+        return counted_warm(["run", "-m", "demo", "hi"], env=env, cwd=cwd, python=python)
+
+
+class Counts(NamedTuple):
     run: int
     step: float
 
 
-def _steps(sandbox: str) -> _Counts:
+def count_steps(sandbox: str, python: str = PYTHON) -> Counts:
     """A run of one answer, and a step. What a step does within a time is what it does where nothing is counted."""
     slowed = (os.path.join(ROOT, "bench", "slowed.py"), str(SLOWNESS))
-    few, many = (_http_run(script(steps), sandbox, requests=steps + 1, by=slowed) for steps in (FEW, MANY))
-    return _Counts(_http_run("say Hello from afar.\n", sandbox, requests=1), (many - few) / (MANY - FEW))
+    few, many = (
+        _http_run(script(steps), sandbox, python, requests=steps + 1, by=slowed) for steps in (FEW, MANY)
+    )
+    run = _http_run("say Hello from afar.\n", sandbox, python, requests=1)
+    return Counts(run, (many - few) / (MANY - FEW))
 
 
-def _http_run(played: str, sandbox: str, *, requests: int, by: Sequence[str] = ()) -> int:
+def _http_run(played: str, sandbox: str, python: str, *, requests: int, by: Sequence[str] = ()) -> int:
     with scratch() as home, scratch() as cwd, served("---\n".join([played] * 2)) as server:
         env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
         configure(env["BRIDLE_HOME"], server.url)
         argv = ["run", "--mode", "auto", "--sandbox", sandbox, "-m", "bench:some-model", "hi"]
-        counted = counted_warm(argv, env=env, cwd=cwd, by=by)
+        counted = counted_warm(argv, env=env, cwd=cwd, by=by, python=python)
         server.take(2 * requests)
     return counted
 
@@ -124,17 +132,20 @@ def _delegation() -> float:
         return (taken("sends") - taken("alone")) / (MOST_SENT - FEWEST_SENT)
 
 
-def counted_warm(argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = ()) -> int:
+def counted_warm(
+    argv: list[str], *, env: dict[str, str], cwd: str, by: Sequence[str] = (), python: str = PYTHON
+) -> int:
     """The second run: what the first finds out and makes is not counted."""
-    subprocess.run([PYTHON, BRIDLE, *argv], env=env, cwd=cwd, check=True, capture_output=True)
-    return counted([*by, BRIDLE, *argv], env=env, cwd=cwd)
+    bridle = bridle_of(python)
+    subprocess.run([python, bridle, *argv], env=env, cwd=cwd, check=True, capture_output=True)
+    return counted([*by, bridle, *argv], env=env, cwd=cwd, python=python)
 
 
-def counted(argv: list[str], *, env: dict[str, str], cwd: str) -> int:
+def counted(argv: list[str], *, env: dict[str, str], cwd: str, python: str = PYTHON) -> int:
     with scratch() as folder:
         tool = ["valgrind", "--tool=callgrind", "--quiet", f"--callgrind-out-file={folder}/%p"]
         process = subprocess.Popen(
-            [*tool, PYTHON, *argv],
+            [*tool, python, *argv],
             env=env,
             cwd=cwd,
             stdin=subprocess.DEVNULL,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from measure import Figure, middle, scratch
+from measure import Figure, in_turns, middle, of_rounds, scratch, times
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
@@ -30,6 +31,8 @@ from bridle.sessions.store import SessionStore
 
 EVENTS = 100_000
 BACKLOG = 10_000
+APPEND = 4
+"""Beside plain rows there are a chain, encryption, the lease and the tip."""
 STEPS_PER_TURN = 20
 _CLIENT = "cli_" + "0" * 26
 _SHA = "0" * 64
@@ -40,7 +43,7 @@ _WORDS = e.TextDelta(text="a few words, as a model says them")
 
 
 def append() -> list[Figure]:
-    """Ten events in one commit: the commit itself, and with the way to the writer's thread and back."""
+    """Ten events in one commit, against ten plain rows in SQLite; and with the way to the writer's thread and back."""
     with scratch() as folder:
         store = _store(folder)
         log = store.create(folder, profile="default")
@@ -50,48 +53,56 @@ def append() -> list[Figure]:
         log.close()
         store.close()
     with scratch() as folder:
-        committed = _commit_rate(folder)
+        commit = _commits(folder)
     return [
-        Figure(
-            name="append, 10 per commit",
-            value=committed / 1000,
-            unit="k/s",
-            target=80,
-            at_least=True,
-            how="N=500 commits, as the writer's thread makes them",
+        commit,
+        of_rounds(
+            "append, commit waited for", waited, "k/s", None, "200 commits of 10, seen from the event loop"
         ),
-        Figure(
-            name="append, commit waited for",
-            value=waited / 1000,
-            unit="k/s",
-            how="N=5 x 200 commits of 10, seen from the event loop",
-        ),
-        Figure(
-            name="append, free running",
-            value=free / 1000,
-            unit="k/s",
-            how="N=5 x 4,000 events, one wait at the end",
-        ),
+        of_rounds("append, free running", free, "k/s", None, "4,000 events, one wait at the end"),
     ]
 
 
-def _commit_rate(folder: str) -> float:
-    """Events per second of the writer's own commit of ten rows. No other door leads to it without a thread."""
+def _commits(folder: str) -> Figure:
+    """The writer's own commit of ten rows. No other door leads to it without a thread."""
+    rounds, commits = 21, 25
     store = _store(folder)
     log = store.create(folder, profile="default")
-    tail, connection = log._tail, store._database.connect()
-    took: list[float] = []
-    for first in range(1, 5_001, 10):
-        rows = [_row(tail, log.session, number) for number in range(first, first + 10)]
+    tail, connection, last = log._tail, store._database.connect(), 0
+    plain = sqlite3.connect(os.path.join(folder, "plain.db"), isolation_level=None)
+    plain.execute("pragma journal_mode=wal")
+    plain.execute("pragma synchronous=normal")
+    plain.execute("create table events (id integer primary key, session text, payload blob)")
+
+    def ours() -> float:
+        nonlocal last
+        took_s = 0.0
+        for _ in range(commits):
+            rows = [_row(tail, log.session, number) for number in range(last + 1, last + 11)]
+            begun = time.perf_counter()
+            writer._commit(connection, [], rows, [tail])
+            took_s += time.perf_counter() - begun
+            last += 10
+        return took_s / commits
+
+    def alone() -> float:
+        rows = [(log.session, encode_payload(_WORDS))] * 10
         begun = time.perf_counter()
-        writer._commit(connection, [], rows)
-        took.append(time.perf_counter() - begun)
+        for _ in range(commits):
+            plain.execute("begin")
+            plain.executemany("insert into events (session, payload) values (?, ?)", rows)
+            plain.execute("commit")
+        return (time.perf_counter() - begun) / commits
+
+    theirs_s, ours_s = in_turns(rounds, alone, ours)
+    plain.close()
     connection.close()
-    assert sum(1 for _ in store.events(log.session)) == 5_000
+    assert sum(1 for _ in store.events(log.session)) == last
     log.verify()
     log.close()
     store.close()
-    return 10 / middle(took)
+    of = f"SQLite with the same ten rows in plain; {10 / middle(ours_s) / 1000:.0f} k/s"
+    return times("append, 10 per commit", ours_s, theirs_s, of=of, target=APPEND)
 
 
 def _row(tail: writer.LogTail, session: str, number: int) -> writer._Row:
@@ -99,7 +110,8 @@ def _row(tail: writer.LogTail, session: str, number: int) -> writer._Row:
     return writer._Row(tail, envelope, encode_payload(_WORDS))
 
 
-async def _append_rates(log: StoredLog) -> tuple[float, float, int]:
+async def _append_rates(log: StoredLog) -> tuple[list[float], list[float], int]:
+    """Thousands of events a second."""
     waited: list[float] = []
     free: list[float] = []
     for _ in range(5):
@@ -108,47 +120,43 @@ async def _append_rates(log: StoredLog) -> tuple[float, float, int]:
             for _ in range(10):
                 _append(log, _WORDS)
             await log.committed()
-        waited.append(2_000 / (time.perf_counter() - begun))
+        waited.append(2 / (time.perf_counter() - begun))
         begun = time.perf_counter()
         for _ in range(4_000):
             _append(log, _WORDS)
         await log.committed()
-        free.append(4_000 / (time.perf_counter() - begun))
-    return middle(waited), middle(free), log.last_id
+        free.append(4 / (time.perf_counter() - begun))
+    return waited, free, log.last_id
 
 
 def barrier() -> list[Figure]:
     """An intent on the disk, against 4 KB appended to a file beside the database and synced."""
     rounds = 300
-    with scratch() as folder:
+    sync = getattr(os, "fdatasync", os.fsync)
+    with scratch() as folder, asyncio.Runner() as runner:
         store = _store(folder)
         log = store.create(folder, profile="default")
-        raw, durable = asyncio.run(_barriers(log, os.path.join(folder, "raw"), rounds))
-        assert log.last_id == rounds
-        log.close()
-        store.close()
-    how = f"N={rounds}, raw fdatasync {raw * 1000:.2f} ms, barrier {durable * 1000:.2f} ms"
-    return [Figure(name="durable barrier", value=durable / raw, unit="x", target=2, how=how)]
+        fd = os.open(os.path.join(folder, "raw"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-
-async def _barriers(log: StoredLog, path: str, rounds: int) -> tuple[float, float]:
-    raw: list[float] = []
-    durable: list[float] = []
-    sync = getattr(os, "fdatasync", os.fsync)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        for number in range(rounds):
+        def raw() -> float:
             begun = time.perf_counter()
             os.write(fd, bytes(4096))
             sync(fd)
-            raw.append(time.perf_counter() - begun)
-            begun = time.perf_counter()
-            _append(log, _intent(f"call_{number:026}", number))
-            await log.durable()
-            durable.append(time.perf_counter() - begun)
-    finally:
+            return time.perf_counter() - begun
+
+        raw_s, durable_s = in_turns(rounds, raw, lambda: runner.run(_intent_kept(log)))
+        assert log.last_id == rounds + 1
         os.close(fd)
-    return middle(raw), middle(durable)
+        log.close()
+        store.close()
+    return [times("durable barrier", durable_s, raw_s, of="4 KB appended and synced", target=2)]
+
+
+async def _intent_kept(log: StoredLog) -> float:
+    begun = time.perf_counter()
+    _append(log, _intent(f"call_{log.last_id:026}", log.last_id))
+    await log.durable()
+    return time.perf_counter() - begun
 
 
 # Coming late

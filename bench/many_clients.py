@@ -8,15 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from measure import BRIDLE, PYTHON, Figure, child, interleaved, middle
+from measure import BRIDLE, PYTHON, Figure, child, in_turns, middle, times, within
 from over_http import served as model_server
 from served import Served, said, served, turn
 
 from bridle.base.websocket_client import SocketClosed, WebSocketClient
 from bridle.conformance.exchanges import OpenStream, exchange_at
 from bridle.control.event_batches import TICK_S
-from bridle.protocol.commands import EndSession
-from bridle.protocol.queries import CheckHealth
+from bridle.protocol.commands import AttachSession, EndSession
+from bridle.protocol.queries import CheckHealth, DescribeSession
 
 CLIENTS = 100
 A_SECOND = 100
@@ -73,7 +73,7 @@ def _fan_out(name: str, follow: Follow) -> list[Figure]:
         dense_s, packed, packed_s = asyncio.run(_played(engine, dense, CLIENTS, follow))
         engine.end()
     events = len(heard[0].numbers)
-    late = sorted(ms for one in heard for ms in one.late_ms)
+    late = [ms for one in heard for ms in one.late_ms]
     rate, packed_rate = events / took_s, len(packed[0].numbers) / packed_s
     how = f"{CLIENTS} clients, {events:,} events in {took_s:.0f} s"
     cost = "{:.1f} s of the engine's CPU less {:.1f} for one client alone, {:.1f} events a tick"
@@ -89,10 +89,10 @@ def _fan_out(name: str, follow: Follow) -> list[Figure]:
         Figure(name=f"fan-out {name}, p50", value=middle(late), unit="ms", how=how),
         Figure(
             name=f"fan-out {name}, p99",
-            value=late[int(len(late) * 0.99)],
+            value=within(late, 0.99),
             unit="ms",
             target=250,
-            how=f"{how}, at most {late[-1]:.0f} ms late",
+            how=f"{how}, at most {max(late):.0f} ms late",
         ),
         Figure(name=f"fan-out {name}, growth", value=grown_mb, unit="MB", target=64, how=how),
         Figure(
@@ -235,7 +235,7 @@ def sessions() -> list[Figure]:
         ),
         Figure(
             name="50 sessions, asked p99",
-            value=sorted(late_ms)[int(len(late_ms) * 0.99)],
+            value=within(late_ms, 0.99),
             unit="ms",
             how=f"N={len(late_ms)}, {how}; half of them within {middle(late_ms):.1f} ms",
         ),
@@ -254,8 +254,8 @@ async def _at_work(engine: Served, idle: str, busy: str) -> tuple[float, list[fl
             asked = time.perf_counter()
             health = await other.ask(CheckHealth())
             late_ms.append((time.perf_counter() - asked) * 1000)
+            assert health.open_sessions == 50
             await asyncio.sleep(0.02)
-        assert health.open_sessions == 50
         await asyncio.gather(*turns)
         return engine.size_mb(), late_ms, time.perf_counter() - begun
 
@@ -306,27 +306,59 @@ def warm() -> list[Figure]:
         model_server("say Hello from afar.\n") as model,
         served(f'[providers.bench]\nbase_url = "{model.url}"\n') as engine,
     ):
-        arrived_s: list[float] = []
 
         def run() -> float:
             begun = time.monotonic()
             ran = child([BRIDLE, "run", "-m", "bench:some-model", "hi"], env=engine.env, cwd=engine.cwd)
             assert ran.out == b"Hello from afar.\n", ran
             (at_s,) = model.take(1)
-            arrived_s.append(at_s - begun)
-            return ran.wall_s
+            return at_s - begun
 
-        def bare() -> float:
-            return child([PYTHON, "-c", "pass"], env=engine.env, cwd=engine.cwd).wall_s
+        def least() -> float:
+            bare = child([PYTHON, "-c", "pass"], env=engine.env, cwd=engine.cwd)
+            return bare.wall_s + asyncio.run(_round_trip(engine))
 
-        bare_s, trip_s, run_s = interleaved(rounds, bare, lambda: asyncio.run(_round_trip(engine)), run)
+        least_s, first_s = in_turns(rounds, least, run)
         engine.end()
-    floor, first = middle(bare_s) + middle(trip_s), middle(arrived_s[1:])
-    how = (
-        f"N={rounds}, {first * 1000:.0f} ms against a bare Python with {middle(bare_s) * 1000:.1f} ms and a round trip "
-        f"of {middle(trip_s) * 1000:.1f}; the whole run {middle(run_s) * 1000:.0f} ms"
+    of = "a bare Python and a round trip"
+    return [times("warm run to first request", first_s, least_s, of=of, target=2)]
+
+
+def attach() -> list[Figure]:
+    """A client that connects, attaches and has all there was: a short session, and one of a hundred turns."""
+    with served() as engine:
+        model = engine.script("yes.script", "say Yes, that is so.\n")
+        figures = [_attach(engine, *asyncio.run(_session_of(engine, model, turns))) for turns in (1, 100)]
+        engine.end()
+    return figures
+
+
+def _attach(engine: Served, session: str, last: int) -> Figure:
+    trip_s, attached_s = in_turns(
+        21, lambda: asyncio.run(_round_trip(engine)), lambda: asyncio.run(_attached(engine, session, last))
     )
-    return [Figure(name="warm run to first request", value=first / floor, unit="x", target=2, how=how)]
+    return times(f"attach, {last:,} events", attached_s, trip_s, of="a round trip to the engine")
+
+
+async def _session_of(engine: Served, model: str, turns: int) -> tuple[str, int]:
+    """A session with so many turns behind it, and the number of its last event."""
+    async with engine.client() as owner:
+        session, last = await engine.session(owner, model), 0
+        for _ in range(turns):
+            last = await turn(owner, session, since=last)
+    return session, last
+
+
+async def _attached(engine: Served, session: str, last: int) -> float:
+    begun = time.perf_counter()
+    async with engine.client() as client:
+        await client.send(AttachSession(session=session))
+        details = await client.ask(DescribeSession(session=session))
+        assert details.session.id == session
+        async for envelope in client.events(session):
+            if envelope.id == last:
+                return time.perf_counter() - begun
+    raise AssertionError("the session ended before its last event came")
 
 
 async def _round_trip(engine: Served) -> float:

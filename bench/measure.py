@@ -1,4 +1,4 @@
-"""What every row shares: a figure and its verdict, child processes with their CPU, medians, a scratch folder."""
+"""What every row shares: a figure and its verdict, ours and a yardstick in turns, child processes, a scratch folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple, TypeVar
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = sys.executable
-BRIDLE = os.path.join(os.path.dirname(sys.executable), "bridle")
+
+
+def bridle_of(python: str) -> str:
+    """The program that an environment has, by its interpreter."""
+    return os.path.join(os.path.dirname(python), "bridle")
+
+
+BRIDLE = bridle_of(PYTHON)
 
 Result = TypeVar("Result")
 
@@ -29,8 +36,8 @@ _RATES = frozenset({"k/s"})
 class Figure:
     """One line of the report. Without a target it only informs; `at_least` turns the comparison round.
 
-    `pace` says how much slower this machine was in that minute than the one the targets are from. A row that knows it
-    better than a bare Python brings its own.
+    The middle half of its rounds lies between `low` and `high`, where it has some. `pace` says how much slower this
+    machine was in that minute than the one the targets are from.
     """
 
     name: str
@@ -39,33 +46,28 @@ class Figure:
     how: str
     target: float | None = None
     at_least: bool = False
-    pace: float | None = None
+    pace: float = 1.0
+    low: float | None = None
+    high: float | None = None
 
     @property
     def at_reference(self) -> float:
         """What is compared with the target: times and rates as that machine would have had them, the rest as it is."""
-        pace = self.pace or 1.0
         if self.unit in _TIMES:
-            return self.value / pace
-        return self.value * pace if self.unit in _RATES else self.value
+            return self.value / self.pace
+        return self.value * self.pace if self.unit in _RATES else self.value
 
     @property
     def is_paced(self) -> bool:
         return self.unit in _TIMES | _RATES
 
     @property
-    def strain(self) -> float:
-        """How much of its target it takes: 1 is just met, less is better."""
-        if self.target is None:
-            return 0.0
-        return self.target / self.at_reference if self.at_least else self.at_reference / self.target
-
-    @property
     def verdict(self) -> str:
         if self.target is None:
             return ""
-        missed = self.strain > 1
-        return "over" if missed and not self.at_least else "under" if missed else "ok"
+        if self.at_least:
+            return "under" if self.at_reference < self.target else "ok"
+        return "over" if self.at_reference > self.target else "ok"
 
 
 class Child(NamedTuple):
@@ -103,15 +105,61 @@ def child(argv: Sequence[str], *, env: dict[str, str], cwd: str, marks: Sequence
     return Child(wall_s, usage.ru_utime + usage.ru_stime, b"".join(lines), seen)
 
 
-def interleaved(rounds: int, *subjects: Callable[[], Result]) -> list[list[Result]]:
-    """Runs the subjects in turn, so that a noisy moment hits all of them. The first round is not counted."""
+def walls(children: Sequence[Child]) -> list[float]:
+    return [one.wall_s for one in children]
+
+
+def cpus(children: Sequence[Child]) -> list[float]:
+    return [one.cpu_s for one in children]
+
+
+def in_turns(rounds: int, *subjects: Callable[[], Result]) -> list[list[Result]]:
+    """Runs all subjects in each round, every other round in reverse. The first round warms up and is not counted."""
     results: list[list[Result]] = [[] for _ in subjects]
     for number in range(rounds + 1):
-        for subject, kept in zip(subjects, results, strict=True):
+        order = list(zip(subjects, results, strict=True))
+        for subject, kept in reversed(order) if number % 2 else order:
             result = subject()
             if number:
                 kept.append(result)
     return results
+
+
+def times(
+    name: str, ours_s: Sequence[float], yardstick_s: Sequence[float], *, of: str, target: float | None = None
+) -> Figure:
+    """How many times its yardstick ours takes: the median of what each round says."""
+    ratios = [ours / yardstick for ours, yardstick in zip(ours_s, yardstick_s, strict=True)]
+    return of_rounds(name, ratios, "x", target, f"{shown_s(ours_s)} to {shown_s(yardstick_s)} of {of}")
+
+
+def added(
+    name: str, ours_s: Sequence[float], without_s: Sequence[float], *, of: str, target: float | None = None
+) -> Figure:
+    """How much longer ours takes, in ms: the median of what each round says."""
+    more_ms = [(ours - without) * 1000 for ours, without in zip(ours_s, without_s, strict=True)]
+    return of_rounds(name, more_ms, "ms", target, f"{shown_s(ours_s)} to {shown_s(without_s)} of {of}")
+
+
+def of_rounds(name: str, values: Sequence[float], unit: str, target: float | None, how: str) -> Figure:
+    """The median of what the rounds say, and where the middle half of them lies."""
+    low, _, high = quantiles(values, n=4)
+    how = f"{len(values)} rounds, {how}"
+    return Figure(name=name, value=median(values), unit=unit, target=target, how=how, low=low, high=high)
+
+
+def shown_s(values_s: Sequence[float]) -> str:
+    """The median of times, in the unit in which it is read best."""
+    middle_s = median(values_s)
+    for unit, factor in (("s", 1), ("ms", 1e3)):
+        if middle_s * factor >= 1:
+            return f"{middle_s * factor:.3g} {unit}"
+    return f"{middle_s * 1e6:.3g} µs"
+
+
+def within(values: Sequence[float], share: float) -> float:
+    """What so large a share of them stays within."""
+    return sorted(values)[int(len(values) * share)]
 
 
 def bare_s(rounds: int) -> list[float]:

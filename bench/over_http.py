@@ -10,22 +10,36 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
-from measure import BRIDLE, PYTHON, ROOT, Child, Figure, child, interleaved, middle, plain_env, scratch
+from measure import (
+    BRIDLE,
+    PYTHON,
+    ROOT,
+    Child,
+    Figure,
+    child,
+    cpus,
+    in_turns,
+    of_rounds,
+    plain_env,
+    scratch,
+    times,
+    walls,
+)
 from turns import Spent, ended_well, now
 
 from bridle.base.clock import SystemClock
 from bridle.base.http import HttpConnections, StreamedResponse
 from bridle.conformance.harness import HarnessSession, harness, of_kind
-from bridle.engine.ports import ModelPart, ModelRequest
+from bridle.engine.ports import ModelPart, ModelRequest, Wire
 from bridle.protocol.events import TextDelta
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.openai_chat import ChatWire
 from bridle.providers.remote import RemoteModel
 
 _CHAT = "POST /v1/chat/completions"
 _KEY_ENV = "BENCH_SERVER_KEY"
 _KEY = "bench" * 4
 _TOKEN = "words "
+_HELLO = "Hello from afar."
 BURST = 20_000
 PACED = 4_000
 PACE = 2_000
@@ -69,9 +83,8 @@ def served(script: str) -> Generator[Server]:
 
 def one_turn() -> list[Figure]:
     """`bridle run hi` with a configured endpoint: exec to the server having its request, and the whole run."""
-    rounds = 9
-    arrived_s: dict[str, list[float]] = {"given": [], "stored": []}
-    with scratch() as home, scratch() as other, scratch() as cwd, served("say Hello from afar.\n") as server:
+    rounds = 11
+    with scratch() as home, scratch() as other, scratch() as cwd, served(f"say {_HELLO}\n") as server:
         given, stored = plain_env(home) | {_KEY_ENV: _KEY}, plain_env(other)
         for env in (given, stored):
             configure(env["BRIDLE_HOME"], server.url)
@@ -83,37 +96,37 @@ def one_turn() -> list[Figure]:
             check=True,
             capture_output=True,
         )
+        bridle = [BRIDLE, "run", "-m", "bench:some-model", "hi"]
 
-        def run(key: str, env: dict[str, str]) -> Child:
+        def run(argv: list[str], env: dict[str, str]) -> tuple[Child, float]:
             begun = time.monotonic()
-            ran = child([BRIDLE, "run", "-m", "bench:some-model", "hi"], env=env, cwd=cwd)
+            ran = child(argv, env=env, cwd=cwd)
+            assert ran.out == f"{_HELLO}\n".encode(), ran.out
             (at_s,) = server.take(1)
-            arrived_s[key].append(at_s - begun)
-            return ran
+            return ran, at_s - begun
 
-        bare, runs, with_stored = interleaved(
+        bare, floor, with_given, with_stored = in_turns(
             rounds,
-            lambda: child([PYTHON, "-c", "pass"], env=given, cwd=cwd),
-            lambda: run("given", given),
-            lambda: run("stored", stored),
+            lambda: (child([PYTHON, "-c", "pass"], env=given, cwd=cwd), 0.0),
+            lambda: run(floor_argv(server), given),
+            lambda: run(bridle, given),
+            lambda: run(bridle, stored),
         )
-    assert [one.out for one in runs + with_stored] == [b"Hello from afar.\n"] * rounds * 2
-    floor, floor_cpu = middle([one.wall_s for one in bare]), middle([one.cpu_s for one in bare])
-    first, cpu = middle(arrived_s["given"][1:]), middle([one.cpu_s for one in runs])
-    by_login = middle(arrived_s["stored"][1:])
-    how = f"N={rounds}, bare Python {floor * 1000:.1f} ms wall, {floor_cpu * 1000:.1f} ms CPU"
+    bare_runs, floor_runs, runs = ([ran for ran, _ in some] for some in (bare, floor, with_given))
+    floor_s, given_s, stored_s = ([at_s for _, at_s in some] for some in (floor, with_given, with_stored))
     return [
-        Figure(name="http, exec to first request", value=first / floor, unit="x", target=9, how=how),
-        Figure(name="http, one-turn run, CPU", value=cpu, unit="s", target=0.12, how=how),
-        Figure(name="http, CPU ratio", value=cpu / floor_cpu, unit="x", how=how),
-        Figure(
-            name="http, first with a login",
-            value=by_login / first,
-            unit="x",
-            target=1.3,
-            how=f"N={rounds}, a stored key against one in the environment",
-        ),
+        times("http, exec to first request", given_s, floor_s, of="the floor", target=2),
+        times("http, one-turn run, CPU", cpus(runs), cpus(floor_runs), of="the floor", target=2),
+        times("http, first request to bare", given_s, walls(bare_runs), of="a bare Python", target=9),
+        times("http, CPU to bare", cpus(runs), cpus(bare_runs), of="a bare Python", target=10),
+        times("http, first with a login", stored_s, given_s, of="a key in the environment", target=1.3),
     ]
+
+
+def floor_argv(server: Server) -> list[str]:
+    """The least that is an agent, at this server."""
+    host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
+    return [PYTHON, os.path.join(ROOT, "bench", "floor.py"), host, port]
 
 
 def configure(home: str, url: str) -> None:
@@ -128,26 +141,33 @@ def configure(home: str, url: str) -> None:
 
 def deltas() -> list[Figure]:
     """Own CPU per one-token delta: sent in bursts, and one by one, beside a reader that reads each and forgets it."""
-    burst_us, burst_reads = asyncio.run(_per_delta(BURST, pace=0))
-    paced_us, paced_reads = asyncio.run(_per_delta(PACED, pace=PACE))
-    bare_us = asyncio.run(_bare_read())
-    assert burst_reads < BURST / 20, f"a burst comes in few reads, this one in {burst_reads}"
-    how = "N=3 turns of {:,} deltas in {:,} reads, less a turn of one"
-    burst_how, paced_how = how.format(BURST, burst_reads), how.format(PACED, paced_reads)
+    rounds = 3
+    burst, paced, bare = in_turns(
+        rounds,
+        lambda: asyncio.run(_per_delta(BURST, pace=0)),
+        lambda: asyncio.run(_per_delta(PACED, pace=PACE)),
+        lambda: asyncio.run(_bare_read()),
+    )
+    reads = max(burst, key=lambda one: one[1])[1]
+    assert reads < BURST / 20, f"a burst comes in few reads, this one in {reads}"
+    (burst_us, burst_how), (paced_us, paced_how) = (
+        ([us for us, _ in some], f"{count:,} deltas in {some[-1][1]:,} reads, less a turn of one")
+        for some, count in ((burst, BURST), (paced, PACED))
+    )
     return [
-        Figure(name="http delta, burst", value=burst_us, unit="µs", target=8, how=burst_how),
-        Figure(name="http delta, paced", value=paced_us, unit="µs", target=130, how=paced_how),
-        Figure(
-            name="http delta, paced ratio",
-            value=paced_us / bare_us,
-            unit="x",
-            how=f"to an asyncio stream that reads and forgets: {bare_us:.0f} µs",
+        of_rounds("http delta, burst", burst_us, "µs", 8, burst_how),
+        of_rounds("http delta, paced", paced_us, "µs", 130, paced_how),
+        times(
+            "http delta, paced ratio",
+            [us / 1e6 for us in paced_us],
+            [us / 1e6 for us, _ in bare],
+            of="an asyncio stream that reads and forgets",
         ),
     ]
 
 
-async def _bare_read() -> float:
-    """Microseconds of own CPU for one read of a paced answer that nobody looks into."""
+async def _bare_read() -> tuple[float, int]:
+    """Microseconds of own CPU for one read of a paced answer that nobody looks into, and how many reads it took."""
     body = b'{"model":"m","messages":[{"role":"user","content":"go"}],"stream":true}'
     head = f"{_CHAT} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n".encode()
     with served(_paced_answer(PACED, PACE)) as server:
@@ -162,7 +182,7 @@ async def _bare_read() -> float:
         writer.close()
         server.take(1)
     assert reads > PACED / 2, reads
-    return spent / reads * 1e6
+    return spent / reads * 1e6, reads
 
 
 def _paced_answer(count: int, pace: int) -> str:
@@ -177,21 +197,18 @@ async def _per_delta(count: int, *, pace: int) -> tuple[float, int]:
 
 
 async def _turn_cpu(count: int, pace: int) -> tuple[float, int]:
-    spent: list[float] = []
-    reads = 0
-    with served("---\n".join([_paced_answer(count, pace)] * 4)) as server:
+    """The second turn of a session."""
+    with served("---\n".join([_paced_answer(count, pace)] * 2)) as server:
         async with session_with(server) as (session, model):
-            for number in range(4):
-                already, before = model.reads, time.process_time()
-                events = await session.ask("go")
-                if number:
-                    spent.append(time.process_time() - before)
-                reads = model.reads - already
-                assert ended_well(events), events[-1]
-                heard = "".join(delta.text for delta in of_kind(events, TextDelta))
-                assert heard == (_TOKEN * count).rstrip(), "a delta was lost or changed"
-        server.take(4)
-    return middle(spent), reads
+            await session.ask("go")
+            already, before = model.reads, time.process_time()
+            events = await session.ask("go")
+            spent, reads = time.process_time() - before, model.reads - already
+        server.take(2)
+    assert ended_well(events), events[-1]
+    heard = "".join(delta.text for delta in of_kind(events, TextDelta))
+    assert heard == (_TOKEN * count).rstrip(), "a delta was lost or changed"
+    return spent, reads
 
 
 @asynccontextmanager
@@ -219,7 +236,7 @@ class _Watched:
         return self._inner.name
 
     @property
-    def wire(self) -> ChatWire:
+    def wire(self) -> Wire:
         return self._inner.wire
 
     @property

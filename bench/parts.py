@@ -10,7 +10,7 @@ import time
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 
-from measure import PYTHON, Figure, child, middle, plain_env, scratch
+from measure import PYTHON, Figure, child, in_turns, plain_env, scratch, shown_s, times
 
 from bridle.base.processes import Processes
 from bridle.base.redact import StreamRedactor, redact
@@ -133,54 +133,45 @@ def _own_code() -> str:
 
 def _redacting(name: str, text: str, size: int) -> Figure:
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    rounds = 7
-    copied: list[float] = []
-    redacted: list[float] = []
-    for _ in range(rounds):
+
+    def copied() -> float:
         begun = time.process_time()
         assert "".join([piece.encode().decode() for piece in pieces]) == text
-        copied.append(time.process_time() - begun)
+        return time.process_time() - begun
+
+    def redacted() -> float:
         begun = time.process_time()
         stream = StreamRedactor()
         result = "".join([stream.feed(piece) for piece in pieces]) + stream.flush()
-        redacted.append(time.process_time() - begun)
+        spent_s = time.process_time() - begun
         assert result == redact(text)
-    took, copy = middle(redacted), middle(copied)
-    how = (
-        f"N={rounds}, {took * 1e6 / len(pieces):.1f} us a piece, {len(text) / 1e6 / took:.0f} MB/s, "
-        f"copy {len(text) / 1e6 / copy:.0f} MB/s"
-    )
-    return Figure(name=name, value=took / copy, unit="x", how=how)
+        return spent_s
+
+    copied_s, redacted_s = in_turns(7, copied, redacted)
+    a_piece = shown_s([spent_s / len(pieces) for spent_s in redacted_s])
+    return times(name, redacted_s, copied_s, of=f"copying {len(text) / 1e6:.1f} MB; {a_piece} a piece")
 
 
 def spawn() -> list[Figure]:
     """`true` through `base.processes`, with its guardian and its own session, against plain `Popen`."""
-    rounds = 200
-    raw, ours, own_cpu = asyncio.run(_spawns(rounds))
-    how = f"N={rounds}, Popen and wait {raw * 1000:.2f} ms, ours {ours * 1000:.2f} ms, own CPU {own_cpu * 1000:.2f} ms"
-    return [Figure(name="spawn of true", value=ours / raw, unit="x", how=how)]
-
-
-async def _spawns(rounds: int) -> tuple[float, float, float]:
-    raw: list[float] = []
-    ours: list[float] = []
-    cpu: list[float] = []
     env = {"PATH": os.defpath}
     processes = Processes()
-    try:
-        for number in range(rounds + 10):
-            raw_s = _raw_spawn(env)
-            begun, cpu_begun = time.perf_counter(), time.process_time()
-            done = await processes.run(["true"], cwd="/", env=env, timeout_s=10, max_output_bytes=100)
-            ours_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_begun
-            assert done == (0, b"", b"", False, False)
-            if number >= 10:
-                raw.append(raw_s)
-                ours.append(ours_s)
-                cpu.append(cpu_s)
-    finally:
-        await processes.close()
-    return middle(raw), middle(ours), middle(cpu)
+    with asyncio.Runner() as runner:
+        try:
+            raw_s, ours_s = in_turns(
+                200, lambda: _raw_spawn(env), lambda: runner.run(_our_spawn(processes, env))
+            )
+        finally:
+            runner.run(processes.close())
+    return [times("spawn of true", ours_s, raw_s, of="Popen and wait")]
+
+
+async def _our_spawn(processes: Processes, env: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    done = await processes.run(["true"], cwd="/", env=env, timeout_s=10, max_output_bytes=100)
+    took_s = time.perf_counter() - begun
+    assert (done.returncode, done.output, done.error) == (0, b"", b"")
+    return took_s
 
 
 def _raw_spawn(env: dict[str, str]) -> float:

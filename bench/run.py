@@ -47,7 +47,7 @@ ROWS = {
     "interrupt": "interrupting:interrupt",
     "search": "searching:search",
     "spawn": "parts:spawn",
-    "sandbox": "sandboxing:added",
+    "sandbox": "sandboxing:sandbox",
     "flood": "sandboxing:flood",
     "undo": "undoing:undo",
     "twenty": "at_once:twenty",
@@ -57,21 +57,19 @@ ROWS = {
     "sessions": "many_clients:sessions",
     "end": "many_clients:ending",
     "warm": "many_clients:warm",
+    "attach": "many_clients:attach",
     "servers": "server_costs:first_request",
     "servers-instructions": "server_costs:instructions_before_request",
     "server-cycles": "server_costs:cycles",
     "brought": "brought:brought",
     "instructions": "instructions:instructions",
+    "pythons": "python_versions:pythons",
     "big-log": "big_log:flat",
     "soak": "soak:soak",
 }
 """Row names and where each is measured, in the order they are printed."""
-WHEN_NAMED = frozenset({"big-log", "soak"})
-"""Rows that take minutes: only for those who ask for them (`--rows big-log`)."""
-
-
-TRIES = {"run": 3, "http-run": 3, "step": 3, "append": 5, "undo": 5, "sandbox": 5, "delegations": 3}
-"""Rows whose targets are no ratios. What else the machine does only adds to them: the quietest of a few counts."""
+WHEN_NAMED = frozenset({"pythons", "big-log", "soak"})
+"""Rows that take minutes or need more than `make setup`: only for those who ask for them (`--rows big-log`)."""
 
 
 def main() -> int:
@@ -86,7 +84,7 @@ def main() -> int:
     figures: list[Figure] = []
     broken: list[str] = []
     for name in options.rows:
-        found = _quietest(name, TRIES.get(name, 1))
+        found = _measured_apart(name)
         if found is None:
             broken.append(name)
             continue
@@ -123,22 +121,6 @@ def _measured(name: str) -> list[Figure]:
     return getattr(importlib.import_module(module), function)()
 
 
-def _quietest(name: str, tries: int) -> list[Figure] | None:
-    """The figures of the try that did best against its targets, with the span of all of them; None if one failed."""
-    ran = [_measured_apart(name) for _ in range(tries)]
-    runs = [run for run in ran if run is not None]
-    if len(runs) < tries:
-        return None
-    best = min(runs, key=lambda run: max((figure.strain for figure in run if figure.target), default=0.0))
-    if tries == 1:
-        return best
-    spans = [[run[at].value for run in runs] for at in range(len(best))]
-    return [
-        replace(figure, how=f"{figure.how}; quietest of {tries}, {min(span):.2f} to {max(span):.2f}")
-        for figure, span in zip(best, spans, strict=True)
-    ]
-
-
 def _measured_apart(name: str) -> list[Figure] | None:
     """The figures of a row from a fresh process; None when it failed, which stderr explains."""
     bare = bare_s(5)
@@ -150,20 +132,21 @@ def _measured_apart(name: str) -> list[Figure] | None:
         return None
     pace = middle([*bare, *bare_s(5)]) / REFERENCE_S
     figures = [Figure(**figure) for figure in json.loads(ran.stdout)]
-    return [figure if figure.pace is not None else replace(figure, pace=pace) for figure in figures]
+    return [replace(figure, pace=pace) for figure in figures]
 
 
 def _print_head() -> None:
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"Python {python} on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    print(f"{'':<28}{'value':>10}       {'at pace':>8} {'target':>8}          measured")
+    print(f"{'':<34}{'median':>9}       {'middle half':>15} {'at pace':>8} {'target':>8}          measured")
 
 
 def _print_row(figure: Figure) -> None:
     target = "" if figure.target is None else f"{'≥' if figure.at_least else '≤'} {figure.target:g}"
     at_pace = f"{figure.at_reference:.2f}" if figure.is_paced else ""
-    value = f"{figure.value:>10.2f} {figure.unit:<6}{at_pace:>8} {target:>8} {figure.verdict:<6}"
-    print(f"{figure.name:<28}{value}   {figure.how}", flush=True)
+    half = "" if figure.low is None else f"{figure.low:.2f} to {figure.high:.2f}"
+    value = f"{figure.value:>9.2f} {figure.unit:<6}{half:>15} {at_pace:>8} {target:>8} {figure.verdict:<6}"
+    print(f"{figure.name:<34}{value}   {figure.how}", flush=True)
 
 
 if __name__ == "__main__":

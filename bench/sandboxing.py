@@ -7,9 +7,9 @@ import os
 import resource
 import subprocess
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from measure import Figure, middle, scratch
+from measure import Figure, added, in_turns, scratch, within
 
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
@@ -28,6 +28,7 @@ from bridle.sandbox.warm_sandbox import WarmSandboxes
 if TYPE_CHECKING:
     from bridle.sandbox.adapters import Adapter
 
+Mode: TypeAlias = Literal["workspace-write", "read-only"]
 SPAWNS = 100
 ADAPTERS = ((ConfiningWay("bubblewrap", "full"), 8, 15), (ConfiningWay("landlock"), 4, None))
 """With how much each may add in the middle, and nineteen times in twenty."""
@@ -36,64 +37,55 @@ ANSWER_S = 0.04
 FLOOD_MB = 1024
 
 
-def added() -> list[Figure]:
+def sandbox() -> list[Figure]:
     """Each adapter around `true`, against the same without a border, in turns."""
     with scratch() as folder:
         work = os.path.join(folder, "work")
         os.mkdir(work)
         subprocess.run(["git", "init", "-q", work], check=True, env={"PATH": "/usr/bin:/bin", "HOME": folder})
-        return asyncio.run(_added(folder, work))
-
-
-async def _added(folder: str, work: str) -> list[Figure]:
-    figures: list[Figure] = []
-    processes = Processes()
-    try:
-        for way, target, tail_target in ADAPTERS:
-            adapter = adapter_for(way)
-            if adapter is None:
-                continue
-            free_ms, held_ms = await _in_turns(processes, adapter, folder, work)
-            more = sorted(held - free for free, held in zip(free_ms, held_ms, strict=True))
-            how = f"N={SPAWNS}, without {middle(free_ms):.2f} ms"
-            tail = more[int(SPAWNS * 0.95)]
-            figures += [
-                Figure(name=f"{way.name} adds", value=middle(more), unit="ms", target=target, how=how),
-                Figure(name=f"{way.name} adds, p95", value=tail, unit="ms", target=tail_target, how=how),
-            ]
-            if not can_wait(adapter):
-                continue
-            for mode in ("workspace-write", "read-only"):
-                free_ms, held_ms = await _in_turns(
-                    processes, adapter, folder, work, mode=mode, answer_s=ANSWER_S
-                )
-                more = sorted(held - free for free, held in zip(free_ms, held_ms, strict=True))
-                how = f"N={SPAWNS}, {mode}, answers take {ANSWER_S * 1000:g} ms, without {middle(free_ms):.2f} ms"
-                figures += [
-                    Figure(name=f"warm {mode} adds", value=middle(more), unit="ms", target=2, how=how),
-                    Figure(
-                        name=f"warm {mode} adds, p95",
-                        value=more[int(SPAWNS * 0.95)],
-                        unit="ms",
-                        target=4,
-                        how=how,
-                    ),
+        with asyncio.Runner() as runner:
+            processes = Processes()
+            try:
+                return [
+                    figure
+                    for way, target, late in ADAPTERS
+                    if (adapter := adapter_for(way)) is not None
+                    for figure in _figures(Bordered(runner, processes, adapter, folder, work), target, late)
                 ]
-    finally:
-        await processes.close()
+            finally:
+                runner.run(processes.close())
+
+
+class Bordered(NamedTuple):
+    """What a command with a border is started with."""
+
+    runner: asyncio.Runner
+    processes: Processes
+    adapter: Adapter
+    folder: str
+    work: str
+
+
+def _figures(bordered: Bordered, target: float, late: float | None) -> list[Figure]:
+    name = bordered.adapter.name
+    figures = _added(f"{name} adds", bordered, target, late)
+    if can_wait(bordered.adapter):
+        for mode in ("workspace-write", "read-only"):
+            figures += _added(f"warm {mode} adds", bordered, 2, 4, mode=mode, answer_s=ANSWER_S)
     return figures
 
 
-async def _in_turns(
-    processes: Processes,
-    adapter: Adapter,
-    folder: str,
-    work: str,
+def _added(
+    name: str,
+    bordered: Bordered,
+    target: float,
+    late: float | None,
     *,
-    mode: Literal["workspace-write", "read-only"] = "workspace-write",
+    mode: Mode = "workspace-write",
     answer_s: float = 0.0,
-) -> tuple[list[float], list[float]]:
-    """How long `true` took without and with a border. With `answer_s`, a sandbox may be set up in so long before."""
+) -> list[Figure]:
+    """What a border adds to `true`. With `answer_s`, a sandbox may be set up in so long before."""
+    runner, processes, adapter, folder, work = bordered
 
     async def choose() -> Adapter:
         return adapter
@@ -103,32 +95,34 @@ async def _in_turns(
     )
     spawn = SandboxSpawn(processes, place=lambda: place, choose=choose, away=os.path.join(folder, "masks"))
     warm = WarmSandboxes(spawn.wait_for_command, SystemClock()) if answer_s else None
-    env = {"PATH": "/usr/bin:/bin", "HOME": folder}
     held = SpawnPolicy(mode=mode, workspace=work, scratch=os.path.join(folder, "tmp"))
     free = SpawnPolicy(mode="off", workspace=work)
-    took_ms: dict[str, list[float]] = {"off": [], mode: []}
-    for number in range(SPAWNS + 3):
-        for policy in (free, held):
-            if warm is not None:
-                warm.expect()
-                await asyncio.sleep(answer_s)
-            begun = time.perf_counter()
-            process = await spawn(
-                ["/bin/true"],
-                cwd=work,
-                env=env,
-                policy=policy,
-                call_id="call_bench",
-                on_output=lambda _chunk: None,
-                warm=warm,
-            )
-            assert await process.wait() == 0
-            assert process.sandbox == ("off" if policy is free else adapter.name)
-            if number >= 3:
-                took_ms[policy.mode].append((time.perf_counter() - begun) * 1000)
+
+    async def run(policy: SpawnPolicy) -> float:
+        if warm is not None:
+            warm.expect()
+            await asyncio.sleep(answer_s)
+        begun = time.perf_counter()
+        process = await spawn(
+            ["/bin/true"],
+            cwd=work,
+            env={"PATH": "/usr/bin:/bin", "HOME": folder},
+            policy=policy,
+            call_id="call_bench",
+            on_output=lambda _chunk: None,
+            warm=warm,
+        )
+        assert await process.wait() == 0
+        assert process.sandbox == ("off" if policy is free else adapter.name)
+        return time.perf_counter() - begun
+
+    free_s, held_s = in_turns(SPAWNS, lambda: runner.run(run(free)), lambda: runner.run(run(held)))
     if warm is not None:
         warm.discard()
-    return took_ms["off"], took_ms[mode]
+    more_ms = [(held - free) * 1000 for free, held in zip(free_s, held_s, strict=True)]
+    middle = added(name, held_s, free_s, of="one without a border", target=target)
+    tail = within(more_ms, 0.95)
+    return [middle, Figure(name=f"{name}, p95", value=tail, unit="ms", target=late, how="of the same")]
 
 
 def flood() -> list[Figure]:
@@ -148,7 +142,7 @@ async def _flood() -> list[Figure]:
     async with harness(model, mode="yolo") as session:
         number = await session.send("go")
         results = 0
-        begun = before_mb = asked = 0.0
+        begun = before_mb = asked = took_s = grown_mb = cancelled_ms = 0.0
         async for envelope in session.connection.events(session.id, since=number):
             match envelope.event:
                 case ToolResult() as result if results < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from measure import Figure, middle
+from measure import Figure, in_turns, of_rounds, times
 
 from bridle.base.clock import SystemClock
 from bridle.clients.interaction.composer import composer_with
@@ -27,7 +27,7 @@ class _StillClock(SystemClock):
 
     timers = 0
 
-    def call_later(self, delay_s: float, action: object) -> _Timer:
+    def call_later(self, seconds: float, action: object) -> _Timer:
         self.timers += 1
         return _Timer()
 
@@ -39,24 +39,17 @@ class _Timer:
 
 def drawn() -> list[Figure]:
     """Own CPU per delta that is drawn, and whether anything is begun while nothing is under way."""
-    plain, status = [], []
-    for _ in range(5):
-        plain.append(_per_delta_us(with_status=False))
-        status.append(_per_delta_us(with_status=True))
-    how = f"N=5 answers of {DELTAS:,} deltas at 80 columns"
+    plain_s, status_s = in_turns(
+        5, lambda: _per_delta_s(with_status=False), lambda: _per_delta_s(with_status=True)
+    )
+    how = f"an answer of {DELTAS:,} deltas at 80 columns, all of it"
     return [
-        Figure(name="delta, drawn", value=middle(status), unit="µs", target=30, how=f"{how}, all of it"),
-        Figure(
-            name="status line, share",
-            value=min(status) / min(plain),  # what else the machine does only adds
-            unit="x",
-            target=1.1,
-            how=f"{how}, the quietest with it to the quietest without",
-        ),
+        of_rounds("delta, drawn", [one_s * 1e6 for one_s in status_s], "µs", 30, how),
+        times("status line, share", status_s, plain_s, of="a delta without it", target=1.1),
     ]
 
 
-def _per_delta_us(*, with_status: bool) -> float:
+def _per_delta_s(*, with_status: bool) -> float:
     written: list[int] = []
     clock = _StillClock()
     page = Page(lambda text: written.append(len(text)), columns=lambda: 80, rows=lambda: 40, moves=True)
@@ -92,4 +85,4 @@ def _per_delta_us(*, with_status: bool) -> float:
         footer.draw()
     spent = time.process_time() - before
     assert sum(written) > DELTAS
-    return spent / DELTAS * 1e6
+    return spent / DELTAS

@@ -8,7 +8,7 @@ import random
 import subprocess
 import time
 
-from measure import Figure, interleaved, middle, plain_env, scratch
+from measure import Figure, in_turns, plain_env, scratch, times
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
@@ -17,7 +17,7 @@ from bridle.providers.script import call, say
 from bridle.tools.file_search import RG_OPTIONS, find_ripgrep
 
 FOLDERS, FILES, LINES = 1_000, 50, 20
-ROUNDS = 5
+ROUNDS = 7
 RARE = "word199 word1[0-9]{2} word5"
 
 
@@ -70,10 +70,8 @@ def _against(
     def ours() -> float:
         return asyncio.run(_called(tree, home, tool, arguments))
 
-    plain, tools = interleaved(ROUNDS, alone, ours)
-    ratio = middle([mine / theirs for theirs, mine in zip(plain, tools, strict=True)])
-    how = f"N={ROUNDS} pairs, {FOLDERS * FILES} files, {middle(tools) * 1e3:.0f} ms against {middle(plain) * 1e3:.0f}"
-    return Figure(name=f"{name} against rg", value=ratio, unit="x", target=target, how=how)
+    alone_s, ours_s = in_turns(ROUNDS, alone, ours)
+    return times(f"{name} against rg", ours_s, alone_s, of=f"rg, {FOLDERS * FILES:,} files", target=target)
 
 
 async def _called(tree: str, home: str, tool: str, arguments: dict[str, str]) -> float:

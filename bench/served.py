@@ -105,13 +105,14 @@ def said(session: str, words: str = "go", mode: Literal["reject", "queue"] = "re
     return SendInput(session=session, content=(TextBlock(text=words),), mode=mode)
 
 
-async def turn(client: RemoteConnection, session: str, since: int = 0) -> None:
-    """One input to the end of its turn, which ends well."""
+async def turn(client: RemoteConnection, session: str, since: int = 0) -> int:
+    """One input to the end of its turn, which ends well; the number of its last event."""
     await client.send(said(session))
     async for envelope in client.events(session, since=since):
         if isinstance(envelope.event, TurnEnded):
             assert envelope.event.stop == "end_turn", envelope.event
-            return
+            assert envelope.id is not None
+            return envelope.id
     raise AssertionError("the session ended before its turn did")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instructions import counted
-from measure import BRIDLE, PYTHON, ROOT, Figure, interleaved, middle, plain_env, scratch
+from measure import BRIDLE, PYTHON, ROOT, Figure, added, in_turns, plain_env, scratch
 from over_http import Server, configure, served
 
 from bridle.base.clock import SystemClock
@@ -56,26 +56,25 @@ def first_request() -> list[Figure]:
 
         for name in ("none", "cold"):
             _first_request_s(homes[name], folder, server, waits_for=None)
-        kept = Path(homes["kept"]["BRIDLE_HOME"], "state", "mcp")
-        _first_request_s(homes["kept"], folder, server, waits_for=kept)
-        none, cold, warm = interleaved(ROUNDS, lambda: run("none"), lambda: run("cold"), lambda: run("kept"))
-    how = f"N={ROUNDS}, without one {_wall_ms(none):.0f} ms, {_cpu_ms(none):.0f} ms of CPU"
+        lists = Path(homes["kept"]["BRIDLE_HOME"], "state", "mcp")
+        _first_request_s(homes["kept"], folder, server, waits_for=lists)
+        none, cold, kept = in_turns(ROUNDS, lambda: run("none"), lambda: run("cold"), lambda: run("kept"))
     return [
         figure
-        for name, found, target in (("cold", cold, 100), ("kept", warm, 10))
+        for name, found, target in (("cold", cold, 100), ("kept", kept, 10))
         for figure in (
-            Figure(
-                name=f"first request, server {name}",
-                value=_wall_ms(found) - _wall_ms(none),
-                unit="ms",
+            added(
+                f"first request, server {name}",
+                [one.wall_s for one in found],
+                [one.wall_s for one in none],
+                of="one without",
                 target=target,
-                how=how,
             ),
-            Figure(
-                name=f"first request, server {name}, own CPU",
-                value=_cpu_ms(found) - _cpu_ms(none),
-                unit="ms",
-                how="of all threads until then",
+            added(
+                f"the same, own CPU, {name}",
+                [one.cpu_s for one in found],
+                [one.cpu_s for one in none],
+                of="one without, of all threads until then",
             ),
         )
     ]
@@ -109,14 +108,6 @@ def instructions_before_request() -> list[Figure]:
 def _name_server(home: str) -> None:
     path = Path(home, "config", "config.toml")
     path.write_text(f"{path.read_text()}\n[mcp_servers.one]\ncommand = {json.dumps(_SERVER)}\n")
-
-
-def _wall_ms(runs: list[Spent]) -> float:
-    return middle([run.wall_s for run in runs]) * 1000
-
-
-def _cpu_ms(runs: list[Spent]) -> float:
-    return middle([run.cpu_s for run in runs]) * 1000
 
 
 def _first_request_s(env: dict[str, str], cwd: str, server: Server, *, waits_for: Path | None) -> Spent:
@@ -204,6 +195,9 @@ def _unheard(_done: float, _total: float | None, _message: str) -> None:
 
 class _Nobody:
     def server_changed(self, server: object) -> None:
+        return
+
+    def server_made(self, server: object, notice: object) -> None:
         return
 
 

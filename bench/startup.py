@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from measure import BRIDLE, PYTHON, Child, Figure, child, interleaved, middle, plain_env, scratch
+from measure import BRIDLE, PYTHON, Child, Figure, child, cpus, in_turns, plain_env, scratch, times, walls
 
+_BARE = "a bare Python"
 _FIRST_REQUEST = b'"eventType":"StepStarted"'
 """Written when the body is complete and before anything is asked of the model."""
 
@@ -20,7 +21,7 @@ def version() -> list[Figure]:
         def run(*argv: str) -> Child:
             return child(argv, env=env, cwd=home)
 
-        bare, script, module = interleaved(
+        bare, script, module = in_turns(
             rounds,
             lambda: run(PYTHON, "-c", "pass"),
             lambda: run(BRIDLE, "--version"),
@@ -28,11 +29,9 @@ def version() -> list[Figure]:
         )
         assert os.listdir(home) == [], "asking for the version writes no file"
     assert all(one.out.startswith(b"bridle ") and one.out.count(b"\n") == 1 for one in script + module)
-    floor = _wall(bare)
-    how = f"N={rounds}, bare Python {floor * 1000:.1f} ms"
     return [
-        Figure(name="--version, bridle", value=_wall(script) / floor, unit="x", target=2, how=how),
-        Figure(name="--version, python -m", value=_wall(module) / floor, unit="x", target=2, how=how),
+        times("--version, bridle", walls(script), walls(bare), of=_BARE, target=2),
+        times("--version, python -m", walls(module), walls(bare), of=_BARE, target=2),
     ]
 
 
@@ -46,7 +45,7 @@ def one_turn() -> list[Figure]:
         def run(*options: str, marks: tuple[bytes, ...] = (), home_env: dict[str, str] = env) -> Child:
             return child([BRIDLE, "run", "-m", "demo", *options, "hi"], env=home_env, cwd=cwd, marks=marks)
 
-        bare, text, streamed, fresh = interleaved(
+        bare, text, streamed, fresh = in_turns(
             rounds,
             lambda: child([PYTHON, "-c", "pass"], env=env, cwd=cwd),
             run,
@@ -57,20 +56,12 @@ def one_turn() -> list[Figure]:
         assert one.out.startswith(b"[scripted] "), one.out
     for one in streamed:
         _check_stream(one)
-    floor, floor_cpu = _wall(bare), _cpu(bare)
-    first = middle([one.marks_s[_FIRST_REQUEST] for one in streamed])
-    how = f"N={rounds}, bare Python {floor * 1000:.1f} ms wall, {floor_cpu * 1000:.1f} ms CPU"
+    first_s = [one.marks_s[_FIRST_REQUEST] for one in streamed]
     return [
-        Figure(name="exec to first request", value=first / floor, unit="x", target=9, how=how),
-        Figure(name="one-turn run, CPU", value=_cpu(text), unit="s", target=0.12, how=how),
-        Figure(name="one-turn run, CPU ratio", value=_cpu(text) / floor_cpu, unit="x", how=how),
-        Figure(name="one-turn run, wall", value=_wall(text) / floor, unit="x", how=how),
-        Figure(
-            name="one-turn run, empty home",
-            value=_wall(fresh) / floor,
-            unit="x",
-            how="makes key and database",
-        ),
+        times("exec to first request", first_s, walls(bare), of=_BARE, target=9),
+        times("one-turn run, CPU", cpus(text), cpus(bare), of=_BARE, target=10),
+        times("one-turn run, wall", walls(text), walls(bare), of=_BARE),
+        times("one-turn run, empty home", walls(fresh), walls(text), of="one that has sessions"),
     ]
 
 
@@ -78,11 +69,3 @@ def _check_stream(run: Child) -> None:
     kinds = [json.loads(line)["eventType"] for line in run.out.splitlines()]
     assert kinds.count("StepStarted") == 1, f"one turn is one request: {kinds}"
     assert kinds[-2:] == ["TurnEnded", "run.result"], kinds
-
-
-def _wall(runs: list[Child]) -> float:
-    return middle([run.wall_s for run in runs])
-
-
-def _cpu(runs: list[Child]) -> float:
-    return middle([run.cpu_s for run in runs])

@@ -7,7 +7,7 @@ import json
 import subprocess
 import time
 
-from measure import BRIDLE, Figure, plain_env, scratch
+from measure import BRIDLE, Figure, plain_env, scratch, within
 from over_http import configure
 
 WORDS = 200
@@ -19,12 +19,12 @@ def latency() -> list[Figure]:
     """How late each word of an answer is that comes word by word, at the pace of a model."""
     figures: list[Figure] = []
     for pace in PACES:
-        late_ms = sorted(asyncio.run(_late_ms(pace)))
+        late_ms = asyncio.run(_late_ms(pace))
         how = f"N={len(late_ms)} words, {pace} a second"
         targets = (3, 12) if pace == PACES[1] else (None, None)
         for share, target in zip((0.5, 0.95), targets, strict=True):
-            value = late_ms[int(len(late_ms) * share)]
             name = f"delta to stdout, {pace}/s, p{int(share * 100)}"
+            value = within(late_ms, share)
             figures.append(Figure(name=name, value=value, unit="ms", target=target, how=how))
     return figures
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from statistics import fmean
 from typing import NamedTuple
 
-from measure import Figure, middle
+from measure import Figure, middle, of_rounds, times
 
 from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import FloodModel, RecordingModel, scripted
@@ -32,6 +32,7 @@ WARM_UP = 30
 MUTATING = "BENCH=1"
 """An assignment in front: nobody proves what it does to a program, so the intent has to be on disk first."""
 BATCH = 50
+FLOOR_EVERY = 10
 ALL_OF_IT = ["context.max_tokens=10000000"]
 """Nothing is summarised on the way to a body of a megabyte."""
 
@@ -97,10 +98,13 @@ class CallingModel:
         return f"step-{number}{self._filler}\n"
 
 
-def in_batches(spent: list[Spent]) -> list[Spent]:
-    """Means of `BATCH` neighbours, without the warm-up: what comes only now and then is in them."""
-    kept = spent[WARM_UP:]
-    groups = [kept[at : at + BATCH] for at in range(0, len(kept), BATCH)]
+def in_batches(spent: list[Spent], every: int = 1) -> list[Spent]:
+    """Means of `BATCH` neighbours, without the warm-up: what comes only now and then is in them.
+
+    With `every`, only every so many steps left one.
+    """
+    kept, size = spent[WARM_UP // every :], BATCH // every
+    groups = [kept[at : at + size] for at in range(0, len(kept), size)]
     return [Spent(fmean(one.wall_s for one in group), fmean(one.own_s for one in group)) for group in groups]
 
 
@@ -110,34 +114,25 @@ def step() -> list[Figure]:
     before_s = children_s()
     with tempfile.TemporaryFile() as file:
         floor = _Floor(file.fileno())
-        model = CallingModel(steps, floor=floor, floor_every=10)
+        model = CallingModel(steps, floor=floor, floor_every=FLOOR_EVERY)
         timing = asyncio.run(_turn_of_calls(model, steps))
     children_ms = (children_s() - before_s - floor.children_s) / steps * 1000
-    batches = in_batches(model.steps)
-    walls_ms = [batch.wall_s * 1000 for batch in batches]
-    owns_ms = [batch.own_s * 1000 for batch in batches]
-    wall_ms, own_ms = middle(walls_ms), middle(owns_ms)
-    floor_ms = middle([one.wall_s for one in model.floors]) * 1000
+    batches, floors = in_batches(model.steps), in_batches(model.floors, every=FLOOR_EVERY)
+    walls_s, owns_s = [one.wall_s for one in batches], [one.own_s for one in batches]
+    intent_ms = timing["log.durable"] / steps
     how = f"{len(batches)} batches of {BATCH} steps"
     return [
-        Figure(
-            name="inner step, wall",
-            value=wall_ms,
-            unit="ms",
-            how=f"{how}, best {min(walls_ms):.2f}; {timing['log.durable'] / steps:.2f} of it the intent",
+        times(
+            "inner step, wall", walls_s, [one.wall_s for one in floors], of="Popen, read, write and fdatasync"
         ),
         Figure(
-            name="inner step, wall ratio",
-            value=wall_ms / floor_ms,
-            unit="x",
-            how=f"to Popen, read, write and fdatasync: {floor_ms:.2f} ms",
+            name="inner step, intent", value=intent_ms, unit="ms", how="of it, until the intent is on disk"
         ),
-        Figure(name="inner step, CPU", value=own_ms + children_ms, unit="ms", how="own and children's"),
         Figure(
             name="inner step, own CPU",
-            value=own_ms,
+            value=middle(owns_s) * 1000,
             unit="ms",
-            how=f"all threads of the engine; {how}, best {min(owns_ms):.2f}",
+            how=f"all threads of the engine, {how}",
         ),
         Figure(name="inner step, children's CPU", value=children_ms, unit="ms", how="shell and guardian"),
     ]
@@ -172,7 +167,7 @@ def _growth(name: str, *, filler_bytes: int, least_body_bytes: int, target: floa
     ratios: list[float] = []
     firsts: list[float] = []
     steps = WARM_UP + 500
-    for _ in range(2):
+    for _ in range(3):
         model = CallingModel(steps, filler_bytes=filler_bytes, floor=_same_work)
         asyncio.run(_turn_of_calls(model, steps))
         assert model.body_bytes >= least_body_bytes, model.body_bytes
@@ -181,8 +176,8 @@ def _growth(name: str, *, filler_bytes: int, least_body_bytes: int, target: floa
         firsts.append(batches[0].own_s)
         slowdown = yardsticks[-1].own_s / yardsticks[0].own_s
         ratios.append(batches[-1].own_s / batches[0].own_s / slowdown)
-    how = f"mean of {len(ratios)}, first 50 at {fmean(firsts) * 1000:.2f} ms of own CPU, machine's own drift taken out"
-    return Figure(name=name, value=fmean(ratios), unit="x", target=target, how=how)
+    how = f"first 50 at {middle(firsts) * 1000:.2f} ms of own CPU, machine's own drift taken out"
+    return of_rounds(name, ratios, "x", target, how)
 
 
 def _same_work(_command: str) -> None:

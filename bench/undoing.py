@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
-from collections.abc import Awaitable
-from typing import TypeVar
 
 import msgspec
-from measure import Figure, middle, scratch
+from measure import Figure, in_turns, of_rounds, scratch, times
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.undo.keeper import Ground, Keeper
-
-Result = TypeVar("Result")
+from bridle.undo.keeper import Keeper, WatchedFolders
 
 FOLDERS = 200
 FILES = 20_000 - FOLDERS
 FILE_BYTES = 2_000
-ROUNDS = 15
+FIRSTS, ROUNDS = 3, 15
 
 
 class NoArgs(msgspec.Struct):
@@ -41,68 +39,99 @@ WRITE = Tool(
 
 def undo() -> list[Figure]:
     """Before the first command everything is read; later on only what changed."""
-    with scratch() as folder:
-        return asyncio.run(_measured(os.path.realpath(folder)))
+    with scratch() as scratched, asyncio.Runner() as runner:
+        folder = os.path.realpath(scratched)
+        work = os.path.join(folder, "work")
+        _fill(work)
+        changed = os.path.join(work, "0", "0.txt")
+        clock, ids = SystemClock(), Ids(SystemClock().now_ms, os.urandom)
+        stores: list[SessionStore] = []
+        logs: list[StoredLog] = []
+        keepers: list[Keeper] = []
 
+        def around(call: ToolCall) -> tuple[float, float]:
+            return runner.run(_around(keepers[-1], call, changed))
 
-async def _measured(folder: str) -> list[Figure]:
-    work = os.path.join(folder, "work")
-    _fill(work)
-    clock = SystemClock()
-    store = SessionStore(os.path.join(folder, "data"), ids=Ids(clock.now_ms, os.urandom), clock=clock)
-    log = store.create(work, profile="default")
-    keeper = Keeper(
-        log.undo_store(),
-        ground=Ground(roots=(work,), kept_objects=f"{work}-objects"),
-        turn=lambda: 1,
-        clock=clock,
-    )
-    changed = os.path.join(work, "0", "0.txt")
-    try:
-        first_ms, _ = await _around(keeper, _call(COMMAND), changed)
-        later = [await _around(keeper, _call(COMMAND), changed) for _ in range(ROUNDS)]
-        named = [await _around(keeper, _call(WRITE, changed), changed) for _ in range(ROUNDS)]
-        assert len(log.undo_store().calls()) == 1 + 2 * ROUNDS
-    finally:
-        log.close()
-        store.close()
-    how = f"N={ROUNDS}, {FILES} files, one of them changes"
+        def first() -> float:
+            """With a store that knows nothing of these files."""
+            stores.append(SessionStore(os.path.join(folder, f"data-{len(stores)}"), ids=ids, clock=clock))
+            logs.append(stores[-1].create(work, profile="default"))
+            keepers.append(_keeper(logs[-1], work, clock))
+            return around(_call(COMMAND))[0]
+
+        try:
+            read_s, first_s = in_turns(FIRSTS, lambda: _read_all(work), first)
+            looked, commands, files = in_turns(
+                ROUNDS,
+                lambda: (_look_at_all(work), 0.0),
+                lambda: around(_call(COMMAND)),
+                lambda: around(_call(WRITE, changed)),
+            )
+            assert len(logs[-1].undo_store().calls()) == 1 + 2 * (ROUNDS + 1)
+        finally:
+            for log, store in zip(logs, stores, strict=True):
+                log.close()
+                store.close()
+    looked_s = [took_s for took_s, _ in looked]
+    look = f"asking the system about each of {FILES:,} files"
     return [
-        Figure(
-            name="undo: before the first command",
-            value=first_ms,
-            unit="ms",
-            target=1_500,
-            how=f"{FILES} files read, 40 MB",
+        times(
+            "undo: before the first command",
+            first_s,
+            read_s,
+            of=f"reading and hashing {FILES:,} files",
+            target=5,
         ),
-        Figure(
-            name="undo: before a command", value=middle([b for b, _ in later]), unit="ms", target=60, how=how
-        ),
-        Figure(
-            name="undo: after a command", value=middle([a for _, a in later]), unit="ms", target=60, how=how
-        ),
-        Figure(
-            name="undo: around a file tool",
-            value=middle([b + a for b, a in named]),
-            unit="ms",
-            target=4,
-            how=how,
+        times("undo: before a command", [before for before, _ in commands], looked_s, of=look, target=1.5),
+        times("undo: after a command", [after for _, after in commands], looked_s, of=look, target=1.5),
+        of_rounds(
+            "undo: around a file tool",
+            [(before + after) * 1000 for before, after in files],
+            "ms",
+            4,
+            f"{FILES:,} files, one of them changes",
         ),
     ]
 
 
-async def _around(keeper: Keeper, call: ToolCall, changed: str) -> tuple[float, float]:
-    """Milliseconds before and after a call that changes one file."""
-    before_ms, begun = await _timed(keeper.begin(call))
-    _write(changed, os.urandom(8))
-    after_ms, _ = await _timed(keeper.end(begun, ran=True))
-    return before_ms, after_ms
+def _keeper(log: StoredLog, work: str, clock: SystemClock) -> Keeper:
+    return Keeper(
+        log.undo_store(),
+        ground=WatchedFolders(roots=(work,), kept_objects=f"{work}-objects"),
+        turn=lambda: 1,
+        clock=clock,
+    )
 
 
-async def _timed(work: Awaitable[Result]) -> tuple[float, Result]:
+def _read_all(work: str) -> float:
+    """The least a first look can be: every file read, and a sum of it."""
     begun = time.perf_counter()
-    result = await work
-    return (time.perf_counter() - begun) * 1000, result
+    for folder, _, names in os.walk(work):
+        for name in names:
+            with open(os.path.join(folder, name), "rb", buffering=0) as file:
+                hashlib.sha256(file.read()).digest()
+    return time.perf_counter() - begun
+
+
+def _look_at_all(work: str) -> float:
+    """The least a later look can be: what the system says of every file."""
+    begun, seen = time.perf_counter(), 0
+    for place in os.scandir(work):
+        for entry in os.scandir(place):
+            seen += entry.stat(follow_symlinks=False).st_size > 0
+    assert seen == FILES
+    return time.perf_counter() - begun
+
+
+async def _around(keeper: Keeper, call: ToolCall, changed: str) -> tuple[float, float]:
+    """Seconds before and after a call that changes one file."""
+    began = time.perf_counter()
+    begun = await keeper.begin(call)
+    before_s = time.perf_counter() - began
+    _write(changed, os.urandom(8))
+    began = time.perf_counter()
+    await keeper.end(begun, ran=True)
+    return before_s, time.perf_counter() - began
 
 
 def _call(tool: Tool, *paths: str) -> ToolCall:

@@ -133,6 +133,7 @@ BY_TEXT = [
     ("http://[ff02::1]/", MULTICAST),
     ("http://255.255.255.255/", RESERVED),
     ("http://240.0.0.1/", RESERVED),
+    ("http://[2002:808:808::]/", RESERVED),
     ("http://192.0.2.1/", RESERVED),
     ("http://192.88.99.1/", RESERVED),
     ("http://[2001:db8::1]/", RESERVED),

@@ -50,6 +50,7 @@ _METADATA_RANGES = (
 # fmt: on
 
 _NAT64 = 0x64_FF9B << 64
+_SIX_TO_FOUR = 0x2002
 _CARRIES_IPV4 = frozenset({0, 0xFFFF, 0xFFFF_0000, _NAT64})
 """What stands before an IPv4 address at the end of an IPv6 one: compatible, mapped, translated, NAT64."""
 
@@ -142,8 +143,10 @@ def _worst(numbers: Iterable[AddressNumber]) -> str | None:
 
 
 def _is_given_out(number: AddressNumber) -> bool:
-    """Whether anybody can have this address: of IPv6 only 2000::/3, and IPv4 behind a translator."""
-    return number.bits == 32 or number.value >> 125 == 1 or number.value >> 32 == _NAT64
+    """Whether anybody can have this address: of IPv6 only 2000::/3 without 6to4, and IPv4 behind a translator."""
+    if number.bits == 32 or number.value >> 32 == _NAT64:
+        return True
+    return number.value >> 125 == 1 and number.value >> 112 != _SIX_TO_FOUR
 
 
 def _metadata_host_problem(plain: str) -> str | None:
@@ -224,7 +227,7 @@ def _embedded(value: int) -> Iterator[int]:
     low = value & 0xFFFF_FFFF
     if value >> 32 in _CARRIES_IPV4 and value > 1:
         yield low
-    if value >> 112 == 0x2002:  # 6to4
+    if value >> 112 == _SIX_TO_FOUR:
         yield value >> 80 & 0xFFFF_FFFF
     if value >> 96 == 0x2001_0000:  # Teredo: the server, and the client with its bits turned over
         yield value >> 64 & 0xFFFF_FFFF

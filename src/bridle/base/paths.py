@@ -103,6 +103,7 @@ def find(value: str, cwd: str) -> PathTarget:
     named = value if value.startswith("/") else os.path.join(cwd, value)
     if (target := _found_by_kernel(named) or _missing_by_kernel(named)) is not None:
         return target
+    _check_links(named)
     try:
         resolved = _single_slash(os.path.realpath(named))
     except OSError:
@@ -118,6 +119,15 @@ def find(value: str, cwd: str) -> PathTarget:
     if is_link or (_met_links(named, resolved) and any(map(os.path.islink, _self_and_parents(resolved)))):
         raise PathRefused("its links lead in a circle")
     return PathTarget(resolved, status)
+
+
+def _check_links(named: str) -> None:
+    """Raises `PathRefused` where the system meets a circle. From Python 3.13 on `realpath` walks on behind one."""
+    try:
+        os.stat(named)
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            raise PathRefused("its links lead in a circle") from None
 
 
 def _found_by_kernel(named: str) -> PathTarget | None:

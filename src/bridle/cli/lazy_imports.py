@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the real one would import typing
 
 PUT_OFF = frozenset(
     {
+        "_colorize",  # for argparse to colour what we say in our own words
         "asyncio.sslproto",  # for a connection with TLS
         "asyncio.staggered",  # for trying the addresses of a host in turns
         "concurrent.futures",  # for asyncio to run something in a thread pool
@@ -59,6 +60,20 @@ def _as_it_is(message: str) -> str:
 
 def _one_or_many(one: str, many: str, number: int) -> str:
     return one if number == 1 else many
+
+
+def _unwrapped(function: object) -> object:
+    """What stands inside all wrappers, as inspect would find it."""
+    while (inner := getattr(function, "__wrapped__", None)) is not None:
+        function = inner
+    return function
+
+
+class _NoColours:
+    """A theme in which nothing has a colour."""
+
+    def __getattr__(self, name: str) -> object:
+        return self if name == "argparse" else ""
 
 
 def _extract_stack() -> object:
@@ -121,6 +136,12 @@ ANSWERS: dict[tuple[str, str, str], object] = {
     ("asyncio.coroutines", "inspect", "iscoroutinefunction"): _is_async,
     # What becomes the docstring of a data class that has none.
     ("dataclasses", "inspect", "signature"): lambda _cls: "(…)",  # pyright: ignore[reportUnknownLambdaType]
+    # The members of a data class with slots: of asyncio's, from Python 3.14 on.
+    ("dataclasses", "inspect", "unwrap"): _unwrapped,
+    # The colours of help that is never shown, from Python 3.14 on.
+    ("argparse", "_colorize", "can_colorize"): lambda: False,
+    ("argparse", "_colorize", "decolor"): _as_it_is,
+    ("argparse", "_colorize", "get_theme"): lambda **_options: _NoColours(),  # pyright: ignore[reportUnknownLambdaType]
     # The words of usage errors. Ours are English, and half a translation is worse than none.
     ("argparse", "gettext", "gettext"): _as_it_is,
     ("argparse", "gettext", "ngettext"): _one_or_many,
