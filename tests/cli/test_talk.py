@@ -44,7 +44,7 @@ def leaves(person: Sitting) -> str:
 def has_read_the_question(person: Sitting) -> None:
     """The question has the keyboard and was on the screen for the moment in which keys are not meant for it."""
     person.waits(lambda: WAITING not in person.text, "the question with the keyboard")
-    person.looks_for(GRACE_S)
+    person.looks_for(2 * GRACE_S)
 
 
 def below(folder: Path) -> list[str]:

@@ -30,10 +30,10 @@ class BrokenStore(MemoryStore):
 
     works = True
 
-    async def list(self, *, cwd: str | None = None) -> Any:
+    async def list(self, **wanted: Any) -> Any:
         if not self.works:
             raise StoreError("StoreFailed", path=f"/home/somebody/{SECRET}/sessions.db", problem=WORDS)
-        return await super().list(cwd=cwd)
+        return await super().list(**wanted)
 
 
 async def fails(query: CustomQuery) -> dict[str, object]:

@@ -80,7 +80,7 @@ class ListSessions(Query[SessionList], frozen=True):
 
     cwd: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
-    after: str | None = None
+    after: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}-[0-7][0-9A-HJKMNP-TV-Z]{25}$")] | None = None
 
 
 class SessionDetails(QueryAnswer, frozen=True):
