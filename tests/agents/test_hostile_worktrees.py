@@ -202,3 +202,54 @@ async def test_two_sessions_send_an_agent_of_one_name_at_once(repo: Repository) 
     assert len({one.branch for one in ended}) == 3
     assert {repo.git("show", f"{one.branch}:new.txt") for one in ended} == {"new\n"}
     assert OTHER.name in ended[-1].branch or OTHER.name in ended[-2].branch
+
+
+def with_inner(repo: Repository) -> Repository:
+    """Has a submodule `inner`."""
+    repo.git("submodule", "add", "-q", str(repo.folder), "inner")
+    repo.git("commit", "-q", "-m", "inner")
+    return Repository(repo.folder / "inner", repo.folder.parent / "person")
+
+
+async def test_what_an_agent_left_in_the_folder_of_a_submodule_stays_and_is_said(repo: Repository) -> None:
+    with_inner(repo)
+    agents = {"writer": [call("write_file", path="inner/new.txt", content="new\n"), say("Wrote it.")]}
+    async with session_of(repo, scripted(*sending("writer"), agents=agents)) as session:
+        events = await session.ask("go")
+        listed = (await slash(session)).data["told"]
+        (started,), (ended,) = of_kind(events, e.ChildStarted), of_kind(events, e.ChildEnded)
+        place = Path(started.worktree)
+        kept = (place / "inner/new.txt").read_text()
+        dropped = await slash(session, f"drop {ended.branch}", answers=[GO])
+    assert kept == "new\n"
+    assert "inner: files of another repository" in ended.result
+    assert "0 files +0 -0, not on its branch: inner" in listed
+    assert dropped.reason is None
+    assert not place.exists()
+
+
+async def test_a_repository_that_an_agent_made_is_said_to_be_on_no_branch(repo: Repository) -> None:
+    make = "git init -q made; cd made; echo a > a; git add a; git -c user.name=a -c user.email=a@b commit -q -m a"
+    agents = {"writer": [call("bash", command=make), say("Made it.")]}
+    async with session_of(repo, scripted(*sending("writer"), agents=agents), sandbox="off") as session:
+        events = await session.ask("go")
+        listed = (await slash(session)).data["told"]
+    (ended,) = of_kind(events, e.ChildEnded)
+    assert "made: files of another repository" in ended.result
+    assert "not on its branch: made" in listed
+
+
+async def test_committing_what_an_agent_left_runs_no_program_of_a_repository_inside(repo: Repository) -> None:
+    """Git looks into submodules when it adds files, and obeys their settings there."""
+    inner, mark = with_inner(repo), repo.folder.parent / "ran"
+    async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
+        events = await session.ask("go")
+        place = Path(of_kind(events, e.ChildStarted)[0].worktree)
+        inner.git("clone", "-q", str(inner.folder), str(place / "inner"))
+        inner.git("config", "filter.own.clean", f"touch {mark}; cat", cwd=place / "inner")
+        (place / "inner/.gitattributes").write_text("* filter=own\n")
+        (place / "inner/cart.py").write_text("cart.PY\n" * 20)
+        (place / "more.txt").write_text("more\n")
+        listed = (await slash(session)).data["told"]
+    assert "2 files +2 -0, not on its branch: inner" in listed
+    assert not mark.exists()

@@ -229,7 +229,7 @@ class SessionDelegation:
 
     def _text(self, args: DelegateArgs, call: ToolCall) -> str:
         budget, memories = self._main.settings.child, self._parts.journal.conversation.memories
-        agent, cwd = self._target(args, call), self._parts.opened.cwd
+        agent, cwd = self._target(args, call), self.children.parts_of(call.invocation).opened.cwd
         apart = agent.delegation.worktree
         packet = HandoffPacket(
             request=_request(self._parts.journal.conversation),
