@@ -327,7 +327,10 @@ class SessionDelegation:
         return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
     async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
-        async with self.children.room_of(caller):
+        room = self.children.room_of(caller)
+        if task.background:  # whoever sent it was told that it works: it is on record, with room or not
+            return await self.children.run(caller, task, room)
+        async with room:
             return await self.children.run(caller, task)
 
     def _begin_in_background(self, args: DelegateArgs, call: ToolCall, task: ChildTask) -> ToolOutput:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
 import msgspec
@@ -43,6 +45,8 @@ from bridle.protocol.messages import TextBlock, ToolUseBlock
 
 MakeInvocation: TypeAlias = Callable[[SessionParts, Joined], InvocationParts]
 """Puts the model and the tools of an invocation behind the layers around them."""
+Room: TypeAlias = AbstractAsyncContextManager[None]
+"""What a child waits for before it works."""
 MAX_NAMED = 20
 """So many tools and files are named in what a child came to."""
 
@@ -109,8 +113,9 @@ class ChildRuns:
         child.stopper = child.stopper or client
         return child.turn.cancel()
 
-    async def run(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
-        """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
+    async def run(self, caller: Invocation, task: ChildTask, room: Room | None = None) -> ChildOutcome:
+        """Has a child work, as soon as there is `room`, and waits for it. It is on record, and can be stopped, before
+        that. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id].parts
         assert parent.agent is not None, "whoever sends an agent is one"
         invocation, place = parent.services.ids.new("inv"), None
@@ -131,7 +136,7 @@ class ChildRuns:
             parts = child_parts(around, journal, below)
             child = self._working[invocation] = _working(parts)
             made = self._make_invocation(parts, child_layers(parts))
-            ending = await _turn(child, task, made, self._steps_left())
+            ending = await _turn(child, task, made, self._steps_left(), room or contextlib.nullcontext())
         except StoreError:
             raise
         except Exception as fault:  # noqa: BLE001  the crash boundary: a broken child must not end whoever sent it
@@ -221,7 +226,11 @@ def noting(journal: Journal) -> ChildNotes:
 
 
 async def _turn(
-    child: WorkingInvocation, task: ChildTask, invocation: InvocationParts, steps_left: StepsLeft | None
+    child: WorkingInvocation,
+    task: ChildTask,
+    invocation: InvocationParts,
+    steps_left: StepsLeft | None,
+    room: Room,
 ) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     parts, journal = child.parts, child.parts.journal
@@ -237,7 +246,12 @@ async def _turn(
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = child.turn = asyncio.create_task(runner.run(pending, steps_left=steps_left))
+
+    async def run() -> Ending:
+        async with room:
+            return await runner.run(pending, steps_left=steps_left)
+
+    turn = child.turn = asyncio.create_task(run())
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:

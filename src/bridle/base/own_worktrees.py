@@ -189,7 +189,7 @@ class OwnTrees:
         if not tree.has_folder:
             return ()
         inner = submodule_folders(tree.path, await self._at(tree.path).git_folder())
-        return tuple(os.path.relpath(folder, tree.path) for folder in inner if _has_entries(folder))
+        return tuple(folder.removeprefix(f"{tree.path}/") for folder in inner if _has_entries(folder))
 
     async def base(self, tree: OwnTree) -> str:
         """Where its branch left the one that is checked out here."""

@@ -31,8 +31,8 @@ _DOES_NOT_FIT: Final = re.compile(r"^error: (?:patch failed: (.+):\d+|(.+?): .+)
 
 
 class _Left(NamedTuple):
-    """What is left in a worktree. `beside` are folders in it that are repositories of their own: what is in them is on no
-    branch of ours. `problem` says why it is not known whole."""
+    """What is left in a worktree. `beside` are folders in it that are repositories of their own: what is in them is on
+    no branch of ours. `problem` says why it is not known whole."""
 
     tree: OwnTree
     base: str = ""
