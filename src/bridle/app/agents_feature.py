@@ -15,7 +15,7 @@ from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_ledger import delegate_ledger
 from bridle.agents.delegate_result import KeptAnswer, delegate_result, names_of
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
-from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
+from bridle.agents.delegation import check_delegation, invocation_verdict, may_delegate, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words
 from bridle.app.session_agents import WorkingAgent
@@ -130,7 +130,7 @@ class SessionDelegation:
         )
 
     async def _run_for_person(self, words: str) -> ContextAdded:
-        name, _, task = words.strip().partition(" ")
+        name, task = words.split(maxsplit=1)
         agent = self._main.registry.get(name)
         assert agent is not None, "the words were checked"
         settings = self._main.settings
@@ -211,7 +211,8 @@ class SessionDelegation:
         agent = self._target(args, call)
         caller, model = self._caller(call), self._model(agent)
         is_apart = caller.is_apart or agent.delegation.worktree
-        sees_tool = sees(agent, delegates=False, is_child=True, is_apart=is_apart)
+        delegates = may_delegate(agent, caller.depth + 1, caller.settings)
+        sees_tool = sees(agent, delegates=delegates, is_child=True, is_apart=is_apart)
         while len(self._shown) >= MOST_SHOWN:  # of calls that a person refused
             del self._shown[next(iter(self._shown))]
         text = self._shown[call.id] = self._text(args, call)
