@@ -67,6 +67,12 @@ async def test_a_bare_repository_has_no_working_tree_to_begin_with(tmp_path: Pat
     assert leftovers(bare) == []
 
 
+async def test_where_git_is_missing_that_is_said(repo: Repository) -> None:
+    async with session_of(repo, scripted(*sending("writer")), env={"PATH": "/nonexistent"}) as session:
+        assert "git cannot be started (not found)" in await refused(session)
+    assert branches(repo) == ["main"]
+
+
 async def test_a_shallow_clone_with_a_submodule_works_like_any_other(
     repo: Repository, tmp_path: Path
 ) -> None:
