@@ -250,7 +250,7 @@ class SessionGoal:
         if result.outcome not in ("ok", "timeout"):
             raise BridleError("CheckNotRun", problem=result.content.partition("\n")[0])
         if self._ran is None or self._ran.input_sha256 != input_digest(given):
-            ran = {} if self._ran is None else self._ran.input
+            ran = dict[str, Any]() if self._ran is None else self._ran.input
             raise BridleError(
                 "CheckReplaced", command=str(ran.get("command") or ran.get("agent") or "nothing")
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
 import msgspec
@@ -45,8 +44,6 @@ from bridle.protocol.messages import TextBlock, ToolUseBlock
 
 MakeInvocation: TypeAlias = Callable[[SessionParts, Joined], InvocationParts]
 """Puts the model and the tools of an invocation behind the layers around them."""
-Room: TypeAlias = AbstractAsyncContextManager[None]
-"""What a child waits for before it works."""
 MAX_NAMED = 20
 """So many tools and files are named in what a child came to."""
 
@@ -113,7 +110,9 @@ class ChildRuns:
         child.stopper = child.stopper or client
         return child.turn.cancel()
 
-    async def run(self, caller: Invocation, task: ChildTask, room: Room | None = None) -> ChildOutcome:
+    async def run(
+        self, caller: Invocation, task: ChildTask, room: asyncio.Semaphore | None = None
+    ) -> ChildOutcome:
         """Has a child work, as soon as there is `room`, and waits for it. It is on record, and can be stopped, before
         that. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id].parts
@@ -136,7 +135,7 @@ class ChildRuns:
             parts = child_parts(around, journal, below)
             child = self._working[invocation] = _working(parts)
             made = self._make_invocation(parts, child_layers(parts))
-            ending = await _turn(child, task, made, self._steps_left(), room or contextlib.nullcontext())
+            ending = await _turn(child, task, made, self._steps_left(), room)
         except StoreError:
             raise
         except Exception as fault:  # noqa: BLE001  the crash boundary: a broken child must not end whoever sent it
@@ -230,7 +229,7 @@ async def _turn(
     task: ChildTask,
     invocation: InvocationParts,
     steps_left: StepsLeft | None,
-    room: Room,
+    room: asyncio.Semaphore | None,
 ) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     parts, journal = child.parts, child.parts.journal
@@ -248,7 +247,7 @@ async def _turn(
     whole = parts.stopwatch.measure("turn.total")
 
     async def run() -> Ending:
-        async with room:
+        async with room or contextlib.nullcontext():
             return await runner.run(pending, steps_left=steps_left)
 
     turn = child.turn = asyncio.create_task(run())
