@@ -10,7 +10,7 @@ import pytest
 
 from bridle.base.own_worktrees import plain_name
 from bridle.conformance.fake_models import scripted
-from bridle.conformance.harness import HarnessSession, of_kind
+from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -107,6 +107,26 @@ async def test_the_main_folder_may_be_a_worktree_itself_and_below_the_top(
     assert merged.reason is None
     assert (place / "deep/new.txt").read_text() == "new\n"
     assert not (repo.folder / "deep/new.txt").exists()
+
+
+async def test_a_folder_that_was_committed_as_a_link_is_no_place_to_work(repo: Repository) -> None:
+    """What is a folder here leads out of the worktree there."""
+    elsewhere, below = repo.folder.parent / "elsewhere", repo.folder / "sub"
+    elsewhere.mkdir()
+    below.symlink_to(elsewhere)
+    repo.git("add", "sub")
+    repo.git("commit", "-q", "-m", "sub")
+    below.unlink()
+    below.mkdir()
+    inside = Repository(below, repo.folder.parent / "person")
+    options = {"home": str(repo.folder.parent / "bridle")}
+    model = scripted(*sending("writer"), agents=WRITES)
+    async with harness(
+        model, folder=str(below), mode="yolo", agents=[WRITER], agent_mode="multi", **options
+    ) as session:
+        assert "this folder is in no commit yet" in await refused(session)
+    assert os.listdir(elsewhere) == []
+    assert (branches(inside), leftovers(repo)) == (["main"], [])
 
 
 async def test_what_was_not_committed_here_is_neither_in_the_worktree_nor_touched(repo: Repository) -> None:

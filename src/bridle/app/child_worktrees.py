@@ -86,10 +86,10 @@ async def begin_worktree(parts: SessionParts, agent: str, task: str, invocation:
 
 
 def _place(new: NewTree, *, root: str, cwd: str) -> ChildWorktree:
-    """The folder in a worktree that stands for `cwd`, none where it has none."""
+    """The folder in a worktree that stands for `cwd`, none where it has none, or a link that may lead anywhere."""
     top = os.path.realpath(root)
     there = os.path.normpath(os.path.join(new.tree.path, os.path.relpath(os.path.realpath(cwd), top)))
-    cwd = there if os.path.isdir(there) else ""
+    cwd = there if os.path.isdir(there) and os.path.realpath(there) == there else ""
     return ChildWorktree(tree=new.tree, cwd=cwd, base=new.base, root=top, lock=new.lock)
 
 
