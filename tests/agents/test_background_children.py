@@ -421,6 +421,24 @@ async def test_whoever_sent_one_that_ended_with_the_session_knows_when_it_goes_o
     assert [(one.ok, one.stop) for one in stored if isinstance(one, e.ChildEnded)] == [(False, None)]
 
 
+async def test_one_that_waits_for_room_is_on_record_and_can_be_stopped() -> None:
+    """Whoever sent it was told that it works: a crash, or a person, must find it."""
+    held = Held()
+    options = {"tools": [held.tool], "allow": ("hold",), "sets": ("delegation.parallel=1",)}
+    async with beside(SEND, say("Sent."), *[say("Heard.")] * 2, child=HELD_CHILD, **options) as session:
+        await session.ask("go")
+        await held.runs.wait()
+        stored = await session.stored()
+        first, second = (one.event for one in stored if isinstance(one.event, e.ChildStarted))
+        assert {one.invocation for one in stored if one.kind == "StepStarted"} == {None, first.invocation}
+        await session.connection.send(CancelTurn(session=session.id, invocation=second.invocation))
+        ended = await session.until(e.ChildEnded)
+        held.let_go.set()
+        stored = await all_heard(session)
+    assert (ended.invocation, ended.stop, ended.steps) == (second.invocation, "cancelled", 0)
+    assert names(stored, e.ChildStarted) == [(), ()]
+
+
 async def test_a_run_that_nobody_watches_waits_for_it() -> None:
     async with beside(say("It says: fine."), child=[say("Fine.")], headless=True) as session:
         events = await session.ask("go")

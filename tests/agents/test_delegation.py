@@ -271,6 +271,28 @@ async def test_an_agent_works_with_the_provider_it_names_and_what_goes_there_is_
     assert len(server.chats) == 2
 
 
+@pytest.mark.parametrize(("depth", "sends"), [(1, False), (2, True)])
+async def test_the_question_names_every_tool_that_the_agent_will_see(depth: int, *, sends: bool) -> None:
+    asks = AgentDelegation(invocation="ask", can_delegate=True)
+    lead = msgspec.structs.replace(WRITER, name="lead", delegation=asks)
+    model = scripted(call("delegate_agent", agent="lead", task="x"), say("x"), agents={"lead": [say("x")]})
+    options = {"agent_mode": "multi", "agents": [lead], "sets": (f"delegation.max_depth={depth}",)}
+    async with harness(model, answers=True, **options) as session:
+        number = await session.send("go")
+        asked = await session.until(e.PermissionRequested)
+        await session.connection.send(
+            AnswerPermission(session=session.id, call_id=asked.call_id, answer="once")
+        )
+        await session.turn_of(number)
+        stored = await session.stored()
+    (prefix,) = [
+        one.event for one in stored if isinstance(one.event, e.PrefixSet) and one.agent_path == ("lead",)
+    ]
+    assert asked.handoff is not None
+    assert set(asked.handoff.tools) == {tool.name for tool in prefix.tools}
+    assert ("delegate_agent" in asked.handoff.tools) is sends
+
+
 async def test_an_agent_of_a_provider_nobody_knows_is_not_sent() -> None:
     lost = msgspec.structs.replace(WRITER, name="lost", provider=AgentProvider(profile="nowhere"))
     model = scripted(call("delegate_agent", agent="lost", task="x"), say("Done."))

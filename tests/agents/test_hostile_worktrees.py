@@ -10,7 +10,7 @@ import pytest
 
 from bridle.base.own_worktrees import plain_name
 from bridle.conformance.fake_models import scripted
-from bridle.conformance.harness import HarnessSession, of_kind
+from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -67,6 +67,12 @@ async def test_a_bare_repository_has_no_working_tree_to_begin_with(tmp_path: Pat
     assert leftovers(bare) == []
 
 
+async def test_where_git_is_missing_that_is_said(repo: Repository) -> None:
+    async with session_of(repo, scripted(*sending("writer")), env={"PATH": "/nonexistent"}) as session:
+        assert "git cannot be started (not found)" in await refused(session)
+    assert branches(repo) == ["main"]
+
+
 async def test_a_shallow_clone_with_a_submodule_works_like_any_other(
     repo: Repository, tmp_path: Path
 ) -> None:
@@ -101,6 +107,26 @@ async def test_the_main_folder_may_be_a_worktree_itself_and_below_the_top(
     assert merged.reason is None
     assert (place / "deep/new.txt").read_text() == "new\n"
     assert not (repo.folder / "deep/new.txt").exists()
+
+
+async def test_a_folder_that_was_committed_as_a_link_is_no_place_to_work(repo: Repository) -> None:
+    """What is a folder here leads out of the worktree there."""
+    elsewhere, below = repo.folder.parent / "elsewhere", repo.folder / "sub"
+    elsewhere.mkdir()
+    below.symlink_to(elsewhere)
+    repo.git("add", "sub")
+    repo.git("commit", "-q", "-m", "sub")
+    below.unlink()
+    below.mkdir()
+    inside = Repository(below, repo.folder.parent / "person")
+    options = {"home": str(repo.folder.parent / "bridle")}
+    model = scripted(*sending("writer"), agents=WRITES)
+    async with harness(
+        model, folder=str(below), mode="yolo", agents=[WRITER], agent_mode="multi", **options
+    ) as session:
+        assert "this folder is in no commit yet" in await refused(session)
+    assert os.listdir(elsewhere) == []
+    assert (branches(inside), leftovers(repo)) == (["main"], [])
 
 
 async def test_what_was_not_committed_here_is_neither_in_the_worktree_nor_touched(repo: Repository) -> None:
@@ -202,3 +228,54 @@ async def test_two_sessions_send_an_agent_of_one_name_at_once(repo: Repository) 
     assert len({one.branch for one in ended}) == 3
     assert {repo.git("show", f"{one.branch}:new.txt") for one in ended} == {"new\n"}
     assert OTHER.name in ended[-1].branch or OTHER.name in ended[-2].branch
+
+
+def with_inner(repo: Repository) -> Repository:
+    """Has a submodule `inner`."""
+    repo.git("submodule", "add", "-q", str(repo.folder), "inner")
+    repo.git("commit", "-q", "-m", "inner")
+    return Repository(repo.folder / "inner", repo.folder.parent / "person")
+
+
+async def test_what_an_agent_left_in_the_folder_of_a_submodule_stays_and_is_said(repo: Repository) -> None:
+    with_inner(repo)
+    agents = {"writer": [call("write_file", path="inner/new.txt", content="new\n"), say("Wrote it.")]}
+    async with session_of(repo, scripted(*sending("writer"), agents=agents)) as session:
+        events = await session.ask("go")
+        listed = (await slash(session)).data["told"]
+        (started,), (ended,) = of_kind(events, e.ChildStarted), of_kind(events, e.ChildEnded)
+        place = Path(started.worktree)
+        kept = (place / "inner/new.txt").read_text()
+        dropped = await slash(session, f"drop {ended.branch}", answers=[GO])
+    assert kept == "new\n"
+    assert "inner: files of another repository" in ended.result
+    assert "0 files +0 -0, not on its branch: inner" in listed
+    assert dropped.reason is None
+    assert not place.exists()
+
+
+async def test_a_repository_that_an_agent_made_is_said_to_be_on_no_branch(repo: Repository) -> None:
+    make = "git init -q made; cd made; echo a > a; git add a; git -c user.name=a -c user.email=a@b commit -q -m a"
+    agents = {"writer": [call("bash", command=make), say("Made it.")]}
+    async with session_of(repo, scripted(*sending("writer"), agents=agents), sandbox="off") as session:
+        events = await session.ask("go")
+        listed = (await slash(session)).data["told"]
+    (ended,) = of_kind(events, e.ChildEnded)
+    assert "made: files of another repository" in ended.result
+    assert "not on its branch: made" in listed
+
+
+async def test_committing_what_an_agent_left_runs_no_program_of_a_repository_inside(repo: Repository) -> None:
+    """Git looks into submodules when it adds files, and obeys their settings there."""
+    inner, mark = with_inner(repo), repo.folder.parent / "ran"
+    async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
+        events = await session.ask("go")
+        place = Path(of_kind(events, e.ChildStarted)[0].worktree)
+        inner.git("clone", "-q", str(inner.folder), str(place / "inner"))
+        inner.git("config", "filter.own.clean", f"touch {mark}; cat", cwd=place / "inner")
+        (place / "inner/.gitattributes").write_text("* filter=own\n")
+        (place / "inner/cart.py").write_text("cart.PY\n" * 20)
+        (place / "more.txt").write_text("more\n")
+        listed = (await slash(session)).data["told"]
+    assert "2 files +2 -0, not on its branch: inner" in listed
+    assert not mark.exists()

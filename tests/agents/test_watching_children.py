@@ -189,6 +189,15 @@ async def test_a_person_has_an_agent_work_and_the_conversation_hears_what_came_o
     assert "[scripted] No faults." in [line for one in stored for line in story.told(one)]
 
 
+async def test_words_for_an_agent_may_begin_on_a_line_of_their_own() -> None:
+    async with harness(scripted(agents={"review": (say("No faults."),)}), **OPTIONS) as session:
+        await session.connection.send(
+            RunSlash(session=session.id, name="agents", arguments="review\nLook at it.")
+        )
+        started = await session.until(e.ChildStarted)
+    assert (started.agent, started.task) == ("review", "Look at it.")
+
+
 async def test_an_agent_that_nobody_can_send_is_named_with_those_that_can() -> None:
     async with harness(sending("writer"), **OPTIONS) as session:
         await session.connection.send(RunSlash(session=session.id, name="agents:nobody", arguments="x"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
 from bridle.mcp.server_definitions import decode_server
@@ -15,7 +16,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.providers.script import call, say
 from git_kit import Repository
 from mcp_kit import asked_trust, server, write_settings
-from worktree_kit import WRITER, sending, session_of
+from worktree_kit import APART, WRITER, sending, session_of
 
 
 def with_servers(repo: Repository, servers: dict) -> None:
@@ -131,3 +132,55 @@ async def test_what_an_agent_writes_in_its_worktree_instructs_and_configures_nob
     place = Path(of_kind(events, e.ChildStarted)[0].worktree)
     assert (place / "sub/AGENTS.md").exists(), "it was written"
     assert (place / ".bridle/agents/evil.md").exists()
+
+
+DEEP = ("delegation.max_depth=2",)
+LEAD = AgentDefinition(
+    name="lead",
+    description="Writes, and has others write.",
+    mode="subagent",
+    delegation=msgspec.structs.replace(APART, can_delegate=True),
+)
+HERE = msgspec.structs.replace(WRITER, name="here", delegation=AgentDelegation(invocation="allow"))
+
+
+async def test_an_agent_below_one_in_a_worktree_does_not_reach_the_main_folder_either(
+    repo: Repository,
+) -> None:
+    (repo.folder / "go.sh").write_text(f"echo mine > {repo.folder}/cart.py; echo mine > own.txt\n")
+    repo.git("add", ".")
+    repo.git("commit", "-q", "-m", "go")
+    before = (repo.folder / "cart.py").read_text()
+    model = scripted(
+        *sending("lead"),
+        agents={
+            "lead": [call("delegate_agent", agent="writer", task="Do it."), say("Sent.")],
+            "writer": [call("bash", command="sh go.sh"), say("Did it.")],
+        },
+    )
+    sets = (*DEEP, f'sandbox.writable=["{repo.folder}"]')
+    async with session_of(repo, model, agents=[WRITER, LEAD], sets=sets) as session:
+        events = await session.ask("go")
+    assert (repo.folder / "cart.py").read_text() == before
+    assert [one.changed for one in of_kind(events, e.ChildEnded)] == [("own.txt",), ()]
+
+
+async def test_an_agent_sent_from_a_worktree_is_told_that_folder_as_its_own(repo: Repository) -> None:
+    model = scripted(
+        *sending("lead"),
+        agents={
+            "lead": [call("delegate_agent", agent="here", task="Do it."), say("Sent.")],
+            "here": [say("Nothing to do.")],
+        },
+    )
+    async with session_of(repo, model, agents=[HERE, LEAD], sets=DEEP) as session:
+        events = await session.ask("go")
+        stored = await session.stored()
+    place = of_kind(events, e.ChildStarted)[0].worktree
+    (told,) = [
+        e.text_of(one.event.content)
+        for one in stored
+        if isinstance(one.event, e.InputAccepted) and one.agent_path == ("lead", "here")
+    ]
+    assert f"sent by lead in {place}." in told
+    assert str(repo.folder) not in told.replace(place, "")

@@ -52,15 +52,15 @@ def ending(events: list[e.AnyEvent]) -> e.GoalEnded:
     return ended
 
 
-def hooked(home: Path, script: str) -> str:
-    """A person's own folder with a hook before each command."""
+def hooked(home: Path, script: str, tool: str = "bash") -> str:
+    """A person's own folder with a hook before each command, or call of another tool."""
     hook = home / "programs" / "hook"
     hook.parent.mkdir(parents=True)
     hook.write_text(f"#!/bin/sh\ncat > /dev/null\n{script}\n")
     hook.chmod(0o755)
     config = home / "config" / "config.toml"
     config.parent.mkdir()
-    config.write_text(f'[[hooks]]\nevent = "PreToolUse"\ntool = "bash"\ncommand = ["{hook}"]\n')
+    config.write_text(f'[[hooks]]\nevent = "PreToolUse"\ntool = "{tool}"\ncommand = ["{hook}"]\n')
     return str(home)
 
 
@@ -222,6 +222,16 @@ async def test_a_check_that_a_hook_replaced_does_not_count(tmp_path: Path) -> No
         ended = ending(await reach(session))
     assert (ended.reached, ended.reason) == (False, "CheckReplaced")
     assert ": true." in (ended.message or "")
+
+
+async def test_a_reviewer_that_a_hook_replaced_does_not_count(tmp_path: Path) -> None:
+    patch = """echo '{"decision":"allow","patch":{"agent":"explore"}}'"""
+    home = hooked(tmp_path / "home", patch, "delegate_agent")
+    model = scripted(say("Done."), agents={"review": [say("FAILED")], "explore": [say("PASSED")]})
+    async with harness(model, mode="auto", agent_mode="multi", home=home) as session:
+        ended = ending(await reach(session, "--check-agent review make it"))
+    assert (ended.reached, ended.reason) == (False, "CheckReplaced")
+    assert ": explore." in (ended.message or "")
 
 
 async def test_a_check_that_a_hook_blocks_ends_the_goal(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,14 @@ def test_a_file_of_choices_that_cannot_be_read_chooses_nothing_and_is_said(place
     assert place.bridle("agents", "use", "plan").code == 0, "what cannot be read gives way"
     kept.chmod(0o666)
     assert "others can write to it" in place.bridle("run", "-m", "demo", "hi").err
+
+
+def test_a_choice_is_remembered_for_a_folder_whose_name_is_no_text(place: Place) -> None:
+    odd = Path(os.fsdecode(os.fsencode(place.work) + b"/\xff"))
+    odd.mkdir()
+    assert place.bridle("agents", "use", "plan", cwd=odd).code == 0
+    assert place.bridle("agents", cwd=odd).out.splitlines()[-1].startswith("* plan: chosen for this project")
+    assert place.bridle("agents", "forget", cwd=odd).out == "plan is not chosen here any more.\n"
 
 
 @pytest.mark.requirement("D13.9")

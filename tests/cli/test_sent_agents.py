@@ -7,6 +7,7 @@ import pytest
 from bridle.protocol.events import ChildEnded
 from cli_kit import Place
 from cli_terminal import sitting
+from git_kit import Repository
 
 SCRIPT = """say I will have it looked at.
 call delegate_agent {"agent": "review", "task": "Look at a.txt."}
@@ -184,3 +185,37 @@ def test_a_run_ends_when_those_in_the_background_are_done(place: Place, *, at_te
         assert (ran.code, ran.out) == (0, "[scripted] Sent.\n")
     ended = [one.event for one in place.events(place.only_session()) if isinstance(one.event, ChildEnded)]
     assert [one.ok for one in ended] == [True]
+
+
+APART = """---
+name: writer
+description: Writes.
+mode: subagent
+delegation: { worktree: true }
+---
+Write.
+"""
+WRITES_TWICE = """say x
+=== writer
+call write_file {"path": "a.txt", "content": "x"}
+call bash {"command": "echo x > b.txt"}
+---
+say Done.
+"""
+
+
+def test_files_that_an_agent_changed_in_its_worktree_are_not_those_of_the_folder(place: Place) -> None:
+    repo = Repository(place.work, place.home)
+    repo.git("init", "-q")
+    repo.commit("a.txt")
+    own = place.home / ".config/bridle/agents"
+    own.mkdir(parents=True)
+    (own / "writer.md").write_text(APART)
+    run = ("run", "-y", "--multi-agent", "--model", place.script(WRITES_TWICE))
+    told = place.bridle(*run, "/agents:writer go")
+    assert "changed" not in told.story[-1]
+    result = place.bridle(*run, "--json", "/agents:writer go").result
+    assert result["changed_files"] == []
+    assert result["agents"][0]["branch"].startswith("bridle/writer-")
+    diff = place.bridle("sessions", "diff", result["sessionId"])
+    assert (diff.code, "a.txt" in diff.out) == (0, False)

@@ -152,7 +152,9 @@ class SessionGoal:
         match event:
             case StepStarted() if self._needs.conversation.turn_is_open:
                 self._steps += 1
-            case ToolCallStarted(tool="bash") if is_main and not self._needs.conversation.turn_is_open:
+            case ToolCallStarted(tool="bash" | "delegate_agent") if (
+                is_main and not self._needs.conversation.turn_is_open
+            ):
                 self._ran = event
             case ToolResult(shown=ShownEdit()) if event.outcome == "ok":
                 self._changed_file = True
@@ -241,16 +243,22 @@ class SessionGoal:
             return CheckVerdict(passed=True)
         return CheckVerdict(passed=False, problem=f"the answer does not fit the schema: {problem}")
 
-    async def _command_passes(self, command: str, run_call: RunCall) -> CheckVerdict:
-        """Runs the command as the person who named it. Raises `BridleError` where something else ran, or nothing."""
+    async def _run_check(self, run_call: RunCall, tool: str, given: dict[str, Any]) -> ToolResult:
+        """Runs a check as the person who named it. Raises `BridleError` where something else ran, or nothing."""
         self._ran = None
-        given = {"command": command, "timeout_ms": CHECK_TIMEOUT_S * 1000}
-        result = await run_call("bash", given, "human")
+        result = await run_call(tool, given, "human")
         if result.outcome not in ("ok", "timeout"):
             raise BridleError("CheckNotRun", problem=result.content.partition("\n")[0])
         if self._ran is None or self._ran.input_sha256 != input_digest(given):
-            ran = "" if self._ran is None else self._ran.input.get("command")
-            raise BridleError("CheckReplaced", command=str(ran or "nothing"))
+            ran = dict[str, Any]() if self._ran is None else self._ran.input
+            raise BridleError(
+                "CheckReplaced", command=str(ran.get("command") or ran.get("agent") or "nothing")
+            )
+        return result
+
+    async def _command_passes(self, command: str, run_call: RunCall) -> CheckVerdict:
+        given = {"command": command, "timeout_ms": CHECK_TIMEOUT_S * 1000}
+        result = await self._run_check(run_call, "bash", given)
         shown = result.shown
         exit_code = shown.exit_code if isinstance(shown, ShownCommand) else None
         if result.outcome == "timeout":
@@ -262,11 +270,9 @@ class SessionGoal:
         return CheckVerdict(passed=False, problem=problem, told=result.content, call_id=result.call_id)
 
     async def _reviewer_passes(self, agent: str, run_call: RunCall) -> CheckVerdict:
-        """Has an agent look at the work, as the person who named it. Raises `BridleError` where it gave no answer."""
+        """Has an agent look at the work."""
         given = {"agent": agent, "task": _review_words(self._begun), "expected_output": _EXPECTED}
-        result = await run_call("delegate_agent", given, "human")
-        if result.outcome != "ok":
-            raise BridleError("CheckNotRun", problem=result.content.partition("\n")[0])
+        result = await self._run_check(run_call, "delegate_agent", given)
         said = str(result.metadata.get("last_line", ""))
         if said.strip(" *_`.").upper() == "PASSED":
             return CheckVerdict(passed=True, call_id=result.call_id)

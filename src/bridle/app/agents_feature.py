@@ -15,7 +15,7 @@ from bridle.agents.definition import AgentDefinition
 from bridle.agents.delegate_ledger import delegate_ledger
 from bridle.agents.delegate_result import KeptAnswer, delegate_result, names_of
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
-from bridle.agents.delegation import check_delegation, invocation_verdict, sees, sendable
+from bridle.agents.delegation import check_delegation, invocation_verdict, may_delegate, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words
 from bridle.app.session_agents import WorkingAgent
@@ -130,7 +130,7 @@ class SessionDelegation:
         )
 
     async def _run_for_person(self, words: str) -> ContextAdded:
-        name, _, task = words.strip().partition(" ")
+        name, task = words.split(maxsplit=1)
         agent = self._main.registry.get(name)
         assert agent is not None, "the words were checked"
         settings = self._main.settings
@@ -211,7 +211,8 @@ class SessionDelegation:
         agent = self._target(args, call)
         caller, model = self._caller(call), self._model(agent)
         is_apart = caller.is_apart or agent.delegation.worktree
-        sees_tool = sees(agent, delegates=False, is_child=True, is_apart=is_apart)
+        delegates = may_delegate(agent, caller.depth + 1, caller.settings)
+        sees_tool = sees(agent, delegates=delegates, is_child=True, is_apart=is_apart)
         while len(self._shown) >= MOST_SHOWN:  # of calls that a person refused
             del self._shown[next(iter(self._shown))]
         text = self._shown[call.id] = self._text(args, call)
@@ -229,7 +230,7 @@ class SessionDelegation:
 
     def _text(self, args: DelegateArgs, call: ToolCall) -> str:
         budget, memories = self._main.settings.child, self._parts.journal.conversation.memories
-        agent, cwd = self._target(args, call), self._parts.opened.cwd
+        agent, cwd = self._target(args, call), self.children.parts_of(call.invocation).opened.cwd
         apart = agent.delegation.worktree
         packet = HandoffPacket(
             request=_request(self._parts.journal.conversation),
@@ -327,7 +328,10 @@ class SessionDelegation:
         return answer, KeptAnswer(path=f"{SPILL_PREFIX}{call_id}")
 
     async def _work(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
-        async with self.children.room_of(caller):
+        room = self.children.room_of(caller)
+        if task.background:  # whoever sent it was told that it works: it is on record, with room or not
+            return await self.children.run(caller, task, room)
+        async with room:
             return await self.children.run(caller, task)
 
     def _begin_in_background(self, args: DelegateArgs, call: ToolCall, task: ChildTask) -> ToolOutput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -109,8 +110,11 @@ class ChildRuns:
         child.stopper = child.stopper or client
         return child.turn.cancel()
 
-    async def run(self, caller: Invocation, task: ChildTask) -> ChildOutcome:
-        """Has a child work and waits for it. Cancelled, the child has ended on record before this returns."""
+    async def run(
+        self, caller: Invocation, task: ChildTask, room: asyncio.Semaphore | None = None
+    ) -> ChildOutcome:
+        """Has a child work, as soon as there is `room`, and waits for it. It is on record, and can be stopped, before
+        that. Cancelled, the child has ended on record before this returns."""
         parent = self._working[caller.id].parts
         assert parent.agent is not None, "whoever sends an agent is one"
         invocation, place = parent.services.ids.new("inv"), None
@@ -131,7 +135,7 @@ class ChildRuns:
             parts = child_parts(around, journal, below)
             child = self._working[invocation] = _working(parts)
             made = self._make_invocation(parts, child_layers(parts))
-            ending = await _turn(child, task, made, self._steps_left())
+            ending = await _turn(child, task, made, self._steps_left(), room)
         except StoreError:
             raise
         except Exception as fault:  # noqa: BLE001  the crash boundary: a broken child must not end whoever sent it
@@ -221,7 +225,11 @@ def noting(journal: Journal) -> ChildNotes:
 
 
 async def _turn(
-    child: WorkingInvocation, task: ChildTask, invocation: InvocationParts, steps_left: StepsLeft | None
+    child: WorkingInvocation,
+    task: ChildTask,
+    invocation: InvocationParts,
+    steps_left: StepsLeft | None,
+    room: asyncio.Semaphore | None,
 ) -> Ending:
     """One turn of the child, with its beginning and its end in the log. Cancelling it cancels the turn."""
     parts, journal = child.parts, child.parts.journal
@@ -237,7 +245,12 @@ async def _turn(
     accepted = InputAccepted(content=content, identity=task.identity)
     pending = PendingInput(id=number, event=accepted, originator=journal.originator)
     whole = parts.stopwatch.measure("turn.total")
-    turn = child.turn = asyncio.create_task(runner.run(pending, steps_left=steps_left))
+
+    async def run() -> Ending:
+        async with room or contextlib.nullcontext():
+            return await runner.run(pending, steps_left=steps_left)
+
+    turn = child.turn = asyncio.create_task(run())
     try:
         await asyncio.wait((turn,))
     except asyncio.CancelledError:

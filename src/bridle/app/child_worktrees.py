@@ -86,10 +86,10 @@ async def begin_worktree(parts: SessionParts, agent: str, task: str, invocation:
 
 
 def _place(new: NewTree, *, root: str, cwd: str) -> ChildWorktree:
-    """The folder in a worktree that stands for `cwd`, none where it has none."""
+    """The folder in a worktree that stands for `cwd`, none where it has none, or a link that may lead anywhere."""
     top = os.path.realpath(root)
     there = os.path.normpath(os.path.join(new.tree.path, os.path.relpath(os.path.realpath(cwd), top)))
-    cwd = there if os.path.isdir(there) else ""
+    cwd = there if os.path.isdir(there) and os.path.realpath(there) == there else ""
     return ChildWorktree(tree=new.tree, cwd=cwd, base=new.base, root=top, lock=new.lock)
 
 
@@ -98,7 +98,8 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
     trees, tree = own_trees(parts), place.tree
     try:
         await trees.save(tree, tree.note)
-        if await trees.is_untouched(tree, place.base):
+        beside = await trees.beside(tree)
+        if not beside and await trees.is_untouched(tree, place.base):
             await trees.remove(tree, place.lock)
             return WorktreeEnd()
         changed = await trees.changes(tree, place.base)
@@ -107,7 +108,8 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
     finally:
         place.lock.release()
         parts.undo.leave(place.cwd)
-    return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed))
+    problem = f"{visible(', '.join(beside), newlines=False)}: files of another repository" if beside else ""
+    return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed), problem=problem)
 
 
 def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
@@ -130,9 +132,11 @@ def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
         real = os.path.realpath(os.path.join(place.cwd, path))
         return is_beneath(real, place.root) or is_beneath(place.root, real)
 
+    # of one that is below another in a worktree: what that one was kept from stays out of reach
+    writable = parent.policy.writable if parent.is_apart else policy.writable
     policy = msgspec.structs.replace(
         policy,
-        writable=tuple(path for path in policy.writable if not overlaps(path)),
+        writable=tuple(path for path in writable if not overlaps(path)),
         repository_closed=True,
     )
     made = functools.cache(lambda: _gates(parent, opened.settings, place.cwd))

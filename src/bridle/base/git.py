@@ -215,7 +215,7 @@ def quiet_variables(env: Mapping[str, str], *, filters: Sequence[str] = ()) -> d
 def worktree_call(*words: str, filters: Sequence[str] = (), program: str = "git") -> GitCall:
     """A call that makes, commits or removes a working tree of ours, as Bridle: no hook, no signature, and none of the
     `filters`, which are all that are configured. A name may hold any character, so they are no words of the call."""
-    if words[0] not in ("worktree", "reset", "add", "commit", "branch"):
+    if words[0] not in ("worktree", "reset", "add", "update-index", "commit", "branch"):
         raise GitRefused(f"git {words[0]} is not a call of ours")
     variables = {**VARIABLES, **_as_variables(_without_filters(filters), 0)}
     return GitCall((program, *_settings(), *_AUTHOR, *words), variables, content=True)

@@ -24,6 +24,7 @@ _EMPTY_TREES = {
 }
 _FILTERED = "git hands files of this repository to a program ({}), and no sandbox holds it here"
 _ERROR_BYTES = 4_000
+_MAX_LISTED = 100_000_000
 _NONE_FOUND = 1
 _HEADING = "diff --git "
 
@@ -262,6 +263,15 @@ class Repository:
         if answer.truncated:
             raise GitFailed("Failed", f"there is more to it than {max_bytes // 1_000_000} MB")
         return _output(answer)
+
+    async def inner_repositories(self) -> tuple[str, ...]:
+        """Folders that git takes for other repositories (submodules), from the top of the working tree."""
+        options = ("--stage", "-z", "--full-name")
+        answer = await self._ask("ls-files", options=options, max_bytes=_MAX_LISTED)
+        if answer.truncated:
+            raise GitFailed("Failed", "there are too many files to list them")
+        records = (record.partition(b"\t") for record in _output(answer).split(b"\0"))
+        return tuple(os.fsdecode(path) for facts, _, path in records if facts.startswith(b"160000 "))
 
     async def linked_trees(self) -> tuple[LinkedTree, ...]:
         """The working trees of this repository, the one it began with first."""

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from bridle.base.files import FileLock, private_folder
 from bridle.base.git import worktree_call
+from bridle.base.git_config import submodule_folders
 from bridle.base.git_repository import ChangedLines, GitFailed, Repository, StartGit, run_git
 from bridle.base.processes import CannotStart
 
@@ -170,10 +171,25 @@ class OwnTrees:
             raise GitFailed("Failed", "its branch is not the one that is checked out there")
         if await there.head() is None:
             raise GitFailed("Failed", f"its branch {tree.branch} is gone; its files are in {tree.path}")
-        if not _has_index(await there.git_folder()) or not (await there.status(untracked="all")).changes:
+        if not _has_index(await there.git_folder()):
             return
-        await self._write(tree.path, "add", "--all")
+        changes = {change.path for change in (await there.status(untracked="all")).changes}
+        if not changes:
+            return
+        # git would look into other repositories inside this one, and run what their settings name
+        inner = await there.inner_repositories()
+        without = (f":(top,exclude,literal){path}" for path in inner)
+        await self._write(tree.path, "add", "--all", "--", ":/", *without)
+        if moved := changes.intersection(inner):
+            await self._write(tree.path, "update-index", "--remove", "--", *moved)
         await self._write(tree.path, "commit", "--quiet", "--no-verify", "--message", message)
+
+    async def beside(self, tree: OwnTree) -> tuple[str, ...]:
+        """Folders there with files that no commit of ours can hold: they are other repositories, or stand for one."""
+        if not tree.has_folder:
+            return ()
+        inner = submodule_folders(tree.path, await self._at(tree.path).git_folder())
+        return tuple(folder.removeprefix(f"{tree.path}/") for folder in inner if _has_entries(folder))
 
     async def base(self, tree: OwnTree) -> str:
         """Where its branch left the one that is checked out here."""
@@ -259,6 +275,13 @@ def _disk_problems() -> Generator[None]:
         yield
     except OSError as problem:
         raise GitFailed("Failed", f"{problem.filename} cannot be used ({problem.strerror})") from None
+
+
+def _has_entries(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _has_index(git_folder: str) -> bool:

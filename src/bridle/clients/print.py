@@ -166,6 +166,8 @@ class Printer:
         self._begun: set[str] = set()
         self._used = Tally()
         self._children: ChildTree | None = None
+        self._elsewhere: set[str] = set()
+        """Calls of agents in worktrees of their own: the files they name are not those here."""
         self._not_run = 0
         self._took_ms = 0.0
         self._steps = 0
@@ -274,7 +276,8 @@ class Printer:
             return
         self._result.log_digest = found.digest
         changed = {one.call_id: one.paths for one in found.changes}
-        files = (path for call_id in self._calls for path in changed.get(call_id, ()))
+        here = (call_id for call_id in self._calls if call_id not in self._elsewhere)
+        files = (path for call_id in here for path in changed.get(call_id, ()))
         self._result.changed_files = list(dict.fromkeys((*self._result.changed_files, *files)))
 
     def fail(self, failure: BridleError) -> None:
@@ -419,6 +422,8 @@ class Printer:
 
             self._children = ChildTree()
         self._children.take(envelope)
+        if isinstance(envelope.event, e.ToolCallRequested) and self._children.is_apart(envelope.invocation):
+            self._elsewhere.add(envelope.event.call_id)
 
     def _whose(self, envelope: Envelope) -> dict[str, Any]:
         """The agent that was sent and who sent it, beside what it did; the event itself names no parent."""
@@ -485,7 +490,8 @@ class Printer:
                 }
             )
         changed = self._result.changed_files
-        changed += [file.path for file in edited_files(result) if file.path not in changed]
+        files = () if result.call_id in self._elsewhere else edited_files(result)
+        changed += [file.path for file in files if file.path not in changed]
 
     def _turn_ended(self, ended: e.TurnEnded) -> int:
         result = self._result

@@ -31,13 +31,15 @@ _DOES_NOT_FIT: Final = re.compile(r"^error: (?:patch failed: (.+):\d+|(.+?): .+)
 
 
 class _Left(NamedTuple):
-    """What is left in a worktree. `problem` says why it is not known whole."""
+    """What is left in a worktree. `beside` are folders in it that are repositories of their own: what is in them is on
+    no branch of ours. `problem` says why it is not known whole."""
 
     tree: OwnTree
     base: str = ""
     changes: tuple[ChangedLines, ...] = ()
     is_used: bool = False
     has_no_folder: bool = False
+    beside: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -74,6 +76,7 @@ async def _list(trees: OwnTrees) -> str:
 def _line(left: _Left) -> str:
     what = "an agent works there" if left.is_used else left.problem or _amount(left.changes)
     what += ", its folder is gone" * left.has_no_folder
+    what += f", not on its branch: {_files(left.beside)}" if left.beside else ""
     return f"{left.tree.name}   {what}   {visible(left.tree.note, newlines=False)}"
 
 
@@ -103,7 +106,8 @@ async def _left(trees: OwnTrees, tree: OwnTree) -> _Left:
     try:
         await trees.save(tree, tree.note)
         base = await trees.base(tree)
-        return _Left(tree, base, await trees.changes(tree, base), has_no_folder=gone)
+        changes, beside = await trees.changes(tree, base), await trees.beside(tree)
+        return _Left(tree, base, changes, has_no_folder=gone, beside=beside)
     except GitFailed as failure:
         return _Left(tree, problem=failure.problem, has_no_folder=gone)
     finally:
@@ -208,7 +212,8 @@ async def _take_back(
 
 
 def _question(deed: GitDeed, root: str, commands: tuple[tuple[str, ...], ...], left: _Left) -> GitQuestion:
-    files = [GitFile(path=one.path, did="changed") for one in left.changes]
+    paths = [one.path for one in left.changes] + [f"{folder}/" for folder in left.beside if deed == "drop"]
+    files = [GitFile(path=path, did="changed") for path in paths]
     return GitQuestion(
         deed=deed,
         cwd=root,

@@ -64,7 +64,8 @@ def choose_agent(state_folder: str, cwd: str, agent: str | None) -> str | None:
 
 
 def _root(cwd: str) -> str:
-    return repository_root(os.path.realpath(cwd))
+    """The project around `cwd`, as text that JSON can hold whatever bytes the path has."""
+    return repository_root(os.path.realpath(cwd)).encode("utf-8", "backslashreplace").decode()
 
 
 def _read(path: str) -> _File:

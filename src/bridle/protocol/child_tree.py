@@ -87,6 +87,14 @@ class ChildTree:
             child = self.entries.get(child.parent or "")
         return child
 
+    def is_apart(self, invocation: str | None) -> bool:
+        """Whether an invocation works in a worktree, its own or that of whoever sent it: its files are not those
+        here."""
+        child = self.entries.get(invocation or "")
+        while child is not None and not child.worktree:
+            child = self.entries.get(child.parent or "")
+        return child is not None
+
     def below(self, parent: str | None) -> Iterator[ChildEntry]:
         """Those that an invocation sent; None is the main one."""
         return (one for one in self.entries.values() if one.parent == parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,11 @@ def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Reposito
     from bridle.base.git import clean_environment, program_on  # not before the first such command
     from bridle.base.git_repository import Repository
 
+    program = program_on(env.get("PATH", os.defpath), "git", outside=cwd)
+
     async def start(git: GitStart) -> Process:
+        if program is None:  # whoever encloses it would say something else of that
+            raise CannotStart(git.argv[0], "not found")
         if git.enclosed and spawn.adapter in UNENCLOSED:
             raise CannotStart(git.argv[0], "no sandbox")
         policy = SpawnPolicy(
@@ -40,7 +45,7 @@ def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Reposito
             on_error=git.on_error,
         )
 
-    return Repository(start, cwd=cwd, program=program_on(env.get("PATH", ""), "git", outside=cwd) or "git")
+    return Repository(start, cwd=cwd, program=program or "git")
 
 
 def ignored_by_git(spawn: Spawn, *, root: str, env: Mapping[str, str]) -> Callable[[str], Awaitable[bool]]:

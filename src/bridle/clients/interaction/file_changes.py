@@ -1,6 +1,7 @@
 """What a session did to files, as its own edits tell it. Pure.
 
-Commands can change files too; what they did is known to undo, not to the events.
+Commands can change files too; what they did is known to undo, not to the events. What an agent did in a worktree of its
+own is on a branch, and not in the folder of the session.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 
 from bridle.clients.interaction.story import edited_files
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildTree
 
 if TYPE_CHECKING:
     from bridle.protocol.display_values import EditedFile
@@ -41,7 +43,11 @@ def changes_of(envelopes: Iterable[e.Envelope]) -> Changes:
     results: dict[str, e.ToolResult] = {}
     undone: set[str] = set()
     mutating: set[str] = set()
+    tree = ChildTree()
     for envelope in envelopes:
+        tree.take(envelope)
+        if tree.is_apart(envelope.invocation):
+            continue
         match envelope.event:
             case e.ToolCallStarted(call_id=call_id, mutating=True):
                 mutating.add(call_id)
