@@ -1,6 +1,7 @@
 """A run that sends agents, and its session looked at afterwards, on the command line."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -150,6 +151,22 @@ def test_a_run_has_several_agents_work_one_after_the_other(place: Place) -> None
         "agent code: 1 step",
         "agent solve: 1 step",
     ]
+
+
+def test_what_is_changed_in_a_worktree_is_not_changed_in_the_folder(place: Place) -> None:
+    (own := place.home / ".config/bridle/agents").mkdir(parents=True)
+    (own / "writer.md").write_text("---\ndescription: x\ndelegation: { worktree: true }\n---\nWrite.\n")
+    for words in (("init", "-q", "-b", "main"), ("commit", "-q", "--allow-empty", "-m", "one")):
+        who = ("-c", "user.name=me", "-c", "user.email=me@x.example")
+        subprocess.run(("git", *who, *words), cwd=place.work, env=place.environment(), check=True)
+    model = place.script(
+        'call delegate_agent {"agent": "writer", "task": "Write."}\n---\nsay Done.\n'
+        '=== writer\ncall write_file {"path": "b.txt", "content": "b"}\n---\nsay Written.\n'
+    )
+    ran = place.bridle("run", "-m", model, "--multi-agent", "-y", "--json", "go")
+    assert ran.result["agents"][0]["branch"].startswith("bridle/writer-")
+    assert ran.result["changed_files"] == []
+    assert ran.story[-1].endswith(" · 2 steps")
 
 
 BESIDE = """---

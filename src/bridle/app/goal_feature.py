@@ -44,7 +44,7 @@ def _needs(parts: SessionParts) -> GoalNeeds:
         """Whoever looks at the work must not be one who could change it."""
         working = parts.agent
         if working is None or not working.delegates:
-            return "an agent looks at the work only where there is more than one: --set agent_mode=multi"
+            return "an agent looks at the work only where there is more than one: --multi-agent"
         agent = working.registry.get(name)
         if agent is None or not agent.is_callable:
             known = ", ".join(one.name for one in working.registry.callable)

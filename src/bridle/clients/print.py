@@ -166,6 +166,7 @@ class Printer:
         self._begun: set[str] = set()
         self._used = Tally()
         self._children: ChildTree | None = None
+        self._apart: set[str] = set()
         self._not_run = 0
         self._took_ms = 0.0
         self._steps = 0
@@ -274,7 +275,9 @@ class Printer:
             return
         self._result.log_digest = found.digest
         changed = {one.call_id: one.paths for one in found.changes}
-        files = (path for call_id in self._calls for path in changed.get(call_id, ()))
+        files = (
+            path for call_id in self._calls if call_id not in self._apart for path in changed.get(call_id, ())
+        )
         self._result.changed_files = list(dict.fromkeys((*self._result.changed_files, *files)))
 
     def fail(self, failure: BridleError) -> None:
@@ -392,6 +395,7 @@ class Printer:
     def _show(self, envelope: Envelope, *, own: bool) -> None:
         if type(envelope.event) in (_COLLECTED if own else _ACTS):
             self._collect(envelope.event)
+            self._note_apart(envelope)
         for line in self._story.told(envelope):
             if not _said_at_the_end(envelope):
                 self._say(line)
@@ -412,6 +416,11 @@ class Printer:
         elif self._hub is not None:
             for told in self._hub.of(envelope):
                 self._write_json(told)
+
+    def _note_apart(self, envelope: Envelope) -> None:
+        """What an agent changes in a worktree of its own is on its branch, and not in the folder."""
+        if isinstance(call := envelope.event, e.ToolCallRequested) and self._children is not None:
+            self._apart |= {call.call_id} if self._children.in_worktree(envelope.invocation) else set()
 
     def _take_of_child(self, envelope: Envelope) -> None:
         if self._children is None:
@@ -484,6 +493,8 @@ class Printer:
                     "reason": result.reason or "",
                 }
             )
+        if result.call_id in self._apart:
+            return
         changed = self._result.changed_files
         changed += [file.path for file in edited_files(result) if file.path not in changed]
 

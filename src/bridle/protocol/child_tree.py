@@ -87,6 +87,13 @@ class ChildTree:
             child = self.entries.get(child.parent or "")
         return child
 
+    def in_worktree(self, invocation: str | None) -> bool:
+        """Whether this invocation, or one it works for, has a worktree: then what it changes is not in the folder."""
+        child = self.entries.get(invocation or "")
+        while child is not None and not child.worktree:
+            child = self.entries.get(child.parent or "")
+        return child is not None
+
     def below(self, parent: str | None) -> Iterator[ChildEntry]:
         """Those that an invocation sent; None is the main one."""
         return (one for one in self.entries.values() if one.parent == parent)

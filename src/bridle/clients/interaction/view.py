@@ -235,9 +235,10 @@ class SessionView:
                 pass
 
     def _take_of_child(self, envelope: e.Envelope) -> None:
-        """What a child is at, and the files it changed: those are the turn's."""
+        """What a child is at, and the files it changed here: those are the turn's."""
         self.child_activity.setdefault(envelope.invocation or "", Activity()).take(envelope)
-        if isinstance(envelope.event, e.ToolResult) and self._in_turn:
+        apart = self.children.in_worktree(envelope.invocation)
+        if isinstance(envelope.event, e.ToolResult) and self._in_turn and not apart:
             self.changed.update(changed_paths(envelope.event))
 
     def _begin_run(self) -> None:
