@@ -119,6 +119,7 @@ def test_a_run_has_an_agent_work_by_its_name_as_at_the_prompt(reviewed) -> None:
 def test_what_an_agent_of_a_run_came_to_is_for_programs_too(reviewed) -> None:
     place, run = reviewed
     told = json.loads(place.bridle(*run, "--json", "/agents:review Look.").out)
+    assert [row.title for row in place.sessions()] == ["Look."]
     assert (told["success"], told["finalResponse"]) == (True, "[scripted] No faults.")
     assert [(one["agent"], one["state"]) for one in told["agents"]] == [("review", "done")]
 
@@ -138,6 +139,14 @@ def test_a_run_says_once_why_an_agent_did_not_work(place: Place, options, words,
     ran = place.bridle("run", "--model", script, *options, words)
     assert (ran.code, ran.out) == (code, "")
     assert sum(said in line for line in ran.story) == 1, ran.story
+
+
+def test_a_slip_of_the_hand_does_not_come_between_a_person_and_their_conversation(place: Place) -> None:
+    model = place.script("say x\n---\nsay y\n")
+    assert place.bridle("run", "-m", model, "first words").code == 0
+    assert place.bridle("run", "-m", model, "--multi-agent", "/agents:nobody x").code == 2
+    assert place.bridle("run", "-c", "and on").code == 0
+    assert [(row.title, row.turns) for row in place.sessions()] == [("first words", 2), ("", 0)]
 
 
 @pytest.mark.through_engine

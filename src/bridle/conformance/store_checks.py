@@ -131,6 +131,9 @@ async def _names(given: StoreUnderTest) -> None:
     assert (await store.find("nightly", exact=True)).id == moved, "and means it exactly"
     await _refused("UnknownSession", store.find("third", exact=True))
     assert (await store.newest(HERE)).id == moved, "the one used last in a folder"
+    empty = await store.create(HERE, profile="default")
+    await empty.aclose()
+    assert (await store.newest(HERE)).id == moved, "somebody who came and left without a word used none"
     await _refused("NoSessionHere", store.newest("/nowhere"))
 
 

@@ -178,8 +178,9 @@ class SessionView:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
                 self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
-            case e.ChildStarted(background=True, invocation=child):
-                self.beside.add(child)
+            case e.ChildStarted(call_id=call, task=task, background=background, invocation=child):
+                self.title = self.title or ("" if call else _title(task))
+                self.beside |= {child} if background else set()
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
                 self.goal = next_state(self.goal, envelope) if self._in_turn else self.goal
