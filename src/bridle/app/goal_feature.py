@@ -26,8 +26,9 @@ def goal_at_once(parts: SessionParts, words: str) -> SlashEvent | None:
             if not conversation.turn_is_open:  # its check runs, which nobody needs any more
                 parts.goals.stop_work()
             return ended
-        case "" | "stop":
-            data = {"state": state_words(conversation.goal)}
+        case "" | "stop" as said:
+            nothing = "No goal is under way.\n" if said and conversation.goal is not None else ""
+            data = {"state": nothing + state_words(conversation.goal)}
             return Notice(reason="GoalState", message=sentence("GoalState", data), data=data)
         case _:
             return None

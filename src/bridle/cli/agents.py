@@ -42,6 +42,8 @@ description: {description}
 # permissions:              # only ever stricter than the session
 #   - {{ tool: bash, decision: deny, reason: "it only reads" }}
 # max_steps: 10             # model calls when another agent sends it
+# delegation:               # also: background, worktree, allowed_agents
+#   can_delegate: true      # with --multi-agent it may send others
 # catalog:                  # what an agent that may send it is told
 #   cost: cheap
 #   use_when: [a change is done and somebody should look at it]
