@@ -108,7 +108,8 @@ def test_a_run_has_an_agent_work_by_its_name_as_at_the_prompt(reviewed) -> None:
     place, run = reviewed
     ran = place.bridle(*run, "/agents:review", "Look at it.", stdin="And at this.")
     assert (ran.code, ran.out) == (0, "[scripted] No faults.\n")
-    assert ran.story[:-1] == [
+    assert ran.story[0].endswith(place.only_session())
+    assert ran.story[1:-1] == [
         "agent review: Look at it. ``` And at this. ```",
         "review: ran      read a.txt                     1 line",
         "agent review: 2 steps",
