@@ -81,6 +81,14 @@ def choose_policy(parts: SessionParts) -> ToolLayer:
     return sandboxed.sandboxed(parts.policy, parts.gates().understand)
 
 
+def _sending(run_beside: RunCall) -> Callable[[str, str], Awaitable[ToolResult]]:
+    async def send_agent(agent: str, task: str) -> ToolResult:
+        # as nobody's word but the agent's: what a person typed asks nothing
+        return await run_beside(DELEGATE, {"agent": agent, "task": task}, "agent")
+
+    return send_agent
+
+
 def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
     """Runs a call that has passed every layer. `run_beside` runs another, which its tool wants, through them all."""
     services, opened, journal = parts.services, parts.opened, parts.journal
@@ -89,10 +97,6 @@ def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
         from bridle.app.child_output import showing_images  # only where there are children
 
         emit = showing_images(journal.emit, parts.agent.settings.child.image_tokens)
-
-    async def send_agent(agent: str, task: str) -> ToolResult:
-        # as nobody's word but the agent's: what a person typed asks nothing
-        return await run_beside(DELEGATE, {"agent": agent, "task": task}, "agent")
 
     may_send = parts.agent is not None and parts.agent.delegates
 
@@ -117,7 +121,7 @@ def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
             sight=parts.gates().sight,
             known=parts.known_files(),
             dry_run=opened.settings.options.dry_run,
-            send_agent=send_agent if may_send else None,
+            send_agent=_sending(run_beside) if may_send else None,
         )
         changes = call.definition.side_effect == "workspace"
         paths = [subject.resolved for subject in call.subjects if subject.kind == "path"] if changes else []
