@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from bridle.clients.interaction.child_lines import ended_line
+from bridle.clients.interaction.story import did_not_run
+from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
 from bridle.protocol import events as e
-from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnswerPermission, CancelTurn, RunSlash
 from bridle.providers.script import call, say
 from git_kit import Repository
@@ -199,12 +200,13 @@ async def test_a_yes_to_an_agent_in_its_worktree_is_the_sessions(repo: Repositor
 
 async def test_people_are_told_what_an_agent_left(repo: Repository) -> None:
     model = scripted(*sending("writer", "other"), agents={**WRITES, "other": [say("Nothing to do.")]})
-    tree = ChildTree()
+    view = SessionView("cli_me")
     async with session_of(repo, model) as session:
         await session.ask("go")
         for envelope in await session.stored():
-            tree.take(envelope)
-    told = {one.agent: ended_line(one) for one in tree.entries.values()}
+            view.take(envelope)
+    told = {one.agent: ended_line(one) for one in view.children.entries.values()}
+    assert view.changed == set(), "neither /diff nor /undo know of it"
     assert "left on bridle/writer-" in told["writer"]
     assert told["other"] == "agent other: 1 step, changed nothing"
 
@@ -252,7 +254,22 @@ async def test_without_a_commit_to_begin_with_the_call_fails_before_anything_sta
     (result,) = of_kind(events, e.ToolResult)
     assert (result.outcome, result.reason) == ("error", "NoWorktree")
     assert ("nothing was committed" if not has_commit else "not in a git repository") in result.content
+    assert did_not_run(result, began=True)
     assert events[-1].stop == "end_turn"
+
+
+async def test_without_a_repository_there_is_nothing_to_list(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    async with session_of(Repository(tmp_path / "plain", tmp_path / "person"), scripted()) as session:
+        ended = await slash(session)
+    assert ended.message == "This folder is not in a git repository."
+
+
+@pytest.mark.parametrize("deed", ["show", "merge", "drop", "undo", "redo"])
+async def test_who_names_no_worktree_is_asked_for_one(repo: Repository, deed: str) -> None:
+    async with session_of(repo, scripted()) as session:
+        ended = await slash(session, deed)
+    assert ended.message.startswith(f"Which one? It is written /worktrees {deed} NAME")
 
 
 def trapped(repo: Repository) -> Path:

@@ -449,8 +449,8 @@ async def test_where_nobody_answers_nothing_is_drafted_and_nothing_done(repo: Re
     async with session_in(repo, model, answers=False) as session:
         sentence = await refused(session, "commit")
         assert sentence.startswith("Nobody is here to answer for /commit, so it was not run. Say yes")
-        assert sentence.endswith("bridle run -y '/commit'")
-        assert (await refused(session, "branch", "x")).startswith("Nobody is here to answer")
+        assert sentence.endswith("bridle run -y /commit")
+        assert (await refused(session, "branch", "x")).endswith("bridle run -y '/branch x'")
     assert model.bodies == []
     assert repo.git("branch", "--list", "x") == ""
 

@@ -417,8 +417,10 @@ async def test_a_goal_that_was_cut_off_is_over_when_the_session_goes_on(tmp_path
         assert (ended.reason, ended.rounds, ended.changed) == ("GoalInterrupted", 1, ("test_a.py",))
         assert session.conversation.inputs == {}
         await session.ask("again")
-        await give(session, "")
+        await give(session, "stop")
         state = await session.until(e.Notice, since=session.conversation.last_id - 1)
+    assert "No goal is under way.\ngoal: x\n" in state.message
+    assert "checked 1 time, in 3 rounds at most" in state.message
     assert "not reached: Bridle stopped without warning" in state.message
 
 

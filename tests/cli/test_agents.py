@@ -50,6 +50,30 @@ def test_the_list_names_source_mode_provider_cost_and_trust(place: Place, own: P
     assert place.bridle("trust", "list").out.split()[:3] == ["new", "agent", ".bridle/agents/waiting.md"]
 
 
+@pytest.mark.parametrize("columns", [80, 44])
+def test_the_list_fits_the_terminal(place: Place, columns: int) -> None:
+    with sitting(place, "agents", "list", columns=columns) as person:
+        assert person.ends() == 0
+    rows = person.bytes.decode().splitlines()
+    assert max(map(len, rows)) <= columns
+    assert [row.split()[0] for row in rows if row[0] != " "] == [
+        "build",
+        "plan",
+        "explore",
+        "review",
+        "solve",
+    ]
+    assert "subagent · cheap · builtin" in person.text
+
+
+def test_one_is_shown_with_how_it_is_sent(place: Place, own: Path) -> None:
+    how = "{{ background: true, worktree: true, can_delegate: true, allowed_agents: [review] }}"
+    write(own, "beans", GOOD.replace("---\n\n", f"delegation: {how}\n---\n\n"))
+    shown = place.bridle("agents", "show", "beans").out.splitlines()
+    sent = "delegation: may send others, can be sent, 10 steps, in the background, in a worktree of its own"
+    assert [sent, "may send: review"] == shown[shown.index(sent) :][:2]
+
+
 def test_one_is_shown_whole_and_one_that_waits_is_not(place: Place, own: Path) -> None:
     write(own, "beans")
     write(place.work / ".bridle/agents", "waiting")
@@ -62,6 +86,8 @@ def test_one_is_shown_whole_and_one_that_waits_is_not(place: Place, own: Path) -
     unknown = place.bridle("agents", "show", "nothing")
     assert (unknown.code, unknown.out) == (2, "")
     assert 'There is no agent "nothing".' in unknown.err
+    write(own, "broken", "---\nname: broken\n---\nx\n")
+    assert "broken.md:1: there is no description" in place.bridle("agents", "show", "broken").err
 
 
 def test_a_check_says_file_line_and_what_to_change(place: Place, own: Path) -> None:
@@ -208,11 +234,10 @@ def test_the_options_of_agents_are_settings_of_the_run(place: Place) -> None:
 
 def test_at_a_terminal_the_agent_of_a_project_is_read_and_agreed_to(place: Place) -> None:
     write(place.work / ".bridle/agents", "beans")
-    with sitting(place, "-m", "demo", "--agent", "beans") as person:
-        person.sees(
-            "The agent of .bridle/agents/beans.md wants to be talked with and sent. It is new to you."
-        )
+    with sitting(place, "-m", "demo", "--agent", "beans", columns=84) as person:
         person.sees("Enter not now ›")
+        asked = "The agent of .bridle/agents/beans.md wants to be talked with and sent. It is new to"
+        assert person.text.splitlines()[:2] == [asked, "you.  6 lines"]
         person.types("u\r")
         person.sees("Type what you want.")
     assert "trusted" in place.bridle("trust", "list").out

@@ -66,7 +66,7 @@ def test_a_run_commits_with_a_yes(place: Place, model: str, name: str) -> None:
 def test_a_run_without_a_yes_asks_nobody_and_commits_nothing(place: Place, model: str) -> None:
     ran = place.bridle("run", "-m", model, "--json", "/commit")
     assert (ran.code, ran.result["exit_code"], ran.result["reason"]) == (3, 3, "NoApprover")
-    assert ran.result["error"]["message"].endswith("bridle run -y '/commit'")
+    assert ran.result["error"]["message"].endswith("bridle run -y /commit")
     assert ran.result["cost"]["output_tokens"] == 0
     assert commits(place) == 1
 

@@ -1,6 +1,7 @@
 """A run that sends agents, and its session looked at afterwards, on the command line."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -108,7 +109,8 @@ def test_a_run_has_an_agent_work_by_its_name_as_at_the_prompt(reviewed) -> None:
     place, run = reviewed
     ran = place.bridle(*run, "/agents:review", "Look at it.", stdin="And at this.")
     assert (ran.code, ran.out) == (0, "[scripted] No faults.\n")
-    assert ran.story[:-1] == [
+    assert ran.story[0].endswith(place.only_session())
+    assert ran.story[1:-1] == [
         "agent review: Look at it. ``` And at this. ```",
         "review: ran      read a.txt                     1 line",
         "agent review: 2 steps",
@@ -119,6 +121,7 @@ def test_a_run_has_an_agent_work_by_its_name_as_at_the_prompt(reviewed) -> None:
 def test_what_an_agent_of_a_run_came_to_is_for_programs_too(reviewed) -> None:
     place, run = reviewed
     told = json.loads(place.bridle(*run, "--json", "/agents:review Look.").out)
+    assert [row.title for row in place.sessions()] == ["Look."]
     assert (told["success"], told["finalResponse"]) == (True, "[scripted] No faults.")
     assert [(one["agent"], one["state"]) for one in told["agents"]] == [("review", "done")]
 
@@ -140,6 +143,14 @@ def test_a_run_says_once_why_an_agent_did_not_work(place: Place, options, words,
     assert sum(said in line for line in ran.story) == 1, ran.story
 
 
+def test_a_slip_of_the_hand_does_not_come_between_a_person_and_their_conversation(place: Place) -> None:
+    model = place.script("say x\n---\nsay y\n")
+    assert place.bridle("run", "-m", model, "first words").code == 0
+    assert place.bridle("run", "-m", model, "--multi-agent", "/agents:nobody x").code == 2
+    assert place.bridle("run", "-c", "and on").code == 0
+    assert [(row.title, row.turns) for row in place.sessions()] == [("first words", 2), ("", 0)]
+
+
 @pytest.mark.through_engine
 def test_a_run_has_several_agents_work_one_after_the_other(place: Place) -> None:
     """What the last of them says is the answer."""
@@ -151,6 +162,22 @@ def test_a_run_has_several_agents_work_one_after_the_other(place: Place) -> None
         "agent code: 1 step",
         "agent solve: 1 step",
     ]
+
+
+def test_what_is_changed_in_a_worktree_is_not_changed_in_the_folder(place: Place) -> None:
+    (own := place.home / ".config/bridle/agents").mkdir(parents=True)
+    (own / "writer.md").write_text("---\ndescription: x\ndelegation: { worktree: true }\n---\nWrite.\n")
+    for words in (("init", "-q", "-b", "main"), ("commit", "-q", "--allow-empty", "-m", "one")):
+        who = ("-c", "user.name=me", "-c", "user.email=me@x.example")
+        subprocess.run(("git", *who, *words), cwd=place.work, env=place.environment(), check=True)
+    model = place.script(
+        'call delegate_agent {"agent": "writer", "task": "Write."}\n---\nsay Done.\n'
+        '=== writer\ncall write_file {"path": "b.txt", "content": "b"}\n---\nsay Written.\n'
+    )
+    ran = place.bridle("run", "-m", model, "--multi-agent", "-y", "--json", "go")
+    assert ran.result["agents"][0]["branch"].startswith("bridle/writer-")
+    assert ran.result["changed_files"] == []
+    assert ran.story[-1].endswith(" · 2 steps")
 
 
 BESIDE = """---

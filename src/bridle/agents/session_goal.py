@@ -313,10 +313,13 @@ def state_words(state: GoalState | None) -> str:
     if state is None:
         return f"There is no goal in this session. To begin one: {USAGE}"
     limits, ended = state.begun.limits, state.ended
+    at = f"round {min(state.rounds + 1, limits.rounds)} of {limits.rounds}"
     facts = [
         f"goal: {state.begun.text}",
         f"check: {check_words(state.begun.check)}",
-        f"round {min(state.rounds + (ended is None), limits.rounds)} of {limits.rounds}",
+        at
+        if ended is None
+        else f"checked {counted(state.rounds, 'time')}, in {limits.rounds} rounds at most",
         f"{counted(state.steps, 'step')} of {limits.steps}",
     ]
     if ended is None:

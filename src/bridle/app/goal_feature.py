@@ -26,8 +26,9 @@ def goal_at_once(parts: SessionParts, words: str) -> SlashEvent | None:
             if not conversation.turn_is_open:  # its check runs, which nobody needs any more
                 parts.goals.stop_work()
             return ended
-        case "" | "stop":
-            data = {"state": state_words(conversation.goal)}
+        case "" | "stop" as said:
+            nothing = "No goal is under way.\n" if said and conversation.goal is not None else ""
+            data = {"state": nothing + state_words(conversation.goal)}
             return Notice(reason="GoalState", message=sentence("GoalState", data), data=data)
         case _:
             return None
@@ -44,7 +45,7 @@ def _needs(parts: SessionParts) -> GoalNeeds:
         """Whoever looks at the work must not be one who could change it."""
         working = parts.agent
         if working is None or not working.delegates:
-            return "an agent looks at the work only where there is more than one: --set agent_mode=multi"
+            return "an agent looks at the work only where there is more than one: --multi-agent"
         agent = working.registry.get(name)
         if agent is None or not agent.is_callable:
             known = ", ".join(one.name for one in working.registry.callable)

@@ -14,14 +14,15 @@ from bridle.agents.agent_files import ENDING, AgentProblem, agent_paths, read_ag
 from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
-from bridle.agents.definition import AgentDefinition, AgentOrigin
+from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrigin
 from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.settings import agent_settings, is_acked
 from bridle.base.visible import visible
 from bridle.cli.config import working_folder
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.cli.trust import stored_approvals
+from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
 from bridle.config.origins import CHOSEN_HERE
 from bridle.config.project_choices import choose_agent
@@ -30,6 +31,7 @@ from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.queries import AgentEntry
 
 EXIT_PROBLEMS: Final = 1
+_SESSION_PROVIDER: Final = "the session's"
 _BEGINNING: Final = """\
 ---
 name: {name}
@@ -40,6 +42,8 @@ description: {description}
 # permissions:              # only ever stricter than the session
 #   - {{ tool: bash, decision: deny, reason: "it only reads" }}
 # max_steps: 10             # model calls when another agent sends it
+# delegation:               # also: background, worktree, allowed_agents
+#   can_delegate: true      # with --multi-agent it may send others
 # catalog:                  # what an agent that may send it is told
 #   cost: cheap
 #   use_when: [a change is done and somebody should look at it]
@@ -140,9 +144,18 @@ def _rows(entries: Iterable[AgentEntry]) -> Iterator[str]:
     heads = ("agent", "mode", "provider", "cost", "source", "what it is for")
     rows = [heads, *map(_cells, entries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads) - 1)]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
-        yield "   ".join(cells).rstrip()
+    lines = [
+        "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)) for row in rows
+    ]
+    columns = terminal_columns()
+    if columns <= 0 or max(map(width_of, lines)) <= columns:
+        yield from (line.rstrip() for line in lines)
+        return
+    indent = " " * (widths[0] + 3)
+    for name, *facts, about in rows[1:]:
+        yield from wrapped(f"{name:<{len(indent)}}{about}", columns, indent=indent)
+        known = (fact for fact in facts if fact not in ("", _SESSION_PROVIDER))
+        yield from wrapped(f"{indent}{' · '.join(known)}", columns, indent=indent)
 
 
 def _cells(entry: AgentEntry) -> tuple[str, ...]:
@@ -151,7 +164,7 @@ def _cells(entry: AgentEntry) -> tuple[str, ...]:
         return (entry.name, "", "", "", source, "not trusted: bridle trust ack")
     name = f"{entry.name} *" if entry.chosen else entry.name
     about = entry.description if len(entry.description) <= 100 else f"{entry.description[:99]}…"
-    return (name, entry.mode, entry.provider or "the session's", entry.cost, source, about)
+    return (name, entry.mode, entry.provider or _SESSION_PROVIDER, entry.cost, source, about)
 
 
 def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -161,6 +174,8 @@ def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if agent is None:
         if waits := next((one for one in found.waiting if one.stem == name), None):
             raise CommandRefused("AgentNotTrusted", agent=name, path=waits.shown)
+        for problem in agent_list(found, None).problems:  # perhaps it is there, and no agent as it stands
+            tell(visible(problem, newlines=False))
         known = ", ".join(one.name for one in found.registry.list())
         shown = visible(name, newlines=False)[:100]
         raise UsageError(f'There is no agent "{shown}". Agents: {known}. See: bridle agents')
@@ -192,10 +207,25 @@ def _facts(agent: AgentDefinition) -> Iterator[str]:
     delegation, catalog = agent.delegation, agent.catalog
     sends = "may send others" if delegation.can_delegate else "sends nobody"
     sent = "can be sent" if agent.is_callable else "is not sent"
-    yield f"delegation: {sends}, {sent}, {agent.max_steps} steps"
+    yield f"delegation: {sends}, {sent}, {agent.max_steps} steps{''.join(_sent_how(delegation))}"
+    if delegation.allowed_agents is not None:
+        yield f"may send: {', '.join(delegation.allowed_agents) or 'nobody'}"
+    if delegation.denied_agents:
+        yield f"may not send: {', '.join(delegation.denied_agents)}"
     yield f"catalogue: {catalog.category}, {catalog.cost}"
     yield from (f"use when: {one}" for one in catalog.use_when)
     yield from (f"avoid when: {one}" for one in catalog.avoid_when)
+
+
+def _sent_how(delegation: AgentDelegation) -> Iterator[str]:
+    if delegation.background:
+        yield ", in the background"
+    if delegation.worktree:
+        yield ", in a worktree of its own"
+    if delegation.invocation is not None:
+        yield f", sending it: {delegation.invocation}"
+    if delegation.max_depth is not None:
+        yield f", {delegation.max_depth} deep at most"
 
 
 # Choosing

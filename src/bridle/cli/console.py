@@ -31,6 +31,16 @@ def say_raw(text: str) -> int:
     return 0
 
 
+def terminal_columns() -> int:
+    """How wide the terminal on stdout is; 0 where there is none, or none that says so."""
+    import os
+
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
 def tell(line: str) -> None:
     """One line on stderr; nobody reading it is no reason to stop."""
     try:

@@ -555,6 +555,7 @@ A script is what the demo model plays: answers separated by ---, one statement a
   think TEXT        pace DELTAS_PER_SECOND    chunk CHARACTERS      usage in=N out=N
   yield             stop max_tokens|content_filter|end_turn
 Longer arguments go below the call, indented: `key: value`, or `key: <<END` and lines up to END.
+Agents: call delegate_agent {"agent": "review", "task": "…"}, and at the end, below a line `=== review`, its answers.
 Play it: bridle run -m demo:FILE "anything"
 """
 

@@ -86,7 +86,8 @@ def _list(store: SessionStore, parsed: argparse.Namespace) -> int:
         return say("\n".join(lines) + "\n")
     if parsed.after:
         return say("No more sessions.\n")
-    return say("No sessions here yet. Start one: bridle run PROMPT   Elsewhere: bridle sessions list --all\n")
+    where, elsewhere = ("", "") if parsed.all else (" here", "   Elsewhere: bridle sessions list --all")
+    return say(f"No sessions{where} yet. Start one: bridle run PROMPT{elsewhere}\n")
 
 
 def _with_place(row: SessionRow) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root, write_atomic
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.console import say, say_json, tell
+from bridle.cli.console import say, say_json, tell, terminal_columns
+from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
@@ -181,7 +182,8 @@ def review_lines(title: str, body: Sequence[str], odd: Sequence[str], ask: Ask) 
     """The same for anything that people agree to by lines of text."""
     complete = len(body) <= GLIMPSE
     more = () if complete else (f"    …  (v to read all {len(body)})",)
-    say("\n".join((title, *body[:GLIMPSE], *more, *odd)) + "\n")
+    columns = terminal_columns()
+    say("\n".join((*wrapped(title, columns), *body[:GLIMPSE], *more, *odd)) + "\n")
     while True:
         match ask(KEYS).strip().lower():
             case "u" if complete:

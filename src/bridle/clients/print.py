@@ -105,6 +105,7 @@ _ACTS = frozenset({e.ToolCallRequested, e.ToolCallStarted, e.ToolResult})
 """What counts for a run whoever did it: a child's changes are changes too. What it says is not the answer."""
 _COLLECTED = _ACTS | {
     e.TextDelta, e.StepStarted, e.StepEnded, e.StepFailed, e.CostIncremented, e.SessionCreated, e.Notice,
+    e.ChildStarted,
 }  # fmt: skip
 """What `_collect` takes."""
 _FOLLOWED = frozenset({
@@ -448,6 +449,8 @@ class Printer:
             case e.StepStarted():
                 self._text.clear()
                 self._name_model(event)
+            case e.ChildStarted():  # first where a person sent it
+                self._name_model(event)
             case e.StepEnded():
                 self._end_line()
             case e.CostIncremented():
@@ -465,7 +468,7 @@ class Printer:
             case _:
                 pass
 
-    def _name_model(self, step: e.StepStarted) -> None:
+    def _name_model(self, step: e.StepStarted | e.ChildStarted) -> None:
         """Once: which model, which stance, which session."""
         if not self._named:
             self._named = True

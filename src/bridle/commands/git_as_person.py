@@ -41,7 +41,7 @@ async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     """Carries out `/name arguments`. It comes to a `GitEnded`, or what an undo comes to, whatever happens."""
     from bridle.base.git_repository import GitFailed  # not before the first such command
 
-    work = GitWork(name, needs)
+    work = GitWork(name, arguments, needs)
     try:
         event = await _RUNS[name](work, arguments.strip())
     except GitFailed as failure:

@@ -96,8 +96,9 @@ class GitNeeds(msgspec.Struct, frozen=True, kw_only=True):
 class GitWork:
     """One command on its way: what was run so far, and what is known of it."""
 
-    def __init__(self, name: str, needs: GitNeeds) -> None:
+    def __init__(self, name: str, arguments: str, needs: GitNeeds) -> None:
         self.name = name
+        self._typed = f"/{name} {arguments}".rstrip()
         self.needs = needs
         self.repository = needs.repository()
         self.runs: list[GitRun] = []
@@ -146,7 +147,7 @@ class GitWork:
             raise self._nobody()
 
     def _nobody(self) -> BridleError:
-        hint = f"Say yes when you start it: bridle run -y '/{self.name}'"
+        hint = f"Say yes when you start it: bridle run -y {shlex.quote(self._typed)}"
         return BridleError("NoApprover", tool=f"/{self.name}", hint=hint)
 
     async def run(

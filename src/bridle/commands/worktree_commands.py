@@ -61,16 +61,21 @@ async def worktrees(work: GitWork, words: str) -> SlashEvent | None:
             return await _take_back(work, trees, await _named(trees, name), call)
         case ["redo", name]:
             return await _take_back(work, trees, await _named(trees, name), again=True)
+        case ["show" | "merge" | "drop" | "undo" | "redo" as deed]:
+            raise UsageError(f"Which one? It is written /worktrees {deed} NAME, and /worktrees lists them")
         case _:
             raise UsageError(f"That is none of its words: {_USAGE}")
     return None
 
 
 async def _list(trees: OwnTrees) -> str:
+    await trees.repository.root()  # raises where there is no repository
     left = [await _left(trees, tree) for tree in await trees.listed()]
     if not left:
         return "No agent has left a worktree here."
-    return "\n".join([*map(_line, left), "See, take or take back one: /worktrees show|merge|drop|undo NAME"])
+    return "\n".join(
+        [*map(_line, left), "See, take or take back one: /worktrees show|merge|drop|undo|redo NAME"]
+    )
 
 
 def _line(left: _Left) -> str:

@@ -38,6 +38,7 @@ from bridle.protocol.events import (
     StepEnded,
     StepStarted,
     TextDelta,
+    ToolCallRequested,
     ToolCallStarted,
     TurnEnded,
     TurnStarted,
@@ -131,6 +132,13 @@ async def _names(given: StoreUnderTest) -> None:
     assert (await store.find("nightly", exact=True)).id == moved, "and means it exactly"
     await _refused("UnknownSession", store.find("third", exact=True))
     assert (await store.newest(HERE)).id == moved, "the one used last in a folder"
+    later = await store.create(HERE, profile="default")
+    _put(later, ModelChanged(provider="work", model="m"), turn=None, at_ms=100)
+    await later.committed()
+    assert (await store.newest(HERE)).id == moved, "somebody who came and left without a word used none"
+    _put(later, ToolCallRequested(call_id="call_typed", tool="bash", input={}, step=0), turn=None, at_ms=100)
+    await later.aclose()
+    assert (await store.newest(HERE)).id == later.session, "a command that a person typed is something done"
     await _refused("NoSessionHere", store.newest("/nowhere"))
 
 

@@ -105,7 +105,8 @@ class SessionStore(Protocol):
         ...
 
     async def newest(self, cwd: str) -> StoredSession:
-        """The session used last in a folder, of those that can be gone on with.
+        """The session used last in a folder, of those that can be gone on with. One in which nothing was said or done,
+        as of somebody who came and left, only where there is no other.
 
         Raises: `CommandRefused("NoSessionHere")`.
         """

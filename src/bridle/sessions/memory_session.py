@@ -10,6 +10,7 @@ from bridle.engine.ports import Lease, Record, StoredSession
 from bridle.engine.undo_records import ActionRow, CallRow
 from bridle.protocol.codec import with_payload
 from bridle.protocol.events import (
+    ChildStarted,
     CostIncremented,
     Envelope,
     InputAccepted,
@@ -34,6 +35,12 @@ class MemorySession(msgspec.Struct, kw_only=True):
     lease: Lease | None = None
     calls: list[CallRow] = []
     actions: list[ActionRow] = []
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was said or done in it."""
+        called = (one.envelope.kind == "ToolCallRequested" for one in self.records)
+        return bool(self.row.title or self.row.turns) or any(called)
 
     def take_in(self, record: Record) -> None:
         """Appends an event, which keeps its bytes, with everything that follows from it."""
@@ -80,7 +87,7 @@ def projected(row: StoredSession, envelope: Envelope) -> StoredSession:
         return row
     updated_ms = max(row.updated_ms, envelope.ts_ms)
     match event:
-        case InputAccepted():
+        case InputAccepted() | ChildStarted(call_id=""):
             title = row.title if row.renamed or row.title else title_from(event)
             return msgspec.structs.replace(row, title=title, updated_ms=updated_ms)
         case SessionCreated(profile=profile, resumed=True):

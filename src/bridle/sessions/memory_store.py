@@ -104,9 +104,10 @@ class MemoryStore:
         return the_one([] if exact else meant_by(text, await self.list(), cwd), text)
 
     async def newest(self, cwd: str) -> StoredSession:
-        for row in await self.list(cwd=cwd):
-            if row.rest_of is None:
-                return row
+        rows = [row for row in await self.list(cwd=cwd) if row.rest_of is None]
+        used = (row for row in rows if self._memory.sessions[row.id].is_used)
+        if (row := next(used, next(iter(rows), None))) is not None:
+            return row
         raise CommandRefused("NoSessionHere", cwd=cwd)
 
     async def list(

@@ -6,6 +6,7 @@ Everything here is derived from one event and written in the transaction that st
 from __future__ import annotations
 
 from bridle.protocol.events import (
+    ChildStarted,
     CostIncremented,
     Envelope,
     InputAccepted,
@@ -23,7 +24,9 @@ from bridle.sessions.database import Connection
 
 LEDGER = frozenset({"ToolCallStarted", "ToolResult"})
 """Kinds that say what became of calls."""
-_OF_THE_SESSION = frozenset({"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged"})
+_OF_THE_SESSION = frozenset(
+    {"InputAccepted", "TurnStarted", "TurnEnded", "PrefixSet", "ModelChanged", "ChildStarted"}
+)
 _UNDO = "UndoApplied"
 _COST = "CostIncremented"
 RUN = "SessionCreated"
@@ -56,9 +59,10 @@ def project(connection: Connection, log_key: int, log_id: str, envelope: Envelop
         _session(connection, envelope)
 
 
-def title_from(event: InputAccepted) -> str:
-    """The first words of an input, on one line."""
-    words = " ".join(text_of(event.content).split())
+def title_from(event: InputAccepted | ChildStarted) -> str:
+    """The first words of an input, or of what a person has an agent do, on one line."""
+    said = event.task if isinstance(event, ChildStarted) else text_of(event.content)
+    words = " ".join(said.split())
     if len(words) <= _TITLE_CHARS:
         return words
     cut = words[:_TITLE_CHARS]
@@ -124,8 +128,8 @@ def _turn(connection: Connection, log_key: int, envelope: Envelope) -> None:
 
 def _session(connection: Connection, envelope: Envelope) -> None:
     match envelope.event:
-        case InputAccepted() as accepted:
-            statement, value = _SET_TITLE, title_from(accepted)
+        case InputAccepted() | ChildStarted(call_id="") as words:
+            statement, value = _SET_TITLE, title_from(words)
         case SessionCreated(profile=profile, resumed=True):
             statement, value = _SET_PROFILE, profile
         case TurnStarted():

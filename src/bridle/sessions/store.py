@@ -34,7 +34,11 @@ _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels
   from sessions s join logs l on l.key = s.log"""
 _BEHIND = "(?1 is null or s.cwd = ?1) and (?2 is null or (s.updated_ms, s.id) < (?2, ?3))"
 _LIST = f"{_ROWS} where {_BEHIND} order by s.updated_ms desc, s.id desc limit ?4"
-_NEWEST = f"{_ROWS} where s.cwd = ? and s.rest_of is null order by s.updated_ms desc, s.id desc limit 1"
+_GONE_ON_WITH = f"{_ROWS} where s.cwd = ? and s.rest_of is null"
+_LAST_USED = "order by s.updated_ms desc, s.id desc limit 1"
+_NEWEST = f"{_GONE_ON_WITH} {_LAST_USED}"
+_NEWEST_USED = f"""{_GONE_ON_WITH} and (s.title <> '' or s.turns > 0
+  or exists (select 1 from events e where e.log = s.log and e.kind = 'ToolCallRequested')) {_LAST_USED}"""  # noqa: S608  our own words
 _COUNT = f"select count(*) from sessions s where {_BEHIND}"  # noqa: S608  our own words
 _NEIGHBOURS = """select (select max(id) from sessions where id < value), value,
   (select min(id) from sessions where id > value) from json_each(?)"""
@@ -175,8 +179,9 @@ class SessionStore:
         return {one: short[one] for one in sessions}
 
     def newest(self, cwd: str) -> SessionRow:
-        """The session used last in `cwd`. Raises `CommandRefused("NoSessionHere")`."""
-        for row in self._rows(_NEWEST, cwd):
+        """The session used last in `cwd`, one in which nothing was said or done only where there is no other. Raises
+        `CommandRefused("NoSessionHere")`."""
+        for row in self._rows(_NEWEST_USED, cwd) or self._rows(_NEWEST, cwd):
             return row
         self._refuse_lost_logs()
         raise CommandRefused("NoSessionHere", cwd=cwd)

@@ -393,9 +393,11 @@ async def test_a_person_stops_one_agent_by_its_name() -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):
         await person.sees("Type what you want")
-        await person.types("/agents stop review\r", then="No agent review was sent here.")
+        await person.types("/agents stop review\r", then="No agent is at work here.")
         scene.tell(prompt("go"), e.TurnStarted(input=4), *sent("review"))
         await person.sees("agent review: Look")
+        await person.types("/agents stop\r", then="Which one? At work: review.")
+        await person.types("/agents stop rview\r", then="No agent rview was sent here. Which one?")
         await person.types("/agents stop review\r")
         await person.waits(lambda: bool(commands(scene, CancelTurn)), "the stop")
         scene.tell(*over("review", ok=False, stop="cancelled", stopped_by="Ana"))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bridle.base.visible import visible
+from bridle.clients.interaction.effects import SayWords
 from bridle.protocol.queries import AgentEntry, AgentList
 
 
-def agent_rows(found: AgentList) -> list[str]:
+def agent_rows(found: AgentList) -> list[SayWords]:
     """One line for each, the one that is talked with first; those that nobody trusts yet, and mistakes, last."""
     shown = sorted((one for one in found.agents if not one.hidden), key=_rank)
     widest = max((len(_name(one)) for one in shown), default=0)
-    return [
-        *(f"{'>' if one.chosen else ' '} {_name(one):<{widest}}  {_about(one)}" for one in shown),
-        *(f"! {visible(problem, newlines=False)}" for problem in found.problems),
-    ]
+    beside = " " * (widest + 4)
+    lines = (f"{'>' if one.chosen else ' '} {_name(one):<{widest}}  {_about(one)}" for one in shown)
+    mistakes = (f"! {visible(problem, newlines=False)}" for problem in found.problems)
+    return [*(SayWords(line, beside) for line in lines), *(SayWords(line, "  ") for line in mistakes)]
 
 
 def _rank(agent: AgentEntry) -> int:

@@ -287,8 +287,8 @@ class SlashActions:
         from bridle.clients.interaction.agent_rows import agent_rows
         from bridle.clients.interaction.child_lines import tree_lines
 
-        for line in agent_rows(await self._connection.ask(ListAgents(session=session))):
-            self._perform(SayWords(line, " " * 4))
+        for row in agent_rows(await self._connection.ask(ListAgents(session=session))):
+            self._perform(row)
         if lines := tree_lines(view.children):
             self._perform(SayWords("Sent in this session:"))
             for line in lines:

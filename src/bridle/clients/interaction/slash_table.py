@@ -546,14 +546,24 @@ def _agents(arguments: str, view: SessionView, session: str) -> SlashOutcome:
         return Do("agents")
     word = name.strip() if verb == "stop" else arguments.strip()
     child = view.children.named(word)
+    if child is None and verb == "stop":
+        return Lines((_whom_to_stop(word, view),))
     if child is None:
-        shown = f" {visible(word, newlines=False)}" if word else ""
-        return Lines((f"No agent{shown} was sent here. /agents lists them.",))
+        return Lines((f"No agent {visible(word, newlines=False)} was sent here. /agents lists them.",))
     if verb != "stop":
         return Do("child", child.invocation)
     if child.is_over:
         return Lines((f"{child_title(child)} is not at work any more: {child.state}.",))
     return CancelTurn(session=session, invocation=child.invocation)
+
+
+def _whom_to_stop(word: str, view: SessionView) -> str:
+    """What there is to stop, for somebody who named nobody or none that was sent."""
+    working = ", ".join(visible(one.label, newlines=False) for one in view.children.working)
+    if not working:
+        return "No agent is at work here. /agents lists those that were sent."
+    unknown = f"No agent {visible(word, newlines=False)} was sent here. " if word else ""
+    return f"{unknown}Which one? At work: {working}. One ends with /agents stop NAME"
 
 
 def _cost(now: SlashContext) -> tuple[str, ...]:

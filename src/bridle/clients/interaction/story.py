@@ -406,6 +406,7 @@ _PLAIN = frozenset(" ./:=@%+,_-")
 _ENDED = frozenset({"ok", "error", "timeout"})
 _CHANGED_NOTHING = frozenset({
     "TextNotFound", "PatchDoesNotApply", "ChangedSinceRead", "NeverRead", "ChangedSinceApproval",
+    "NoWorktree", "AgentNotCallable", "AgentNotForCaller", "DelegationCycle", "DelegationTooDeep",
 })  # fmt: skip
 
 

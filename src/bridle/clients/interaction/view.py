@@ -178,8 +178,9 @@ class SessionView:
                 self.used.add(cost)
                 self.used_in_turn.add(cost)
                 self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
-            case e.ChildStarted(background=True, invocation=child):
-                self.beside.add(child)
+            case e.ChildStarted(call_id=call, task=task, background=background, invocation=child):
+                self.title = self.title or ("" if call else _title(task))
+                self.beside |= {child} if background else set()
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
                 self.goal = next_state(self.goal, envelope) if self._in_turn else self.goal
@@ -235,9 +236,10 @@ class SessionView:
                 pass
 
     def _take_of_child(self, envelope: e.Envelope) -> None:
-        """What a child is at, and the files it changed: those are the turn's."""
+        """What a child is at, and the files it changed here: those are the turn's."""
         self.child_activity.setdefault(envelope.invocation or "", Activity()).take(envelope)
-        if isinstance(envelope.event, e.ToolResult) and self._in_turn:
+        apart = self.children.is_apart(envelope.invocation)
+        if isinstance(envelope.event, e.ToolResult) and self._in_turn and not apart:
             self.changed.update(changed_paths(envelope.event))
 
     def _begin_run(self) -> None:
