@@ -51,14 +51,12 @@ class EngineAnswers:
 
     def _known(self, session: str | None, create: CreateSession | None) -> KnownModels:
         """The models of an open session, of one that a command would make, or those of the person's own settings."""
+        # also read where an open session answers: nothing that is wrong is passed over
+        options = SessionOptions() if create is None else session_options(create)
         if session is not None:
             return self._opening.known_of[session]
         where, env = self._services.where, self._services.env
-        cwd, options = (
-            (home_of(env), SessionOptions())
-            if create is None
-            else (working_folder(create.cwd), session_options(create))
-        )
+        cwd = home_of(env) if create is None else working_folder(create.cwd)
         settings = session_settings(options, where=where, cwd=cwd, env=env)
         return self._services.known_for(settings, cwd=cwd)
 
