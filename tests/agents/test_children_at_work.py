@@ -246,6 +246,18 @@ async def test_a_dry_run_changes_nothing_in_a_child_either(tmp_path: Path) -> No
     assert not (tmp_path / "a.txt").exists()
 
 
+async def test_an_agent_that_ran_out_of_steps_says_what_gives_it_more(tmp_path: Path) -> None:
+    agent = msgspec.structs.replace(WRITER, max_steps=1)
+    model = scripted(*sent("writer"), agents={"writer": [call("ls", path="."), say("never")]})
+    async with harness(model, folder=str(tmp_path), agent_mode="multi", agents=[agent], yes=True) as session:
+        events = await session.ask("go")
+    (ended,) = (one for one in of_kind(events, e.ChildEnded))
+    assert (ended.ok, ended.stop) == (False, "error")
+    assert "1 step done and still working" in ended.result
+    assert "delegation.max_steps" in ended.result
+    assert "--max-steps" not in ended.result
+
+
 async def test_undo_takes_back_what_a_child_changed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("before")
     child = [call("read_file", path="a.txt"), call("write_file", path="a.txt", content="after"), say("x")]

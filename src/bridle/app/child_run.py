@@ -259,6 +259,8 @@ async def _turn(
         raise
     finally:
         ending = Ending(stop="cancelled", steps=0) if turn.cancelled() else turn.result()
+        if ending.reason == "StepLimit" and ending.steps >= task.max_steps and not task.of_person:
+            ending = msgspec.structs.replace(ending, reason="AgentStepLimit")
         if ending.stop == "cancelled":
             journal.emit(Cancelled(by="" if child.stopper is None else child.stopper.id))
         whole.end()

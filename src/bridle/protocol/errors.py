@@ -488,6 +488,9 @@ SENTENCES: Mapping[str, Sentence] = {
     "OutputUnreadable": Sentence("What that call printed cannot be read any more ({problem})."),
     "NotUndoable": Sentence("It cannot be undone here: {problem}."),
     # Turns that ended early
+    "AgentStepLimit": Sentence(
+        "{steps:step} done and still working. Stopped. Give its agent more: max_steps, delegation.max_steps."
+    ),
     "StepLimit": Sentence("{steps:step} done and still working. Stopped. Raise --max-steps to go on."),
     "LoopDetected": Sentence(
         "The same call gave the same result {times} times. Stopped. Tell me what to try instead, or /retry."
