@@ -1,6 +1,7 @@
 """A sandbox that waited for its command holds it as any other does, or is not used."""
 
 import asyncio
+import fcntl
 import os
 import select
 import shutil
@@ -21,6 +22,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext
+from bridle.sandbox.masks import Masks
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.warm_sandbox import DELAY_S, CommandPlace, WarmSandboxes
 from bridle.sandbox.write_listener import can_listen
@@ -518,3 +520,18 @@ async def test_one_waits_beside_a_process_that_stays_in_a_repository(scene: Scen
     assert [path.name for path in scene.workspace.iterdir()] == [".git"]
     assert sorted(path.name for path in (scene.workspace / ".git").iterdir()) == before
     stays.lines.close()
+
+
+def test_a_mask_that_cannot_be_put_away_holds_up_nobody(tmp_path: Path) -> None:
+    """As on a full disk: the next command takes a mask for the same place, and nobody is there to let it go."""
+    place = str(tmp_path / "AGENTS.md")
+    masks = Masks([place])
+    with pytest.raises(FileNotFoundError):
+        masks.put_away(str(tmp_path / "nowhere"))
+    fd = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    finally:
+        os.close(fd)
+    masks.release()
+    assert os.listdir(tmp_path) == []

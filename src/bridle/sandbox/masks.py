@@ -68,12 +68,14 @@ class Masks:
                     continue
                 raise
             away = os.path.join(folder, f"{name}-{number}")
-            rename_to_free(path, away)
-            if not _is_still_there(away, fd):  # what came there in this moment is not ours
-                rename_to_free(away, path)
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            self._away[path] = away
-            fcntl.flock(fd, fcntl.LOCK_SH)
+            try:
+                rename_to_free(path, away)
+                if not _is_still_there(away, fd):  # what came there in this moment is not ours
+                    rename_to_free(away, path)
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+                self._away[path] = away
+            finally:  # also on a full disk: the next command waits for it, and would for ever
+                fcntl.flock(fd, fcntl.LOCK_SH)
 
     def put_back(self) -> None:
         """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
