@@ -88,7 +88,9 @@ def child(argv: Sequence[str], *, env: dict[str, str], cwd: str, marks: Sequence
     lines: list[bytes] = []
     with tempfile.TemporaryFile() as said:
         begun = time.perf_counter()
-        process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=said, bufsize=0)
+        process = subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, bufsize=0
+        )
         assert process.stdout is not None
         for line in process.stdout:
             now = time.perf_counter()

@@ -14,7 +14,7 @@ from bridle.app.settings import consent_kind, is_acked, skill_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders, has_tool_folder, project_folder
+from bridle.config.folders import Folders, has_tool_folder, project_folder, prompt_folders
 from bridle.config.project_profile import project_profile_files
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
@@ -175,7 +175,6 @@ def _named_items(approvals: Approvals, root: str, known: Collection[str]) -> Ite
 
 def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
     from bridle.app.prompt_file_feature import prompt_items
-    from bridle.app.prompt_folders import prompt_folders
 
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)

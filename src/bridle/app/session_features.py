@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.app.model_features import budget, compaction, models
-from bridle.app.prompt_folders import prompt_folders
 from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
 from bridle.commands.git_commands import GIT_COMMANDS
-from bridle.config.folders import has_tool_folder
+from bridle.config.folders import has_tool_folder, prompt_folders
 from bridle.context.instruction_files import has_instruction_files
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox

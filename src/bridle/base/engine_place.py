@@ -14,6 +14,8 @@ from collections.abc import Generator
 
 import msgspec
 
+from bridle.base.hand_over import STANDBY_NAME
+
 SOCKET_NAME = "engine.sock"
 LOCK_NAME = "engine.lock"
 """In the data folder: held by the engine that listens for it."""
@@ -43,6 +45,11 @@ class EnginePlace(msgspec.Struct, frozen=True):
     @property
     def socket(self) -> str:
         return os.path.join(self.folder, SOCKET_NAME)
+
+    @property
+    def standby(self) -> str:
+        """Where commands are handed over to a process that stands by."""
+        return os.path.join(self.folder, STANDBY_NAME)
 
     @property
     def token_file(self) -> str:

@@ -165,6 +165,7 @@ class Parser(argparse.ArgumentParser):
         return topic_of(self.prog.split()[1:])
 
 
+@functools.cache
 def parser(only: str | None = None) -> Parser:
     """The parser of every verb, or of one: each costs time before the first word.
 

@@ -1,4 +1,5 @@
-"""The standard streams of a command: text and JSON on stdout, remarks on stderr, and what happens when nobody reads."""
+"""The standard streams of a command: text and JSON on stdout, remarks on stderr, and what happens when nobody reads or
+somebody presses Ctrl-C before there is anything to stop."""
 
 import sys
 
@@ -83,6 +84,14 @@ def open_missing_streams() -> None:
         if getattr(sys, name) is None:
             stream = open(os.open(os.devnull, flags), mode, encoding="utf-8", closefd=False)  # noqa: SIM115  as long as we live
             setattr(sys, name, stream)
+
+
+def leave_on_ctrl_c() -> None:
+    """Until a verb has its own way to stop, nothing has begun, and an exception would leave modules half imported."""
+    import os
+    import signal
+
+    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(130))
 
 
 def flush_streams(code: int) -> int:

@@ -37,13 +37,8 @@ _SAID_ELSEWHERE = frozenset(
 """Variables of ours that change nothing about a session."""
 
 
-def why_in_process(
-    parsed: argparse.Namespace,
-    env: Mapping[str, str],
-    create: CreateSession,
-    content: tuple[InputBlock, ...] = (),
-) -> str | None:
-    """Why this has to run here although an engine listens; None where it can travel."""
+def why_in_process(parsed: argparse.Namespace, env: Mapping[str, str], create: CreateSession) -> str | None:
+    """Why this has to run here although an engine listens; None where it can travel, as far as its input does."""
     note = EnginePlace(folders(env).runtime).found()
     if note is None:
         return "no engine left a note beside its socket"
@@ -59,16 +54,19 @@ def why_in_process(
         return f"{own[0]} is set here and not in the engine"
     if parsed.env_file or parsed.log_level or parsed.log_to_stderr:
         return "its environment and its log are of this process"
-    try:
-        length = len(msgspec.json.encode((create, content)))
-    except UnicodeEncodeError:
-        return "the name of a folder or a file is no text"
-    if length > MOST_BYTES - ROOM_BESIDE:
-        return "the input is too long for a frame"
     provider = (create.model or "").partition(":")[0]
     if provider != DEMO and _keys_here(env, create.cwd, provider):
         return "a key is in this environment"
     return None
+
+
+def why_untold(create: CreateSession, content: tuple[InputBlock, ...] = ()) -> str | None:
+    """Why an engine elsewhere cannot be told of this; None where it can."""
+    try:
+        length = len(msgspec.json.encode((create, content)))
+    except UnicodeEncodeError:
+        return "the name of a folder or a file is no text"
+    return "the input is too long for a frame" if length > MOST_BYTES - ROOM_BESIDE else None
 
 
 def _keys_here(env: Mapping[str, str], cwd: str, provider: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bridle.cli.console import tell
-from bridle.cli.engine_attach import connect_to_engine, tell_link, why_in_process
+from bridle.cli.engine_attach import connect_to_engine, tell_link, why_in_process, why_untold
 from bridle.clients.print import RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
@@ -32,12 +32,14 @@ async def connection_of_run(
     content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
+    *,
+    is_known: bool = False,
 ) -> Connection | None:
-    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here."""
+    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here. `is_known`: nothing but
+    its input can keep it here."""
     say = tell if at_terminal is None else at_terminal.tell
-    if (
-        why := why_in_process(parsed, env, create, content if isinstance(content, tuple) else ())
-    ) is not None:
+    why = None if is_known else why_in_process(parsed, env, create)
+    if (why := why or why_untold(create, content if isinstance(content, tuple) else ())) is not None:
         if parsed.verbose:
             say(f"runs in this process: {why}")
         return None

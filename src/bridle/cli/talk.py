@@ -111,9 +111,14 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
 
 async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> RemoteConnection | None:
     """A client of the engine that listens; None where this has to run here."""
-    from bridle.cli.engine_attach import connect_to_engine, why_in_process  # where a socket was found
+    from bridle.cli.engine_attach import (
+        connect_to_engine,
+        why_in_process,
+        why_untold,
+    )  # where a socket was found
 
-    if (why := why_in_process(parsed, env, session_wanted(parsed, env))) is not None:
+    create = session_wanted(parsed, env)
+    if (why := why_in_process(parsed, env, create) or why_untold(create)) is not None:
         if parsed.verbose:
             tell(f"runs in this process: {why}")
         return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
 from bridle.cli.console import tell, unwritten
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from bridle.clients.print import Format
 
 
-def run_verb(arguments: list[str]) -> int:
+def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None) -> int:
+    """The exit code. `decline` is given where this process stands in for the one that was started: it is called for
+    what only that one can carry out, before anything is read or said."""
     try:
         words = [
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
@@ -32,7 +34,7 @@ def run_verb(arguments: list[str]) -> int:
             from bridle.cli.run import fail_as
 
             return fail_as(failure, form, os.environ)
-        return _carry_out(parsed)
+        return _carry_out(parsed, decline)
     except BridleError as failure:
         from bridle.base.redact import error_marker, redact
         from bridle.base.visible import visible
@@ -45,7 +47,7 @@ def run_verb(arguments: list[str]) -> int:
         return unwritten(problem)
 
 
-def _carry_out(parsed: argparse.Namespace) -> int:
+def _carry_out(parsed: argparse.Namespace, decline: Callable[[], NoReturn] | None) -> int:
     """Each verb is imported when it is used."""
     match parsed.verb:
         case "talk":
@@ -55,7 +57,9 @@ def _carry_out(parsed: argparse.Namespace) -> int:
         case "run":
             from bridle.cli.run import run
 
-            return run(parsed, dict(os.environ))  # looked at with every request, and a dict answers at once
+            return run(
+                parsed, dict(os.environ), decline
+            )  # looked at with every request, and a dict answers at once
         case "demo":
             from bridle.cli.demo import demo
 
@@ -126,7 +130,7 @@ def _carry_out_beside_sessions(parsed: argparse.Namespace) -> int:
         case "serve":
             from bridle.cli.serve import serve
 
-            return serve(parsed, os.environ)
+            return serve(parsed, os.environ, run_verb)
         case "attach":
             from bridle.cli.attach import attach
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import binascii
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from bridle.base.files import repository_root
+from bridle.config.folder_paths import folder_paths
 from bridle.protocol.errors import UsageError
 
 PROJECT_FOLDER = ".bridle"
@@ -41,40 +41,12 @@ def folders(env: Mapping[str, str]) -> Folders:
 
     Raises `UsageError` where neither HOME nor BRIDLE_HOME says: nothing is written to a home that was guessed.
     """
-    if home := env.get("BRIDLE_HOME"):
-        root = os.path.abspath(home)
-        return Folders(
-            config=os.path.join(root, "config"),
-            data=os.path.join(root, "data"),
-            state=os.path.join(root, "state"),
-            cache=os.path.join(root, "cache"),
-            runtime=os.path.join(root, "run"),
-            worktrees=os.path.join(root, "worktrees"),
-        )
-    home = env.get("HOME", "")
-    if not os.path.isabs(home):
+    paths = folder_paths(env)
+    if paths is None:
+        home = env.get("HOME", "")
         what = f'HOME is "{home}", which is no absolute path' if home else "HOME is not set"
         raise UsageError(f"{what}, so Bridle does not know where its files are. Set HOME or BRIDLE_HOME")
-    data = _under(env, "XDG_DATA_HOME", home, ".local/share")
-    state = _under(env, "XDG_STATE_HOME", home, ".local/state")
-    return Folders(
-        config=_under(env, "XDG_CONFIG_HOME", home, ".config"),
-        data=data,
-        state=state,
-        cache=_under(env, "XDG_CACHE_HOME", home, ".cache"),
-        runtime=_runtime(env, data) or os.path.join(state, "run"),
-        worktrees=f"{data}-worktrees",
-    )
-
-
-def _runtime(env: Mapping[str, str], data: str) -> str | None:
-    """The folder of a login session, if there is one. Homes that share it have places of their own in it."""
-    base = env.get("XDG_RUNTIME_DIR", "")
-    return (
-        os.path.join(base, "bridle", f"{binascii.crc32(os.fsencode(data)):08x}")
-        if os.path.isabs(base)
-        else None
-    )
+    return Folders(**paths)
 
 
 def home_of(env: Mapping[str, str]) -> str:
@@ -91,14 +63,6 @@ def home_of(env: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return "/"
-
-
-def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> str:
-    """XDG says a relative value is to be ignored."""
-    base = env.get(variable, "")
-    if not os.path.isabs(base):
-        base = os.path.join(home, default)
-    return os.path.join(base, "bridle")
 
 
 def project_folder(cwd: str) -> str | None:
@@ -138,3 +102,14 @@ def _has_folder(where: Folders, cwd: str, name: str) -> bool:
     return os.path.isdir(os.path.join(where.config, name)) or (
         project is not None and os.path.isdir(os.path.join(project, name))
     )
+
+
+def prompt_folders(where: Folders, cwd: str, listed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The folders with prompts that are there: the person's, empty where there is none, and those of the project."""
+    own, user = project_folder(cwd), os.path.join(where.config, "commands")
+    root = repository_root(os.path.realpath(cwd)) if listed else ""
+    theirs = (
+        *((os.path.join(own, "commands"),) if own else ()),
+        *(os.path.join(root, one) for one in listed),
+    )
+    return user if os.path.isdir(user) else "", tuple(one for one in theirs if os.path.isdir(one))

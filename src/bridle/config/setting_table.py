@@ -501,6 +501,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("engine.share", FLAG, "Let other clients attach to what runs at a terminal.", default=False),
     Setting("engine.listen", TEXT, "Where bridle serve listens besides, as 127.0.0.1:PORT."),
     Setting(
+        "engine.standby",
+        FLAG,
+        "Whether a process beside bridle serve carries out the commands of scripts, with everything loaded.",
+        default=True,
+    ),
+    Setting(
         "engine.origins",
         TEXTS,
         "Pages of other servers that may use the engine, as https://host.",

@@ -36,12 +36,18 @@ class EngineSocket:
         write_atomic(self.place.token_file, token.encode(), durable=False)
         write_atomic(self.place.note_file, msgspec.json.encode(self._note), durable=False)
 
+    def give_to_standby(self, link: socket.socket) -> None:
+        """From now on commands are handed over to the process at the other end. It alone listens: where it has gone,
+        nobody does."""
+        with _bound(self.place.standby) as opened, contextlib.suppress(BrokenPipeError):
+            socket.send_fds(link, [b"!"], [opened.fileno()])
+
     def close(self) -> None:
         """Nothing of it is left. Safe to call twice."""
         if not self._lock.held:
             return
         self.socket.close()
-        for path in (self.place.socket, self.place.token_file, self.place.note_file):
+        for path in _files(self.place):
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self._lock.release()
@@ -57,7 +63,7 @@ def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bo
             raise CommandRefused("EngineRunning", pid=holder.get("pid", "?"), socket=place.socket)
         try:
             _make_private(place.folder)
-            for path in (place.socket, place.token_file, place.note_file):
+            for path in _files(place):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)  # of an engine that was killed: the lock says that none is alive
             return EngineSocket(place, lock, _bound(place.socket), note)
@@ -69,6 +75,10 @@ def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bo
         if isinstance(problem, FileExistsError):
             why = f"{problem.filename} is a file, and a folder belongs there. Move it away"
         raise CommandRefused("SocketUnusable", socket=place.socket, problem=why) from None
+
+
+def _files(place: EnginePlace) -> tuple[str, ...]:
+    return place.socket, place.token_file, place.note_file, place.standby
 
 
 def _make_private(folder: str) -> None:

@@ -1,0 +1,250 @@
+"""A process that stands by: it has loaded what commands need, and forks one for whoever hands one over (`hand_over`).
+
+Who asks is asked about before a byte is read, by whoever gives `may_ask`: what a command of a model could not do
+itself, it shall not have done by somebody who can. Linux only.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from bridle.base.hand_over import DECLINED, GO, STATUS_BYTES, STREAMS
+from bridle.base.handed_command import CommandReceiver, become, close_others
+
+SPARE_MS = 30
+"""So long after a command the next process is forked, unless somebody waits for it: until then, others have work."""
+_TOLD = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGSTOP, signal.SIGCONT}
+)
+
+Carry = Callable[[list[str]], int]
+"""Carries a command out, in a process of its own: the exit code. May call `decline`."""
+
+
+class Declined(BaseException):
+    """The command is for whoever handed it over to carry out; nothing was done, and nothing was read."""
+
+
+def decline() -> NoReturn:
+    """Leaves the command to whoever handed it over. Raises `Declined`."""
+    raise Declined
+
+
+def start_standby(stand_by: Callable[[socket.socket], None]) -> socket.socket | None:
+    """Starts a process that calls `stand_by` with its end of a connection to us; our end. None where the system cannot.
+
+    It is nobody's child: what descends from us may be a command. Call it while there is one thread, before anything
+    was started or marked. It is to end when our end is closed, whatever closes it.
+    """
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return None
+    ours, theirs = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()  # or it would be said twice
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        _run_to_end(lambda: _begin(stand_by, theirs))
+    theirs.close()
+    os.waitpid(first, 0)
+    return ours
+
+
+def _begin(stand_by: Callable[[socket.socket], None], link: socket.socket) -> int:
+    os.setsid()
+    if os.fork() != 0:
+        return 0
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in range(STREAMS):
+        os.dup2(nothing, fd)
+    close_others(link.fileno())
+    os.chdir("/")
+    stand_by(link)
+    return 0
+
+
+def _run_to_end(work: Callable[[], int]) -> NoReturn:
+    """Ends this process with what `work` returns; nothing of whoever it was forked from is ever run."""
+    code = 1
+    try:
+        code = work()
+    except Declined:
+        code = DECLINED
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 1
+    finally:
+        if (problem := sys.exception()) is not None:
+            traceback.print_exception(problem)
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def take_listener(link: socket.socket) -> socket.socket | None:
+    """The socket at which commands are handed over, from whoever started us; None where that one has gone."""
+    _, fds, _, _ = socket.recv_fds(link, 1, 1)
+    return socket.socket(fileno=fds[0]) if fds else None
+
+
+class Standby:
+    """Stands by at `listener` until `link` is closed. `may_ask` says of a process whether it may hand a command over.
+    `version` is that of the program. `rehearse` does in each process what every command does first.
+
+    The next process is forked before there is a command for it. It waits for one, and says so when it has it: from then
+    on we hear the signals of whoever handed it over, and tell that one how it ended.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        link: socket.socket,
+        *,
+        version: str,
+        carry: Carry,
+        rehearse: Callable[[], None],
+        may_ask: Callable[[int | None], bool],
+    ) -> None:
+        self._listener = listener
+        self._link = link
+        self._rehearse = rehearse
+        self._receiver = CommandReceiver(listener, version, may_ask)
+        self._carry = carry
+        self._poll = select.poll()
+        self._is_over = False
+        self._spare: _Forked | None = None
+        self._busy: dict[int, _Forked] = {}
+        """Those that carry a command out, by what is heard of them: their end, and whoever waits for it."""
+
+    def run(self) -> None:
+        """Returns when every command has ended, and whoever started us has gone or no process can be forked."""
+        gc.collect()
+        gc.freeze()  # a child that collects would copy all of it
+        self._poll.register(self._link, select.POLLIN)
+        self._fork()
+        while self._busy or not self._is_over:
+            heard = self._poll.poll(None if self._spare or self._is_over else SPARE_MS)
+            if not heard:
+                self._fork()
+            for fd, _ in heard:
+                if fd == self._link.fileno():
+                    self._poll.unregister(fd)
+                    self._stop()
+                elif not self._is_over and fd == self._listener.fileno():
+                    self._fork()
+                elif self._spare is not None and fd == self._spare.link.fileno():
+                    self._begin(self._spare)
+                elif (forked := self._busy.get(fd)) is not None:
+                    self._hear(forked, fd)
+
+    def _fork(self) -> None:
+        """Another one that waits for a command."""
+        with suppress(KeyError):
+            self._poll.unregister(self._listener)
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError:  # there is no room for more, and nobody waits for it
+            self._stop()
+            return
+        if pid == 0:
+            ours.close()
+            _run_to_end(lambda: self._wait_for_command(theirs))
+        theirs.close()
+        self._spare = _Forked(pid, os.pidfd_open(pid), ours)
+        self._poll.register(ours, select.POLLIN)
+
+    def _wait_for_command(self, link: socket.socket) -> int:
+        """In the child: waits for a command, and is it from then on."""
+        self._rehearse()
+        connection, handover = self._receiver.receive()
+        socket.send_fds(link, [GO], [connection.fileno()])
+        for opened in (connection, link, self._listener, self._link):
+            opened.close()
+        become(handover)
+        return self._carry(handover.arguments)
+
+    def _begin(self, forked: _Forked) -> None:
+        """The process that waited has a command; or it has gone, and so would the next."""
+        self._poll.unregister(forked.link)
+        self._spare = None
+        _, fds, _, _ = socket.recv_fds(forked.link, len(GO), 1)
+        if not fds:
+            os.waitpid(forked.pid, 0)
+            forked.close()
+            self._stop()
+            return
+        forked.caller = socket.socket(fileno=fds[0])
+        for fd in (forked.watch, forked.caller.fileno()):
+            self._busy[fd] = forked
+            self._poll.register(fd, select.POLLIN)
+        if not self._is_over:
+            self._poll.register(self._listener, select.POLLIN)  # until there is another that waits
+
+    def _hear(self, forked: _Forked, fd: int) -> None:
+        if fd == forked.watch:
+            self._end(forked)
+            return
+        assert forked.caller is not None
+        try:
+            numbers = forked.caller.recv(64)
+        except OSError:
+            numbers = b""
+        for number in numbers:
+            if number in _TOLD:
+                os.kill(forked.pid, number)
+        if not numbers:  # killed, which is what becomes of its command, too
+            os.kill(forked.pid, signal.SIGKILL)
+            self._forget(fd)
+
+    def _end(self, forked: _Forked) -> None:
+        assert forked.caller is not None
+        _, status = os.waitpid(forked.pid, 0)
+        with suppress(OSError):  # nobody waits for it any more
+            forked.caller.send(status.to_bytes(STATUS_BYTES, "big"))
+        for fd in (forked.watch, forked.caller.fileno()):
+            self._forget(fd)
+        forked.close()
+
+    def _forget(self, fd: int) -> None:
+        if self._busy.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _stop(self) -> None:
+        """Nothing is taken any more."""
+        if self._is_over:
+            return
+        self._is_over = True
+        with suppress(KeyError):
+            self._poll.unregister(self._listener)
+        self._listener.close()
+        if (spare := self._spare) is not None:
+            self._spare = None
+            self._poll.unregister(spare.link)
+            os.kill(spare.pid, signal.SIGKILL)
+            os.waitpid(spare.pid, 0)
+            spare.close()
+
+
+class _Forked:
+    """A process that was forked, and what is heard of it. `caller` is who waits for its end."""
+
+    def __init__(self, pid: int, watch: int, link: socket.socket) -> None:
+        self.pid = pid
+        self.watch = watch
+        self.link = link
+        self.caller: socket.socket | None = None
+
+    def close(self) -> None:
+        os.close(self.watch)
+        self.link.close()
+        if self.caller is not None:
+            self.caller.close()

@@ -1,0 +1,360 @@
+"""Commands of scripts, carried out by a process beside the engine: the same in everything anybody can see."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridle.base.engine_place import connected_socket
+from bridle.base.hand_over import AGREED, LENGTH_BYTES, hand_over
+from bridle.base.peer_process import parent_of
+from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from serve_kit import ServingProcess, serving
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody stands by elsewhere")
+
+MORE_THAN_A_PIPE_HOLDS = 70_000
+LOADED = b"/msgspec/"
+"""In the map of every process that has loaded what a command needs."""
+
+
+@pytest.fixture
+def engine(place: Place) -> Iterator[ServingProcess]:
+    with serving(place) as served:
+        yield served
+
+
+class Held:
+    """A run that waits for the rest of its prompt, and so for us."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: str) -> None:
+        self.process = process
+        self._pipe = pipe
+        assert process.stdin is not None
+        process.stdin.write(b"x" * MORE_THAN_A_PIPE_HOLDS)  # returns when somebody reads it
+        process.stdin.flush()
+        others = {pid for pid in _processes() if self._pipe in _open_files(pid)} - {os.getpid()}
+        self.carried_out_by = next(iter(others - {process.pid}), process.pid)
+
+    @property
+    def is_handed_over(self) -> bool:
+        return self.carried_out_by != self.process.pid
+
+    def end(self) -> Ran:
+        """Gives the rest, and waits for its end."""
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        return Ran(self.process.returncode, out.decode(), err.decode())
+
+
+@contextmanager
+def held(
+    place: Place,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    first: Callable[[], Any] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[Held]:
+    model = f"demo:{place.work}/{place.script('say Yes.' + chr(10)).partition(':')[2]}"
+    process = subprocess.Popen(
+        [*BRIDLE, "run", "-m", model, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=cwd or place.work,
+        env=place.environment(**(env or {})),
+        preexec_fn=first,
+    )
+    try:
+        assert process.stdin is not None
+        yield Held(process, f"pipe:[{os.fstat(process.stdin.fileno()).st_ino}]")
+    finally:
+        process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _open_files(pid: int) -> list[str]:
+    try:
+        return [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
+def _is_gone(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], TIMEOUT_S)[0])
+
+
+def _standby(engine: ServingProcess) -> int:
+    """The process that stands by: the parent of whoever waits for the next command."""
+    home = f"HOME={engine.home.home}\0".encode()
+    beside = {pid for pid in _processes() if _is_of(pid, home)} - {engine.process.pid}
+    (found,) = [pid for pid in beside if parent_of(pid) not in beside]
+    return found
+
+
+def _is_of(pid: int, home: bytes) -> bool:
+    try:
+        is_served = b"\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return is_served and home in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_command_of_a_script_is_carried_out_by_who_has_all_of_it_loaded(
+    place: Place, engine: ServingProcess
+) -> None:
+    with held(place) as run:
+        assert run.is_handed_over
+        assert LOADED in Path(f"/proc/{run.carried_out_by}/maps").read_bytes()
+        assert LOADED not in Path(f"/proc/{run.process.pid}/maps").read_bytes()
+        ended = run.end()
+    assert (ended.code, ended.out) == (0, "[scripted] Yes.\n")
+
+
+def test_a_list_of_sessions_is_the_same_with_and_without(place: Place, engine: ServingProcess) -> None:
+    place.bridle("run", "-m", place.script("say Yes.\n"), "hi")
+    handed = place.bridle("sessions", "list", "--json")
+    alone = place.bridle("sessions", "list", "--json", env={"BRIDLE_NO_ATTACH": "1"})
+    assert (handed.code, handed.out, handed.err) == (0, alone.out, "")
+    assert "hi" in handed.out
+
+
+def _fewer_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "first"),
+    [
+        pytest.param(("--no-attach",), {}, None, id="it is to run alone"),
+        pytest.param((), {"BRIDLE_NO_ATTACH": "1"}, None, id="all are to run alone"),
+        pytest.param((), {"BRIDLE_MODE": "plan"}, None, id="a setting of its own"),
+        pytest.param(("--log-level", "debug"), {}, None, id="a log of its own"),
+        pytest.param((), {"PYTHONHASHSEED": "1"}, None, id="a Python of its own"),
+        pytest.param((), {}, _fewer_files, id="limits of its own"),
+        pytest.param((), {}, lambda: os.nice(3), id="a priority of its own"),
+        pytest.param(
+            (), {}, lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}), id="a core of its own"
+        ),
+    ],
+)
+def test_what_is_not_the_same_elsewhere_runs_in_the_process_that_was_started(
+    place: Place,
+    engine: ServingProcess,
+    words: tuple[str, ...],
+    env: dict[str, str],
+    first: Callable[[], Any] | None,
+) -> None:
+    with held(place, *words, env=env, first=first) as run:
+        assert not run.is_handed_over
+        ended = run.end()
+    assert (ended.code, ended.out) == (0, "[scripted] Yes.\n")
+
+
+def test_folder_mask_and_environment_are_those_of_whoever_hands_over(
+    place: Place, engine: ServingProcess
+) -> None:
+    below = place.work / "below"
+    below.mkdir()
+    with held(place, "-o", "answer.txt", first=lambda: os.umask(0o027) and None, cwd=below) as run:
+        assert run.is_handed_over
+        assert run.end().code == 0
+    answer = below / "answer.txt"
+    assert (answer.read_text(), answer.stat().st_mode & 0o777) == ("[scripted] Yes.\n", 0o640)
+
+
+def test_words_that_are_no_text_arrive_as_they_are(place: Place, engine: ServingProcess) -> None:
+    strange = os.fsdecode(b"gone-\xff.txt")
+    ran = place.bridle("run", "-m", "demo", "--prompt-file", strange, "hi")
+    alone = place.bridle("run", "-m", "demo", "--prompt-file", strange, "hi", env={"BRIDLE_NO_ATTACH": "1"})
+    assert (ran.code, ran.err) == (alone.code, alone.err)
+    assert ran.code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_reaches_who_carries_it_out(
+    place: Place, engine: ServingProcess, number: signal.Signals
+) -> None:
+    model = place.script('call bash {"command": "sleep 60"}\n---\nsay Done.\n', "slow.script")
+    with place.started("run", "-m", model, "--mode", "yolo", "--stream-json", "go") as run:
+        run.until("ToolCallStarted")
+        assert LOADED not in Path(f"/proc/{run.process.pid}/maps").read_bytes()
+        ended = run.signal(number)
+    assert ended.code == (129 if number == signal.SIGHUP else 130)
+    assert "stopping…" in ended.err
+
+
+def test_what_ignores_being_hung_up_on_is_not_hung_up_on(place: Place, engine: ServingProcess) -> None:
+    with held(place, first=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as run:
+        assert run.is_handed_over
+        run.process.send_signal(signal.SIGHUP)
+        os.kill(run.carried_out_by, signal.SIGHUP)
+        assert run.end().code == 0
+
+
+def test_it_pauses_with_whoever_handed_it_over(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        other = run.carried_out_by
+        run.process.send_signal(signal.SIGTSTP)
+        _, status = os.waitpid(run.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        run.process.send_signal(signal.SIGCONT)
+        assert run.end().code == 0
+
+
+def test_it_is_killed_with_whoever_handed_it_over(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        other = os.pidfd_open(run.carried_out_by)
+        run.process.kill()
+        assert _is_gone(other)
+        os.close(other)
+
+
+def test_whoever_handed_it_over_ends_as_it_did(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        os.kill(run.carried_out_by, signal.SIGKILL)
+        assert run.end().code == -signal.SIGKILL
+
+
+def test_one_whose_standby_is_killed_says_so(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        parent = parent_of(run.carried_out_by)
+        assert parent is not None
+        os.kill(parent, signal.SIGKILL)
+        ended = run.end()
+    assert ended.code == 1
+    assert ended.err.startswith("bridle: the process that carried this out beside the engine was killed")
+    assert place.bridle("run", "-m", "demo", "hi").code == 0  # and the next does without
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nobody_stands_by_without_an_engine(
+    place: Place, engine: ServingProcess, number: signal.Signals
+) -> None:
+    standby = os.pidfd_open(_standby(engine))
+    engine.process.send_signal(number)
+    engine.process.wait(TIMEOUT_S)
+    assert _is_gone(standby)
+    os.close(standby)
+    assert place.bridle("run", "-m", "demo", "hi").code == 0
+
+
+def test_a_command_goes_on_when_the_engine_is_ending(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        assert engine.stop() == 0
+        ended = run.end()
+    assert (ended.code, ended.out) == (0, "[scripted] Yes.\n")
+
+
+def test_nobody_stands_by_where_that_is_not_wanted(place: Place) -> None:
+    settings_file = place.home / ".config/bridle/config.toml"
+    settings_file.parent.mkdir(parents=True)
+    settings_file.write_text("[engine]\nstandby = false\n")
+    with serving(place) as engine:
+        assert not os.path.exists(engine.place.standby)
+        with held(place) as run:
+            assert not run.is_handed_over
+            assert run.end().code == 0
+
+
+PROBE = """
+import os, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+os.chdir(os.path.dirname(sys.argv[1]))
+connection.connect(os.path.basename(sys.argv[1]))
+connection.settimeout(0.2)
+try:
+    print("refused" if connection.recv(1) == b"" else "?")
+except TimeoutError:
+    print("heard")
+except ConnectionResetError:
+    print("refused")
+"""
+
+
+def test_what_a_model_started_hands_nothing_over(place: Place, engine: ServingProcess) -> None:
+    """Not even where no sandbox stands around it, and in a session of its own."""
+    (place.work / "probe.py").write_text(PROBE)
+    probe = [sys.executable, str(place.work / "probe.py"), engine.place.standby]
+    outside = subprocess.run(probe, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    assert outside.stdout == "heard\n"
+    command = f"setsid env -i {' '.join(probe)} </dev/null"
+    model = place.script(f'call bash {{"command": "{command}"}}\n---\nsay Done.\n', "call.script")
+    ran = place.bridle("run", "-m", model, "--mode", "yolo", "-s", "off", "--stream-json", "go")
+    (result,) = [event for event in ran.stream if event["eventType"] == "ToolResult"]
+    assert "refused" in str(result)
+
+
+def test_one_of_another_version_carries_its_command_out_itself(place: Place, engine: ServingProcess) -> None:
+    assert hand_over(engine.place.folder, "another", ["sessions", "list"]) is None
+
+
+def test_one_that_says_nothing_holds_nobody_up(place: Place, engine: ServingProcess) -> None:
+    with connected_socket(engine.place.standby):
+        assert place.bridle("run", "-m", place.script("say Yes.\n"), "hi").out == "[scripted] Yes.\n"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200), files=st.integers(0, 6))
+def test_what_is_no_command_is_not_agreed_to(engine: ServingProcess, data: bytes, files: int) -> None:
+    with connected_socket(engine.place.standby) as connection:
+        connection.settimeout(TIMEOUT_S)
+        framed = len(data).to_bytes(LENGTH_BYTES, "big") + data
+        try:
+            socket.send_fds(connection, [framed], [0] * files)
+            connection.shutdown(socket.SHUT_WR)
+            said = connection.recv(1)
+        except (ConnectionResetError, BrokenPipeError):
+            said = b""
+    assert said != AGREED
+
+
+def test_who_stands_by_has_loaded_what_commands_load(place: Place, engine: ServingProcess) -> None:
+    """By what such commands import in a process of their own."""
+    code = (
+        "import importlib, sys, bridle.cli.lazy_imports, bridle.cli.serve, bridle.cli.verbs\n"
+        "from bridle.cli.command_standby import PRELOADED\n"
+        "for name in PRELOADED: importlib.import_module(name)\n"
+        "print('\\n'.join(sys.modules))"
+    )
+    loaded = set(_said([sys.executable, "-c", code], place).split())
+    place.bridle("run", "-m", "demo", "hi")
+    for words in (("run", "-m", "demo", "hi"), ("sessions", "list")):
+        said = _said([sys.executable, "-X", "importtime", "-m", "bridle", *words], place)
+        needed = {
+            line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")
+        }
+        ours = {name for name in needed if name.startswith("bridle.")}
+        assert ours - loaded == set()
+
+
+def _said(argv: list[str], place: Place) -> str:
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        cwd=place.work,
+        env=place.environment(),
+        timeout=TIMEOUT_S,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout + done.stderr
