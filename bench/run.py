@@ -23,6 +23,7 @@ from bridle.cli import YOUNG_OBJECTS
 ROWS = {
     "version": "startup:version",
     "run": "startup:one_turn",
+    "lists": "listing:lists",
     "step": "stepping:step",
     "inner-step": "turns:step",
     "growth": "turns:growth",

@@ -1,0 +1,47 @@
+"""`bridle sessions list`: nothing stored, a thousand sessions, and the same handed to who stands by beside an engine."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from big_log import write_session
+from measure import BRIDLE, Child, Figure, child, in_turns, plain_env, scratch, times, walls
+from served import served
+
+from bridle.app.machine_store import session_store
+
+SESSIONS, EVENTS = 1_000, 10
+ROUNDS = 21
+HELP = "bridle --help"
+
+
+def lists() -> list[Figure]:
+    """The first page, against one of an empty store, and both against the page of help."""
+    with scratch() as home, served() as engine:
+        empty = plain_env(home)
+        with closing(session_store(engine.env)) as store:
+            for number in range(SESSIONS):
+                write_session(store, engine.cwd, f"Session {number}", EVENTS)
+
+        def listed(env: dict[str, str], *, alone: bool) -> Child:
+            ran = child(
+                [BRIDLE, "sessions", "list", "--all"],
+                env=env | ({"BRIDLE_NO_ATTACH": "1"} if alone else {}),
+                cwd=engine.cwd,
+            )
+            assert (b"Session 9" in ran.out) == (env is engine.env), ran.out
+            return ran
+
+        helped, none, many, handed = in_turns(
+            ROUNDS,
+            lambda: child([BRIDLE, "--help"], env=empty, cwd=engine.cwd),
+            lambda: listed(empty, alone=True),
+            lambda: listed(engine.env, alone=True),
+            lambda: listed(engine.env, alone=False),
+        )
+        engine.end()
+    return [
+        times("sessions list, none", walls(none), walls(helped), of=HELP, target=4),
+        times("sessions list, 1,000", walls(many), walls(none), of="none", target=1.2),
+        times("sessions list, handed over", walls(handed), walls(helped), of=HELP, target=2),
+    ]
