@@ -15,19 +15,33 @@ import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 import msgspec
 
 from bridle.base.path_patterns import PathPattern, anywhere
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
-from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
+from bridle.engine.tools import SearchSight
+from bridle.tools.folder_walk import (
+    ALWAYS_SKIPPED,
+    BUILD_OUTPUT,
+    MAX_DEPTH,
+    IgnoreRules,
+    walk,
+    walk_in_batches,
+)
 from bridle.tools.search_patterns import SearchPattern
 
 MAX_FILE_BYTES = 10 << 20
 MAX_UNSEEN_BYTES = 4 << 20
 """So much of the names of files waits until they are looked at."""
-MAX_UNSORTED = 500
+MAX_LOOKED_AT = 2000
+"""Of so many files it is found out here which may not be seen; where there are more, by a program."""
+HEAD_START_S = 0.1
+"""So long a search runs alone: it may find more than it shows, and then nobody asks what was left out."""
+MAX_UNSORTED = 2000
+MAX_UNSORTED_BYTES = 8 << 20
 """So many answers are taken as they come, from all cores, and sorted here. Where there are more, a search that goes by
 path, on one core, comes to the first of them sooner."""
 SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
@@ -73,8 +87,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for, and where.
 
     `folder` is resolved; `file` is one name in it, or None for all that is below. `top` contains `folder`; its
-    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count. `shows`
-    says of an absolute path whether its content may be seen; None: of all. A file asked for by name was allowed.
+    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count. `sight`
+    says what may be seen; None: everything. A file asked for by name was allowed.
     """
 
     pattern: SearchPattern
@@ -84,7 +98,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     glob: str | None = None
     only_files: bool = False
     limit: int
-    shows: Callable[[str], bool] | None = None
+    sight: SearchSight | None = None
+
+    def shows(self, path: str) -> bool:
+        return self.sight is None or self.file is not None or self.sight.shows(self.absolute(path))
 
     def absolute(self, path: str) -> str:
         return f"{self.folder.rstrip('/')}/{path}"
@@ -121,28 +138,64 @@ async def search(wanted: Search, start: Start, rg: str | None) -> SearchAnswer:
 
 async def _ripgrep(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
     """None when this rg cannot do it, being too old or broken."""
-    left_out = asyncio.ensure_future(_left_out(wanted, start, rg))
+    more = asyncio.Event()
+    matching = asyncio.ensure_future(_matching(wanted, start, rg, more))
+    left_out = asyncio.ensure_future(_left_out(wanted, start, rg, matching, more))
     try:
-        answer = await _matching(wanted, start, rg)
-        if answer is None or answer.more:
-            return answer
-        return answer._replace(left_out=await left_out)
+        answer = await matching
+        return answer if answer is None or answer.more else answer._replace(left_out=await left_out)
     finally:
+        matching.cancel()
         left_out.cancel()
-        await asyncio.gather(left_out, return_exceptions=True)
+        await asyncio.gather(matching, left_out, return_exceptions=True)
 
 
-async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
-    """The files ripgrep would search and nobody may see into."""
-    if wanted.shows is None or wanted.file is not None:
+async def _left_out(
+    wanted: Search, start: Start, rg: str, matching: asyncio.Future[SearchAnswer | None], more: asyncio.Event
+) -> tuple[str, ...]:
+    """The files ripgrep would search and nobody may see into. Nobody asks if there is more than `matching` shows.
+
+    Where nothing is hidden but by its name, a sandbox hides nothing either, so that we see what ripgrep sees: few
+    files are looked at here, and of many only those are listed whose names could be such.
+    """
+    if wanted.sight is None or wanted.file is not None:
         return ()
-    listed = _Listed(wanted, wanted.shows)
-    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null", "--", "./"]
-    await _run(start, argv, wanted.folder, None, listed)
+    suspects = wanted.sight.suspects(wanted.folder)
+    if suspects is not None:
+        few = await asyncio.to_thread(_left_out_of_few, wanted)
+        if few is not None:
+            return few
+        await asyncio.wait((matching,), timeout=HEAD_START_S)
+        if more.is_set() and ((answer := await asyncio.shield(matching)) is None or answer.more):
+            return ()
+    listed = _Listed(wanted)
+    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null"]
+    if suspects is not None:  # what `.gitignore` files say counts more, as for the files that are searched
+        argv.append("--ignore-file=/dev/stdin")
+    stdin = "\n".join(suspects).encode() if suspects is not None else None
+    await _run(start, [*argv, "--", "./"], wanted.folder, stdin, listed)
     return await asyncio.to_thread(listed.left_out)
 
 
-async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
+def _left_out_of_few(wanted: Search) -> tuple[str, ...] | None:
+    """The same, looked for here; None where there are many files."""
+    searched = _Searched(wanted)
+    hidden: list[str] = []
+    left = MAX_LOOKED_AT
+    for above, entries in walk_in_batches(wanted.folder, skipped=SKIPPED, rules=searched.rules):
+        left -= 1 + len(entries)
+        if left < 0:
+            return None
+        hidden += [
+            path
+            for entry in entries
+            if not wanted.shows(path := above + entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+    return _by_path(filter(searched.has, hidden))
+
+
+async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) -> SearchAnswer | None:
+    """What ripgrep finds. `more` is set once that seems to be more than is wanted."""
     argv = [
         rg,
         *RG_OPTIONS,
@@ -154,13 +207,13 @@ async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | Non
         argv.append("--ignore-case")
     pattern = (f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}")
     for by_path in (False, True):
-        collected = _Collected(wanted, by_path=by_path)
+        collected = _Collected(wanted, by_path=by_path, more=more)
         order = "--sort=path" if by_path else "--sort=none"
         exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
         if exit_code not in {0, 1, None} and not collected.anything:
             return None
         if by_path or not collected.enough.is_set():
-            return collected.answer()
+            return await asyncio.to_thread(collected.answer)
     raise AssertionError("a search by path is the last")
 
 
@@ -205,8 +258,7 @@ def _files(wanted: Search, stop: threading.Event) -> _Files:
     files = _Files([], [])
     for path, entry in found:
         if entry.is_file(follow_symlinks=False):
-            seen = wanted.shows is None or wanted.shows(wanted.absolute(path))
-            (files.seen if seen else files.left_out).append(path)
+            (files.seen if wanted.shows(path) else files.left_out).append(path)
     return files
 
 
@@ -273,10 +325,9 @@ class _Listed:
     Names are looked at when somebody wants to know, for a search that finds more than it shows does not.
     """
 
-    def __init__(self, wanted: Search, shows: Callable[[str], bool]) -> None:
+    def __init__(self, wanted: Search) -> None:
         self.enough = asyncio.Event()
         self._wanted = wanted
-        self._shows = shows
         self._unseen = bytearray()
         self._hidden: list[str] = []
 
@@ -293,10 +344,9 @@ class _Listed:
     def _look(self) -> None:
         names, _, rest = bytes(self._unseen).rpartition(b"\0")
         self._unseen[:] = rest
-        above = self._wanted.absolute("")
         for name in os.fsdecode(names).split("\0") if names else ():
             path = name.removeprefix("./")
-            if not self._shows(above + path):
+            if not self._wanted.shows(path):
                 self._hidden.append(path)
 
 
@@ -305,29 +355,27 @@ class _Searched:
 
     def __init__(self, wanted: Search) -> None:
         self._wanted = wanted
-        self._rules = IgnoreRules(wanted.folder, wanted.top)
+        self.rules = IgnoreRules(wanted.folder, wanted.top)
         self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
 
     def has(self, path: str) -> bool:
         if self._wanted.file is not None:
             return True
         parts = path.split("/")
-        return not self._rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
+        return not self.rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
 
     def shows(self, path: str) -> bool:
         """Whether it is searched and may be seen."""
-        if not self.has(path):
-            return False
-        if self._wanted.shows is None or self._wanted.file is not None:
-            return True
-        return self._wanted.shows(self._wanted.absolute(path))
+        return self.has(path) and self._wanted.shows(path)
 
 
 class _Collected:
-    """Reads what a search writes, until there is enough. `by_path`: in that order; it is brought into it otherwise."""
+    """Reads what a search writes, until there is enough. `by_path`: in that order; it is brought into it otherwise,
+    and only of the first of all it is asked whether they may be shown."""
 
-    def __init__(self, wanted: Search, *, by_path: bool = True) -> None:
+    def __init__(self, wanted: Search, *, by_path: bool = True, more: asyncio.Event | None = None) -> None:
         self.enough = asyncio.Event()
+        self._more = more or asyncio.Event()
         self._by_path = by_path
         self.anything = False
         self._wanted = wanted
@@ -336,6 +384,7 @@ class _Collected:
         self._buffer = bytearray()
         self._kept: list[Match] = []
         self._open: list[Match] = []  # of a file that may turn out to be binary
+        self._bytes = 0
         self._passed_over = ""
 
     def feed(self, chunk: bytes) -> None:
@@ -353,6 +402,9 @@ class _Collected:
         matches = [*self._kept, *self._open]
         if not self._by_path:
             matches.sort(key=lambda match: _parts(match.path))
+            of_files = groupby(matches, key=lambda match: match.path)
+            shown = chain.from_iterable(of_file for path, of_file in of_files if self._searched.shows(path))
+            matches = list(islice(shown, self._wanted.limit + 1))
         return SearchAnswer(tuple(matches[: self._wanted.limit]), len(matches) > self._wanted.limit)
 
     def _name_end(self) -> int:
@@ -362,34 +414,41 @@ class _Collected:
     def _count(self, line: bytes) -> None:
         name, _, count = line.rpartition(b"\0")
         path = os.fsdecode(name.removeprefix(b"./"))
-        if self._searched.shows(path):
+        if not self._by_path or self._searched.shows(path):
             self._kept.append(Match(path, int(count)))
             self._stop_when_enough()
 
     def _message(self, line: bytes) -> None:
         message = self._decode(line)
         data = message.data
-        if data.path is None:
-            return
-        path = os.fsdecode(data.path.raw.removeprefix(b"./"))
         if message.type == "end":
             if data.binary_offset is None:
                 self._kept += self._open
             self._open = []
-        elif message.type == "match" and data.lines is not None and path != self._passed_over:
-            if not self._open and not self._searched.shows(path):
+        elif message.type == "match" and data.path is not None and data.lines is not None:
+            path = os.fsdecode(data.path.raw.removeprefix(b"./"))
+            if path == self._passed_over:
+                return
+            if self._by_path and not self._open and not self._searched.shows(path):
                 self._passed_over = path
                 return
             start = data.submatches[0].start if data.submatches else 0
-            self._open.append(Match(path, data.line_number or 0, data.lines.raw.rstrip(b"\r\n"), start))
+            text = data.lines.raw.rstrip(b"\r\n")
+            self._bytes += len(text)
+            self._open.append(Match(path, data.line_number or 0, text, start))
             self._stop_when_enough()
 
     def _stop_when_enough(self) -> None:
-        if len(self._kept) + len(self._open) <= (self._wanted.limit if self._by_path else MAX_UNSORTED):
+        found = len(self._kept) + len(self._open)
+        if not self._by_path:
+            if len(self._kept) > self._wanted.limit:
+                self._more.set()
+            if found > MAX_UNSORTED or self._bytes > MAX_UNSORTED_BYTES:
+                self.enough.set()
             return
-        if (
-            self._by_path and self._open and self._is_binary(self._open[0].path)
-        ):  # it would have been dropped at its end
+        if found <= self._wanted.limit:
+            return
+        if self._open and self._is_binary(self._open[0].path):  # it would have been dropped at its end
             self._passed_over = self._open[0].path
             self._open = []
             return
