@@ -87,7 +87,7 @@ def test_what_is_said_of_a_whole_folder_holds_for_each_file_in_it(
     path = f"{folder.rstrip('/')}/{name}"
     if not seen.hides_names(folder):
         assert seen.shows_name(path)
-    search = seen.for_search()
+    search = seen.for_search(folder)
     assert search.shows(path) == seen.shows_content(path)
-    if search.suspects(folder) is not None:
+    if search.suspects is not None:
         assert search.shows(path) == (not is_secret_like(path))

@@ -132,8 +132,8 @@ async def test_what_may_not_be_seen_is_found_the_same_by_every_way_to_look_for_i
     os.mkfifo(tmp_path / "pipe.pem")
     root = str(tmp_path)
     exact = SearchSight(lambda path: not is_secret_like(path))
-    fast = SearchSight(exact.shows, lambda folder: suspect_rules(SECRET_FILES, folder))
-    assert fast.suspects(root) is not None
+    fast = SearchSight(exact.shows, suspect_rules(SECRET_FILES, root))
+    assert fast.suspects is not None
     for options in ({}, {"glob": "*.key"}, {"glob": "up/**"}, {"only_files": True}, {"folder": f"{root}/up"}):
         first, *others = [
             await search(

@@ -210,19 +210,15 @@ def _anything(_path: str) -> bool:
     return True
 
 
-def _unknown_suspects(_folder: str) -> None:
-    return None
-
-
 class SearchSight(msgspec.Struct, frozen=True):
-    """What `shows_content` says, for one look through many files.
+    """What `shows_content` says of the files below one folder, for one look through many.
 
-    `suspects` are lines of a `.gitignore` that leaves no file below a folder but those that may be kept from whoever
+    `suspects` are lines of a `.gitignore` that leaves no file in the folder but those that may be kept from whoever
     looks: all that are, and perhaps others. None where each file has to be asked about.
     """
 
     shows: Callable[[str], bool]
-    suspects: Callable[[str], tuple[str, ...] | None] = _unknown_suspects
+    suspects: tuple[str, ...] | None = None
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,11 +231,11 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     shows_name: Callable[[str], bool] = _anything
     shows_content: Callable[[str], bool] = _anything
-    begin_search: Callable[[], SearchSight] | None = None
+    begin_search: Callable[[str], SearchSight] | None = None
     hides_names: Callable[[str], bool] = _anything
 
-    def for_search(self) -> SearchSight:
-        return self.begin_search() if self.begin_search is not None else SearchSight(self.shows_content)
+    def for_search(self, folder: str) -> SearchSight:
+        return self.begin_search(folder) if self.begin_search is not None else SearchSight(self.shows_content)
 
 
 EVERYTHING = Sight(hides_names=lambda _folder: False)

@@ -39,15 +39,15 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool] | None) -> Sight:
         )
         return not secret or policy.named_by_user(path, "read")
 
-    def begin_search() -> SearchSight:
+    def shows_named(path: str) -> bool:
+        return not looks_secret(path) or policy.named_by_user(path, "read")
+
+    def begin_search(folder: str) -> SearchSight:
         # where no private file has a second name, none of many thousand files has to be looked up for one
         second_names = private is not None and private.have_second_names()
-
-        def suspects(folder: str) -> tuple[str, ...] | None:
-            clear = private is None or (not second_names and private.are_never_in(folder))
-            return suspect_rules(policy.secret_files, folder) if clear and not hides_names(folder) else None
-
-        return SearchSight(partial(shows, second_names=second_names), suspects)
+        if second_names or hides_names(folder) or (private is not None and not private.are_never_in(folder)):
+            return SearchSight(partial(shows, second_names=second_names))
+        return SearchSight(shows_named, suspect_rules(policy.secret_files, folder))
 
     return Sight(
         shows_name=shows_name,
@@ -60,8 +60,8 @@ def sight(policy: PathPolicy, denied: Callable[[str], bool] | None) -> Sight:
 def without(seen: Sight, hidden: Callable[[str], bool]) -> Sight:
     """The same, but for what is `hidden`: neither its name nor what it holds."""
 
-    def begin_search() -> SearchSight:
-        shows = seen.for_search().shows
+    def begin_search(folder: str) -> SearchSight:
+        shows = seen.for_search(folder).shows
         return SearchSight(lambda path: not hidden(path) and shows(path))
 
     return Sight(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridle.base.path_patterns import PathPattern, anywhere
-from bridle.engine.ports import Process, Spawn, SpawnPolicy
+from bridle.engine.ports import Process, Spawn, SpawnPolicy, TakeOutput
 from bridle.engine.tools import SearchSight
 from bridle.tools.folder_walk import (
     ALWAYS_SKIPPED,
@@ -40,6 +40,7 @@ MAX_LOOKED_AT = 2000
 """Of so many files it is found out here which may not be seen; where there are more, by a program."""
 HEAD_START_S = 0.1
 """So long a search runs alone: it may find more than it shows, and then nobody asks what was left out."""
+GATHER_S, MAX_AT_ONCE, SMALL_BYTES = 0.003, 32, 4096
 MAX_UNSORTED = 2000
 MAX_UNSORTED_BYTES = 8 << 20
 """So many answers are taken as they come, from all cores, and sorted here. Where there are more, a search that goes by
@@ -58,7 +59,7 @@ RG_OPTIONS = (
 
 _PLAIN_GLOB = re.compile(r"[\w.*-]*(?:\{[\w.*,-]+\})?[\w.*-]*", re.ASCII)
 
-Start = Callable[[list[str], str, bytes | None, Callable[[bytes], None]], Awaitable[Process]]
+Start = Callable[[list[str], str, bytes | None, TakeOutput], Awaitable[Process]]
 """Starts a program with arguments, folder, stdin and a callback for its output."""
 
 
@@ -66,9 +67,7 @@ def program_start(spawn: Spawn, *, env: Mapping[str, str], policy: SpawnPolicy, 
     """Starts programs of ours as commands are. What they complain about, such as files they may not read, is no
     answer."""
 
-    async def start(
-        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
-    ) -> Process:
+    async def start(argv: list[str], cwd: str, stdin: bytes | None, on_output: TakeOutput) -> Process:
         return await spawn(
             argv,
             cwd=cwd,
@@ -160,7 +159,7 @@ async def _left_out(
     """
     if wanted.sight is None or wanted.file is not None:
         return ()
-    suspects = wanted.sight.suspects(wanted.folder)
+    suspects = wanted.sight.suspects
     if suspects is not None:
         few = await asyncio.to_thread(_left_out_of_few, wanted)
         if few is not None:
@@ -210,7 +209,7 @@ async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) 
         collected = _Collected(wanted, by_path=by_path, more=more)
         order = "--sort=path" if by_path else "--sort=none"
         exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
-        if exit_code not in {0, 1, None} and not collected.anything:
+        if exit_code not in {0, 1, None} and not collected.has_read:
             return None
         if by_path or not collected.enough.is_set():
             return await asyncio.to_thread(collected.answer)
@@ -377,7 +376,7 @@ class _Collected:
         self.enough = asyncio.Event()
         self._more = more or asyncio.Event()
         self._by_path = by_path
-        self.anything = False
+        self._pieces = 0
         self._wanted = wanted
         self._searched = _Searched(wanted)
         self._decode = msgspec.json.Decoder(_Message).decode
@@ -387,8 +386,18 @@ class _Collected:
         self._bytes = 0
         self._passed_over = ""
 
-    def feed(self, chunk: bytes) -> None:
-        self.anything = True
+    def feed(self, chunk: bytes) -> asyncio.Future[None] | None:
+        """What comes in many small pieces is left to gather for a moment, which gives its time to the search."""
+        self._take(chunk)
+        self._pieces += 1
+        if self._pieces <= MAX_AT_ONCE or len(chunk) > SMALL_BYTES:
+            return None
+        loop = asyncio.get_running_loop()
+        gathered: asyncio.Future[None] = loop.create_future()
+        loop.call_later(GATHER_S, gathered.set_result, None)
+        return gathered
+
+    def _take(self, chunk: bytes) -> None:
         self._buffer += chunk
         while not self.enough.is_set() and (end := self._buffer.find(b"\n", self._name_end())) >= 0:
             line = bytes(self._buffer[:end])
@@ -397,6 +406,10 @@ class _Collected:
                 self._count(line)
             else:
                 self._message(line)
+
+    @property
+    def has_read(self) -> bool:
+        return self._pieces > 0
 
     def answer(self) -> SearchAnswer:
         matches = [*self._kept, *self._open]
@@ -419,6 +432,8 @@ class _Collected:
             self._stop_when_enough()
 
     def _message(self, line: bytes) -> None:
+        if line.startswith(b'{"type":"begin"'):
+            return
         message = self._decode(line)
         data = message.data
         if message.type == "end":

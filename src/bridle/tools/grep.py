@@ -116,7 +116,7 @@ def _wanted(args: GrepArgs, context: ToolContext) -> Search:
         glob=args.glob.removeprefix("./") if args.glob is not None else None,
         only_files=args.output_mode != "content",
         limit=min(args.head_limit, MAX_MATCHES),
-        sight=context.sight.for_search() if context.sight is not EVERYTHING else None,
+        sight=context.sight.for_search(folder) if context.sight is not EVERYTHING else None,
     )
 
 
