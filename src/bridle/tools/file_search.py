@@ -40,11 +40,12 @@ MAX_LOOKED_AT = 2000
 """Of so many files it is found out here which may not be seen; where there are more, by a program."""
 HEAD_START_S = 0.1
 """So long a search runs alone: it may find more than it shows, and then nobody asks what was left out."""
-GATHER_S, MAX_AT_ONCE, SMALL_BYTES = 0.003, 32, 4096
+GATHER_S, SMALL_BYTES, MAX_SMALL_PIECES = 0.003, 4096, 32
+"""Output of which more pieces are small trickles, and is left to gather for so long."""
 MAX_UNSORTED = 2000
 MAX_UNSORTED_BYTES = 8 << 20
-"""So many answers are taken as they come, from all cores, and sorted here. Where there are more, a search that goes by
-path, on one core, comes to the first of them sooner."""
+"""So many answers are taken as they come, from all cores, and sorted here; a quarter where they do not trickle. Where
+there are more, a search that goes by path, on one core, comes to the first of them sooner."""
 SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
 _OUR_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_program.py")
 
@@ -194,7 +195,7 @@ def _left_out_of_few(wanted: Search) -> tuple[str, ...] | None:
 
 
 async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) -> SearchAnswer | None:
-    """What ripgrep finds. `more` is set once that seems to be more than is wanted."""
+    """What ripgrep finds. `more` is set once it looks like more than is wanted."""
     argv = [
         rg,
         *RG_OPTIONS,
@@ -209,7 +210,7 @@ async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) 
         collected = _Collected(wanted, by_path=by_path, more=more)
         order = "--sort=path" if by_path else "--sort=none"
         exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
-        if exit_code not in {0, 1, None} and not collected.has_read:
+        if exit_code not in {0, 1, None} and not collected.anything:
             return None
         if by_path or not collected.enough.is_set():
             return await asyncio.to_thread(collected.answer)
@@ -376,7 +377,8 @@ class _Collected:
         self.enough = asyncio.Event()
         self._more = more or asyncio.Event()
         self._by_path = by_path
-        self._pieces = 0
+        self.anything = False
+        self._small_pieces = 0
         self._wanted = wanted
         self._searched = _Searched(wanted)
         self._decode = msgspec.json.Decoder(_Message).decode
@@ -388,14 +390,20 @@ class _Collected:
 
     def feed(self, chunk: bytes) -> asyncio.Future[None] | None:
         """What comes in many small pieces is left to gather for a moment, which gives its time to the search."""
+        self.anything = True
         self._take(chunk)
-        self._pieces += 1
-        if self._pieces <= MAX_AT_ONCE or len(chunk) > SMALL_BYTES:
+        if len(chunk) > SMALL_BYTES:
+            return None
+        self._small_pieces += 1
+        if not self._trickles():
             return None
         loop = asyncio.get_running_loop()
         gathered: asyncio.Future[None] = loop.create_future()
         loop.call_later(GATHER_S, gathered.set_result, None)
         return gathered
+
+    def _trickles(self) -> bool:
+        return self._small_pieces > MAX_SMALL_PIECES
 
     def _take(self, chunk: bytes) -> None:
         self._buffer += chunk
@@ -406,10 +414,6 @@ class _Collected:
                 self._count(line)
             else:
                 self._message(line)
-
-    @property
-    def has_read(self) -> bool:
-        return self._pieces > 0
 
     def answer(self) -> SearchAnswer:
         matches = [*self._kept, *self._open]
@@ -456,9 +460,10 @@ class _Collected:
     def _stop_when_enough(self) -> None:
         found = len(self._kept) + len(self._open)
         if not self._by_path:
-            if len(self._kept) > self._wanted.limit:
+            if len(self._kept) > self._wanted.limit // 2:
                 self._more.set()
-            if found > MAX_UNSORTED or self._bytes > MAX_UNSORTED_BYTES:
+            most = MAX_UNSORTED if self._trickles() else MAX_UNSORTED // 4
+            if found > most or self._bytes > MAX_UNSORTED_BYTES:
                 self.enough.set()
             return
         if found <= self._wanted.limit:
