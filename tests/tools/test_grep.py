@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.file_search import MAX_UNSORTED, Search, SearchAnswer, find_ripgrep, search
+from bridle.tools.file_search import find_ripgrep, search
+from bridle.tools.search_output import MAX_UNSORTED, Search, SearchAnswer
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
 from secret_kit import private_key_lines
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from bridle.base.processes import Processes
 from bridle.base.secret_files import SECRET_FILES, is_secret_like, suspect_rules
 from bridle.engine.tools import SearchSight, Sight
-from bridle.tools.file_search import MAX_LOOKED_AT, Search, find_ripgrep, search
+from bridle.tools.file_search import MAX_LOOKED_AT, find_ripgrep, search
 from bridle.tools.folder_walk import IgnoreRules
+from bridle.tools.search_output import Search
 from bridle.tools.search_patterns import search_pattern
 
 
