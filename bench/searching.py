@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import time
+from functools import partial
 
 from measure import Figure, in_turns, plain_env, scratch, times
 
@@ -18,32 +19,35 @@ from bridle.tools.file_search import RG_OPTIONS, find_ripgrep
 
 FOLDERS, FILES, LINES = 1_000, 50, 20
 ROUNDS = 7
-RARE = "word199 word1[0-9]{2} word5"
+FEW, MANY, ALL = "word199 word1[0-9]{2} word51", "word199 word1[0-9]{2} word5", "word"
+"""Expressions that 100, 900 and all of the 1,000,000 lines fit; 200 are shown."""
 
 
 def search() -> list[Figure]:
-    """A regular expression that few lines fit, one that nearly all do, and names of files, among 50,000 files."""
+    """Regular expressions that few lines fit, more than are shown, and all of them; and names of files, among 50,000
+    files. Only few are searched for everywhere, so that it can be said what was left out."""
     with scratch() as home, scratch() as tree:
         _plant(tree)
         rg = find_ripgrep(plain_env(home), tree)
         assert rg is not None
         plain = [rg, *RG_OPTIONS, "--sort=none"]
         python = ("--type-add=p:*.py", "--type=p")
+        names = [*plain, "--files", *python]
+        against = partial(_against, tree=tree, home=home)
         return [
-            _against("grep", [*plain, f"--regexp={RARE}"], tree, home, target=1.3, tool="grep", pattern=RARE),
-            _against(
+            against("grep", [*plain, f"--regexp={MANY}"], target=1.3, tool="grep", pattern=MANY),
+            against("grep of all", [*plain, f"--regexp={FEW}"], target=1.5, tool="grep", pattern=FEW),
+            against("grep at its limit", [*plain, f"--regexp={ALL}"], target=0.1, tool="grep", pattern=ALL),
+            against(
                 "grep with a glob",
-                [*plain, *python, f"--regexp={RARE}"],
-                tree,
-                home,
+                [*plain, *python, f"--regexp={MANY}"],
                 target=2.2,
                 tool="grep",
-                pattern=RARE,
+                pattern=MANY,
                 glob="*.py",
             ),
-            _against(
-                "glob", [*plain, "--files", *python], tree, home, target=2.2, tool="glob", pattern="**/*.py"
-            ),
+            against("glob", names, target=2.2, tool="glob", pattern="**/*.py"),
+            against("glob by time", [*names, "--sortr=modified"], target=1.5, tool="glob", pattern="**/*.py"),
         ]
 
 

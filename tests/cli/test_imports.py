@@ -92,8 +92,8 @@ TURN = ENGINE | {
     "shlex", "base64", "dataclasses", "bridle.clients.images", "bridle.clients.structured",
     "bridle.commands.prompts", "bridle.config.lines", "bridle.safety.hooks", "bridle.shell.understanding",
     "bridle.safety.trust.change_kind", "bridle.safety.trust.launches", "bridle.base.http", "bridle.providers.remote",
-    "bridle.tools.patches", "bridle.tools.file_search", "bridle.app.explain", "bridle.app.operations",
-    "bridle.base.daily_log", "textwrap", "string", "bridle.recovery",
+    "bridle.tools.patches", "bridle.tools.file_search", "bridle.tools.search_output", "bridle.app.explain",
+    "bridle.app.operations", "bridle.base.daily_log", "textwrap", "string", "bridle.recovery",
 } | FIRST_CALL | WHERE_MET  # fmt: skip
 OVER_HTTP = ENGINE | FIRST_CALL | WHERE_MET | {
     "bridle.providers.script", "bridle.providers.scripted", "bridle.providers.anthropic",

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.engine.tools import Sight
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.folder_walk import walk
+from bridle.tools.folder_walk import walk, walk_in_batches
 
 
 def touch(bench, path: str, changed_s: int = 0) -> None:
@@ -42,6 +43,35 @@ async def test_of_more_than_1000_files_the_newest_are_shown(bench) -> None:
     assert lines[:2] == ["f1004", "f1003"]
     assert lines[-2:] == ["f0005", "[the 1000 changed last of 1005 are shown]"]
     assert output.shown == ShownSearch(found=1005, more=True)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+async def test_of_files_changed_at_once_the_first_by_path_are_shown(bench, times: int) -> None:
+    """Far more than are shown, in folders that are come by in any order."""
+    changed_s: dict[str, int] = {}
+    beginnings = ("\udcff", "é", "", "", "")
+    for number in range(3600):
+        path = f"{number % 36:02}/{beginnings[number % 5]}f{number}"
+        changed_s[path] = number * 7919 % times
+        touch(bench, path, changed_s[path])
+    output = await bench.run("glob", pattern="**/*f*")
+    newest = sorted(changed_s, key=lambda path: (-changed_s[path], path))[:1000]
+    shown = [path.replace("\udcff", "\ufffd") for path in newest]
+    assert output.content.splitlines() == [*shown, "[the 1000 changed last of 3600 are shown]"]
+
+
+async def test_a_file_that_is_gone_before_its_time_is_asked_for_is_not_counted(bench) -> None:
+    for path in ("a/x", "a/y", "a/z", "b/x"):
+        touch(bench, path)
+
+    def look_and_delete(path: str) -> bool:
+        if path.endswith("a/y"):
+            os.unlink(path)
+        return True
+
+    bench.sight = Sight(shows_name=look_and_delete)
+    output = await bench.run("glob", pattern="*")
+    assert (output.content, output.shown) == ("a/x\na/z\nb/x\n", ShownSearch(found=3))
 
 
 async def test_links_are_listed_and_never_followed(bench, tmp_path) -> None:
@@ -80,6 +110,7 @@ async def test_a_name_that_would_look_like_two_stays_on_one_line(bench) -> None:
         ("src/**/*.py", ["src/a.py", "src/x/y/a.py"], ["a.py"]),
         ("src/**", ["src/a", "src/x/y"], ["src", "x/src/a"]),
         ("**/a/b", ["a/b", "x/a/b"], ["a/x/b"]),
+        ("**/**/b/**/**", ["b/x", "a/b/x", "a/a/b/x/y"], ["b", "a/b"]),
         ("*.{c,h}", ["a.c", "b/a.h"], ["a.ch"]),
         ("{a,b/{c,d}}/x", ["a/x", "b/c/x", "b/d/x"], ["b/x"]),
         ("[a-c]?", ["ax", "c1"], ["dx", "a"]),
@@ -135,4 +166,7 @@ def test_a_walk_by_a_pattern_comes_to_just_the_files_that_match(tree, parts) -> 
                 file.touch()
         everything = [path for path, _ in walk(scratch, skipped={"node_modules"})]
         matching = [path for path, _ in walk(scratch, skipped={"node_modules"}, pattern=pattern)]
+        batches = walk_in_batches(scratch, skipped={"node_modules"}, pattern=pattern)
+        unsorted = [above + entry.name for above, entries in batches for entry in entries]
     assert matching == [path for path in everything if pattern.matches(path.split("/"))]
+    assert sorted(unsorted) == sorted(matching)

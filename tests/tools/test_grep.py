@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bridle.base.processes import Processes
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.file_search import Search, SearchAnswer, find_ripgrep, search
+from bridle.tools.file_search import find_ripgrep, search
+from bridle.tools.search_output import MAX_UNSORTED, Search, SearchAnswer
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
 from secret_kit import private_key_lines
 
@@ -224,22 +225,24 @@ async def test_ripgrep_and_the_fallback_agree_on_what_is_searched(both) -> None:
     assert [match.path for match in below.matches] == ["a.log"]
 
 
-async def test_of_more_answers_than_are_taken_as_they_come_the_first_by_path_are_shown(both) -> None:
+@pytest.mark.parametrize("lines", [10, MAX_UNSORTED // 50], ids=["as they come", "by path"])
+async def test_of_more_answers_than_are_wanted_the_first_by_path_are_shown(both, lines: int) -> None:
     for number in range(60):
         folder = both.folder / f"d{number:02}"
         folder.mkdir()
-        (folder / "x.py").write_text("hit\n" * 10)
+        (folder / "x.py").write_text("hit\n" * lines)
         (folder / "x.md").write_text("hit\n")
     (both.folder / "d00/x.py").write_bytes(b"hit\n" * 300 + b"\0")  # is found first, and is no text
-    answer = await both.search("hit", limit=25)
+    answer = await both.search("hit", limit=2 * lines + 5)
     assert answer.more
     assert [match.path for match in answer.matches] == (
         ["d00/x.md", "d01/x.md"]
-        + ["d01/x.py"] * 10
+        + ["d01/x.py"] * lines
         + ["d02/x.md"]
-        + ["d02/x.py"] * 10
+        + ["d02/x.py"] * lines
         + ["d03/x.md", "d03/x.py"]
     )
+    assert not (await both.search("hit", limit=59 * lines + 60)).more
     few = await both.search("hit", glob="*.md", limit=200)
     assert [match.path for match in few.matches] == [f"d{number:02}/x.md" for number in range(60)]
     assert not few.more

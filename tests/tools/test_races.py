@@ -85,7 +85,8 @@ async def test_our_search_program_goes_through_no_link(bench, swapped) -> None:
     """The folder on the way is exchanged between the walk and the search."""
     bench.spawn = Swapping(bench.spawn, bench.before_run)
     bench.before_run = lambda: None
-    from bridle.tools.file_search import Search, search
+    from bridle.tools.file_search import search
+    from bridle.tools.search_output import Search
     from bridle.tools.search_patterns import search_pattern
 
     async def start(argv, cwd, stdin, on_output):

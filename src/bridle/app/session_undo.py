@@ -299,7 +299,7 @@ def stored_undo(
         load(where=where, cwd=row.cwd, env=env).get("permissions.secret_files") or SECRET_FILES
     )
     paths = workspace_policy(session_folders(row.cwd, add_dirs), where.all, secret_files=secret_files)
-    seen = sight(paths, lambda _path: False)
+    seen = sight(paths, None)
     log = store.open(row.id)
     try:
         kept = store.fold(row.id)

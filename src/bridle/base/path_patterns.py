@@ -9,7 +9,7 @@ proportion to pattern and path, whoever wrote the pattern.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 MAX_ALTERNATIVES = 100
@@ -33,11 +33,28 @@ class PathPattern:
     def __init__(self, pattern: str) -> None:
         """Raises `BadPathPattern`."""
         self._alternatives = [_names(alternative) for alternative in _alternatives(pattern)]
-        self.top = self._past_folders((number, 0) for number in range(len(self._alternatives)))
+        self.top = frozenset(
+            way for number in range(len(self._alternatives)) for way in self._ways(number, 0)
+        )
 
     def inside(self, reached: Reached, name: str) -> Reached:
         """How far a folder inside leads. Nowhere (empty): nothing below it matches."""
-        return self._past_folders(self._following(reached, name))
+        found: set[tuple[int, int]] = set()
+        for number, at in reached:
+            names = self._alternatives[number]
+            if at == len(names):
+                continue
+            wanted = names[at]
+            if wanted is None:
+                found.update(self._ways(number, at))
+            elif wanted.fullmatch(name):
+                found.update(self._ways(number, at + 1))
+        return frozenset(found)
+
+    def _ways(self, number: int, at: int) -> tuple[tuple[int, int], ...]:
+        """Where one stands who has come so far: any folders are also none."""
+        names = self._alternatives[number]
+        return ((number, at), (number, at + 1)) if at < len(names) and names[at] is None else ((number, at),)
 
     def fits(self, reached: Reached) -> Callable[[str], object]:
         """Says of the name of a file in this folder whether it matches."""
@@ -54,26 +71,6 @@ class PathPattern:
                 return False
         return bool(self.fits(reached)(name))
 
-    def _following(self, reached: Reached, name: str) -> Iterator[tuple[int, int]]:
-        for number, at in reached:
-            names = self._alternatives[number]
-            if at == len(names):
-                continue
-            wanted = names[at]
-            if wanted is None:
-                yield number, at
-            elif wanted.fullmatch(name):
-                yield number, at + 1
-
-    def _past_folders(self, reached: Iterable[tuple[int, int]]) -> Reached:
-        """Any folders are also none."""
-        found: set[tuple[int, int]] = set()
-        for number, at in reached:
-            names = self._alternatives[number]
-            end = next((after for after in range(at, len(names)) if names[after] is not None), len(names))
-            found.update((number, after) for after in range(at, end + 1))
-        return frozenset(found)
-
 
 def anywhere(pattern: str) -> str:
     """A pattern without a slash is about names at any depth; one with a slash starts at the top."""
@@ -85,7 +82,8 @@ def _names(pattern: str) -> list[re.Pattern[str] | None]:
     parts = pattern.split("/")
     if parts[-1] == "**":  # everything inside, not the folder itself
         parts.append("*")
-    return [None if part == "**" else _name(part) for part in parts]
+    once = (part for part, before in zip(parts, ["", *parts], strict=False) if not part == before == "**")
+    return [None if part == "**" else _name(part) for part in once]
 
 
 def _name(pattern: str) -> re.Pattern[str]:

@@ -164,11 +164,15 @@ class PrivatePlaces:
 
     def hold(self, path: str) -> bool:
         """Whether an absolute path without `..` is or lies in a private place, under this name."""
-        if self.inside_is_clear and self._folders.place(path) != "outside":
+        if self.are_never_in(path):
             return False
         return f"{path}/".startswith(self._places) or (
             is_environment_file(path.rpartition("/")[2]) and path in self._of_others()
         )
+
+    def are_never_in(self, folder: str) -> bool:
+        """Whether a path and all that is below it is inside the session, where no private place is."""
+        return self.inside_is_clear and self._folders.place(folder) != "outside"
 
     def hold_second_name(self, status: os.stat_result | None) -> bool:
         """Whether a file that has several names has one of them there. One with a single name is not looked for."""
@@ -178,11 +182,7 @@ class PrivatePlaces:
 
     def lie_below(self, roots: Iterable[str]) -> bool:
         """Whether a search through these resolved folders would come by one that is there."""
-        below = tuple(
-            f"{root.rstrip('/')}/"
-            for root in roots
-            if not self.inside_is_clear or self._folders.place(root) == "outside"
-        )
+        below = tuple(f"{root.rstrip('/')}/" for root in roots if not self.are_never_in(root))
         if below and any(path.startswith(below) for path in self._of_others()):
             return True
         if self._above.isdisjoint(below):

@@ -132,18 +132,18 @@ def urls_of_user(rules: Iterable[Rule]) -> tuple[str, ...]:
     )
 
 
-def denied_paths(rules: Iterable[Rule], folders: SessionFolders) -> Callable[[str], bool]:
-    """Whether a rule denies reading an absolute path, itself or with a folder it is in."""
+def denied_paths(rules: Iterable[Rule], folders: SessionFolders) -> Callable[[str], bool] | None:
+    """Whether a rule denies reading an absolute path, itself or with a folder it is in; None where there is none."""
     denying = [
         rule.path
         for rule in rules
         if rule.verdict == "deny" and rule.path and tool_matches(rule.tool, "read_file")
     ]
+    if not denying:
+        return None
     place = SessionPlaces(folders=folders)
 
     def denied(path: str) -> bool:
-        if not denying:
-            return False
         name = place.name(path)
         return any(path_matches_generously(pattern, (name.shown, name.absolute)) for pattern in denying)
 

@@ -14,22 +14,35 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from bridle.base.path_patterns import PathPattern, anywhere
-from bridle.engine.ports import Process, Spawn, SpawnPolicy
-from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
-from bridle.tools.search_patterns import SearchPattern
+from bridle.engine.ports import Process, Spawn, SpawnPolicy, TakeOutput
+from bridle.tools.folder_walk import (
+    ALWAYS_SKIPPED,
+    BUILD_OUTPUT,
+    MAX_DEPTH,
+    IgnoreRules,
+    walk,
+    walk_in_batches,
+)
+from bridle.tools.search_output import (
+    MAX_FILE_BYTES,
+    CollectedMatches,
+    ListedNames,
+    Search,
+    SearchAnswer,
+    SearchedFiles,
+    sorted_by_path,
+)
 
-MAX_FILE_BYTES = 10 << 20
-MAX_UNSEEN_BYTES = 4 << 20
-"""So much of the names of files waits until they are looked at."""
-MAX_UNSORTED = 500
-"""So many answers are taken as they come, from all cores, and sorted here. Where there are more, a search that goes by
-path, on one core, comes to the first of them sooner."""
+MAX_LOOKED_AT = 2000
+"""Of so many files it is found out here which may not be seen; where there are more, by a program."""
+HEAD_START_S = 0.1
+"""So long a search runs alone: it may find more than it shows, and then nobody asks what was left out."""
 SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
 _OUR_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_program.py")
 
@@ -44,7 +57,7 @@ RG_OPTIONS = (
 
 _PLAIN_GLOB = re.compile(r"[\w.*-]*(?:\{[\w.*,-]+\})?[\w.*-]*", re.ASCII)
 
-Start = Callable[[list[str], str, bytes | None, Callable[[bytes], None]], Awaitable[Process]]
+Start = Callable[[list[str], str, bytes | None, TakeOutput], Awaitable[Process]]
 """Starts a program with arguments, folder, stdin and a callback for its output."""
 
 
@@ -52,9 +65,7 @@ def program_start(spawn: Spawn, *, env: Mapping[str, str], policy: SpawnPolicy, 
     """Starts programs of ours as commands are. What they complain about, such as files they may not read, is no
     answer."""
 
-    async def start(
-        argv: list[str], cwd: str, stdin: bytes | None, on_output: Callable[[bytes], None]
-    ) -> Process:
+    async def start(argv: list[str], cwd: str, stdin: bytes | None, on_output: TakeOutput) -> Process:
         return await spawn(
             argv,
             cwd=cwd,
@@ -67,44 +78,6 @@ def program_start(spawn: Spawn, *, env: Mapping[str, str], policy: SpawnPolicy, 
         )
 
     return start
-
-
-class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for, and where.
-
-    `folder` is resolved; `file` is one name in it, or None for all that is below. `top` contains `folder`; its
-    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count. `shows`
-    says of an absolute path whether its content may be seen; None: of all. A file asked for by name was allowed.
-    """
-
-    pattern: SearchPattern
-    folder: str
-    top: str
-    file: str | None = None
-    glob: str | None = None
-    only_files: bool = False
-    limit: int
-    shows: Callable[[str], bool] | None = None
-
-    def absolute(self, path: str) -> str:
-        return f"{self.folder.rstrip('/')}/{path}"
-
-
-class Match(NamedTuple):
-    """A matching line and where in it, in bytes, the match begins; for files only their number of lines."""
-
-    path: str
-    number: int
-    line: bytes = b""
-    start: int = 0
-
-
-class SearchAnswer(NamedTuple):
-    """`more`: there are others behind the last. `left_out`: files that may not be seen; not said if there is more."""
-
-    matches: tuple[Match, ...]
-    more: bool
-    left_out: tuple[str, ...] = ()
 
 
 async def search(wanted: Search, start: Start, rg: str | None) -> SearchAnswer:
@@ -121,28 +94,64 @@ async def search(wanted: Search, start: Start, rg: str | None) -> SearchAnswer:
 
 async def _ripgrep(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
     """None when this rg cannot do it, being too old or broken."""
-    left_out = asyncio.ensure_future(_left_out(wanted, start, rg))
+    more = asyncio.Event()
+    matching = asyncio.ensure_future(_matching(wanted, start, rg, more))
+    left_out = asyncio.ensure_future(_left_out(wanted, start, rg, matching, more))
     try:
-        answer = await _matching(wanted, start, rg)
-        if answer is None or answer.more:
-            return answer
-        return answer._replace(left_out=await left_out)
+        answer = await matching
+        return answer if answer is None or answer.more else answer._replace(left_out=await left_out)
     finally:
+        matching.cancel()
         left_out.cancel()
-        await asyncio.gather(left_out, return_exceptions=True)
+        await asyncio.gather(matching, left_out, return_exceptions=True)
 
 
-async def _left_out(wanted: Search, start: Start, rg: str) -> tuple[str, ...]:
-    """The files ripgrep would search and nobody may see into."""
-    if wanted.shows is None or wanted.file is not None:
+async def _left_out(
+    wanted: Search, start: Start, rg: str, matching: asyncio.Future[SearchAnswer | None], more: asyncio.Event
+) -> tuple[str, ...]:
+    """The files ripgrep would search and nobody may see into. Nobody asks if there is more than `matching` shows.
+
+    Where nothing is hidden but by its name, a sandbox hides nothing either, so that we see what ripgrep sees: few
+    files are looked at here, and of many only those are listed whose names could be such.
+    """
+    if wanted.sight is None or wanted.file is not None:
         return ()
-    listed = _Listed(wanted, wanted.shows)
-    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null", "--", "./"]
-    await _run(start, argv, wanted.folder, None, listed)
+    suspects = wanted.sight.suspects
+    if suspects is not None:
+        few = await asyncio.to_thread(_left_out_of_few, wanted)
+        if few is not None:
+            return few
+        await asyncio.wait((matching,), timeout=HEAD_START_S)
+        if more.is_set() and ((answer := await asyncio.shield(matching)) is None or answer.more):
+            return ()
+    listed = ListedNames(wanted)
+    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null"]
+    if suspects is not None:  # what `.gitignore` files say counts more, as for the files that are searched
+        argv.append("--ignore-file=/dev/stdin")
+    stdin = "\n".join(suspects).encode() if suspects is not None else None
+    await _run(start, [*argv, "--", "./"], wanted.folder, stdin, listed)
     return await asyncio.to_thread(listed.left_out)
 
 
-async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
+def _left_out_of_few(wanted: Search) -> tuple[str, ...] | None:
+    """The same, looked for here; None where there are many files."""
+    searched = SearchedFiles(wanted)
+    hidden: list[str] = []
+    left = MAX_LOOKED_AT
+    for above, entries in walk_in_batches(wanted.folder, skipped=SKIPPED, rules=searched.rules):
+        left -= 1 + len(entries)
+        if left < 0:
+            return None
+        hidden += [
+            path
+            for entry in entries
+            if not wanted.shows(path := above + entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+    return sorted_by_path(filter(searched.has, hidden))
+
+
+async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) -> SearchAnswer | None:
+    """What ripgrep finds. `more` is set once it looks like more than is wanted."""
     argv = [
         rg,
         *RG_OPTIONS,
@@ -154,13 +163,13 @@ async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer | Non
         argv.append("--ignore-case")
     pattern = (f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}")
     for by_path in (False, True):
-        collected = _Collected(wanted, by_path=by_path)
+        collected = CollectedMatches(wanted, by_path=by_path, more=more)
         order = "--sort=path" if by_path else "--sort=none"
         exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
         if exit_code not in {0, 1, None} and not collected.anything:
             return None
         if by_path or not collected.enough.is_set():
-            return collected.answer()
+            return await asyncio.to_thread(collected.answer)
     raise AssertionError("a search by path is the last")
 
 
@@ -187,10 +196,10 @@ async def _our_program(wanted: Search, start: Start) -> SearchAnswer:
         "max_file_bytes": MAX_FILE_BYTES,
     }
     stdin = msgspec.json.encode(request) + b"\n" + b"".join(os.fsencode(path) + b"\0" for path in files.seen)
-    collected = _Collected(wanted)
+    collected = CollectedMatches(wanted)
     await _run(start, [sys.executable, "-I", "-S", _OUR_PROGRAM], wanted.folder, stdin, collected)
     answer = collected.answer()
-    return answer if answer.more else answer._replace(left_out=_by_path(files.left_out))
+    return answer if answer.more else answer._replace(left_out=sorted_by_path(files.left_out))
 
 
 class _Files(NamedTuple):
@@ -205,22 +214,12 @@ def _files(wanted: Search, stop: threading.Event) -> _Files:
     files = _Files([], [])
     for path, entry in found:
         if entry.is_file(follow_symlinks=False):
-            seen = wanted.shows is None or wanted.shows(wanted.absolute(path))
-            (files.seen if seen else files.left_out).append(path)
+            (files.seen if wanted.shows(path) else files.left_out).append(path)
     return files
 
 
-def _by_path(paths: Iterable[str]) -> tuple[str, ...]:
-    """Folder by folder, as the answers come."""
-    return tuple(sorted(paths, key=_parts))
-
-
-def _parts(path: str) -> list[bytes]:
-    return os.fsencode(path).split(b"/")
-
-
 async def _run(
-    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: _Collected | _Listed
+    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: CollectedMatches | ListedNames
 ) -> int | None:
     """The exit code; None when it was stopped because we know enough."""
     process = await start(argv, folder, stdin, collected.feed)
@@ -233,174 +232,6 @@ async def _run(
         enough.cancel()
         ended.cancel()
         await process.stop()
-
-
-class _Text(msgspec.Struct):
-    """Text, or bytes that are none, as ripgrep writes them."""
-
-    text: str | None = None
-    bytes: str | None = None
-
-    @property
-    def raw(self) -> bytes:
-        if self.text is not None:
-            return self.text.encode()
-        import base64  # only needed for what is not UTF-8
-
-        return base64.b64decode(self.bytes or "")
-
-
-class _Submatch(msgspec.Struct):
-    start: int
-
-
-class _Data(msgspec.Struct):
-    path: _Text | None = None
-    lines: _Text | None = None
-    line_number: int | None = None
-    submatches: list[_Submatch] = []
-    binary_offset: int | None = None
-
-
-class _Message(msgspec.Struct):
-    type: str
-    data: _Data
-
-
-class _Listed:
-    """Reads the names of files, and keeps those of files nobody may see into.
-
-    Names are looked at when somebody wants to know, for a search that finds more than it shows does not.
-    """
-
-    def __init__(self, wanted: Search, shows: Callable[[str], bool]) -> None:
-        self.enough = asyncio.Event()
-        self._wanted = wanted
-        self._shows = shows
-        self._unseen = bytearray()
-        self._hidden: list[str] = []
-
-    def feed(self, chunk: bytes) -> None:
-        self._unseen += chunk
-        if len(self._unseen) > MAX_UNSEEN_BYTES:
-            self._look()
-
-    def left_out(self) -> tuple[str, ...]:
-        self._look()
-        searched = _Searched(self._wanted)
-        return _by_path(path for path in self._hidden if searched.has(path))
-
-    def _look(self) -> None:
-        names, _, rest = bytes(self._unseen).rpartition(b"\0")
-        self._unseen[:] = rest
-        above = self._wanted.absolute("")
-        for name in os.fsdecode(names).split("\0") if names else ():
-            path = name.removeprefix("./")
-            if not self._shows(above + path):
-                self._hidden.append(path)
-
-
-class _Searched:
-    """What ripgrep is not told: rules above the folder, and the glob, which for it would undo the rules."""
-
-    def __init__(self, wanted: Search) -> None:
-        self._wanted = wanted
-        self._rules = IgnoreRules(wanted.folder, wanted.top)
-        self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
-
-    def has(self, path: str) -> bool:
-        if self._wanted.file is not None:
-            return True
-        parts = path.split("/")
-        return not self._rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
-
-    def shows(self, path: str) -> bool:
-        """Whether it is searched and may be seen."""
-        if not self.has(path):
-            return False
-        if self._wanted.shows is None or self._wanted.file is not None:
-            return True
-        return self._wanted.shows(self._wanted.absolute(path))
-
-
-class _Collected:
-    """Reads what a search writes, until there is enough. `by_path`: in that order; it is brought into it otherwise."""
-
-    def __init__(self, wanted: Search, *, by_path: bool = True) -> None:
-        self.enough = asyncio.Event()
-        self._by_path = by_path
-        self.anything = False
-        self._wanted = wanted
-        self._searched = _Searched(wanted)
-        self._decode = msgspec.json.Decoder(_Message).decode
-        self._buffer = bytearray()
-        self._kept: list[Match] = []
-        self._open: list[Match] = []  # of a file that may turn out to be binary
-        self._passed_over = ""
-
-    def feed(self, chunk: bytes) -> None:
-        self.anything = True
-        self._buffer += chunk
-        while not self.enough.is_set() and (end := self._buffer.find(b"\n", self._name_end())) >= 0:
-            line = bytes(self._buffer[:end])
-            del self._buffer[: end + 1]
-            if self._wanted.only_files:
-                self._count(line)
-            else:
-                self._message(line)
-
-    def answer(self) -> SearchAnswer:
-        matches = [*self._kept, *self._open]
-        if not self._by_path:
-            matches.sort(key=lambda match: _parts(match.path))
-        return SearchAnswer(tuple(matches[: self._wanted.limit]), len(matches) > self._wanted.limit)
-
-    def _name_end(self) -> int:
-        """Where to look for the end of the line: behind the name, which may have line ends itself."""
-        return max(self._buffer.find(b"\0"), 0) if self._wanted.only_files else 0
-
-    def _count(self, line: bytes) -> None:
-        name, _, count = line.rpartition(b"\0")
-        path = os.fsdecode(name.removeprefix(b"./"))
-        if self._searched.shows(path):
-            self._kept.append(Match(path, int(count)))
-            self._stop_when_enough()
-
-    def _message(self, line: bytes) -> None:
-        message = self._decode(line)
-        data = message.data
-        if data.path is None:
-            return
-        path = os.fsdecode(data.path.raw.removeprefix(b"./"))
-        if message.type == "end":
-            if data.binary_offset is None:
-                self._kept += self._open
-            self._open = []
-        elif message.type == "match" and data.lines is not None and path != self._passed_over:
-            if not self._open and not self._searched.shows(path):
-                self._passed_over = path
-                return
-            start = data.submatches[0].start if data.submatches else 0
-            self._open.append(Match(path, data.line_number or 0, data.lines.raw.rstrip(b"\r\n"), start))
-            self._stop_when_enough()
-
-    def _stop_when_enough(self) -> None:
-        if len(self._kept) + len(self._open) <= (self._wanted.limit if self._by_path else MAX_UNSORTED):
-            return
-        if (
-            self._by_path and self._open and self._is_binary(self._open[0].path)
-        ):  # it would have been dropped at its end
-            self._passed_over = self._open[0].path
-            self._open = []
-            return
-        self.enough.set()
-
-    def _is_binary(self, path: str) -> bool:
-        try:
-            with open(os.path.join(self._wanted.folder, path), "rb") as file:
-                return b"\0" in file.read(MAX_FILE_BYTES)
-        except OSError:
-            return False
 
 
 def find_ripgrep(env: Mapping[str, str], workspace: str) -> str | None:

@@ -6,7 +6,7 @@ What does the work is imported when a call comes: most sessions begin without on
 from __future__ import annotations
 
 import asyncio
-import heapq
+import math
 import os
 import threading
 from typing import Annotated
@@ -73,37 +73,49 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
 def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
     """Of all files that match only the newest are kept, so memory is bounded."""
     from bridle.base.path_patterns import PathPattern, anywhere
-    from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
+    from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk_in_batches
 
     wanted = PathPattern(anywhere(pattern.removeprefix("./")))
-    newest: list[tuple[int, _Backwards]] = []
+    top, hides_names = folder.rstrip("/"), sight.hides_names(folder)
+    # by time backwards, then by path: of files changed at once the first stays
+    newest: list[tuple[int, str]] = []
+    enough_ns: float = -math.inf
     total = left_out = 0
-    above = folder.rstrip("/")
-    for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set):
-        if not sight.shows_name(f"{above}/{path}"):
-            left_out += 1
-            continue
-        try:
-            changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
-        except OSError:  # it is gone already
-            continue
-        total += 1
-        item = changed_ns, _Backwards(path)
-        if len(newest) < MAX_PATHS:
-            heapq.heappush(newest, item)
-        else:
-            heapq.heappushpop(newest, item)
-    return _Files(tuple(item.path for _, item in sorted(newest, reverse=True)), total, left_out)
+    for above, found in walk_in_batches(
+        folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set
+    ):
+        shown = found
+        if hides_names:
+            shown = [entry for entry in found if sight.shows_name(f"{top}/{above}{entry.name}")]
+            left_out += len(found) - len(shown)
+        there, changed = _changed_since(enough_ns, shown)
+        total += there
+        newest += [(-changed_ns, above + name) for changed_ns, name in changed]
+        if len(newest) > 2 * MAX_PATHS:
+            newest.sort()
+            del newest[MAX_PATHS:]
+            enough_ns = -newest[-1][0]
+    return _Files(tuple(path for _, path in sorted(newest)[:MAX_PATHS]), total, left_out)
 
 
-class _Backwards:
-    """A path that sorts the other way round: of files changed at once the first by name is the newest."""
+def _changed_since(oldest_ns: float, entries: list[os.DirEntry[str]]) -> tuple[int, list[tuple[int, str]]]:
+    """How many are still there, and of those not older when they were changed."""
+    try:
+        return len(entries), [
+            (changed_ns, entry.name)
+            for entry in entries
+            if (changed_ns := entry.stat(follow_symlinks=False).st_mtime_ns) >= oldest_ns
+        ]
+    except OSError:  # an entry remembers what it was told, so none is asked twice
+        return _changed_since(oldest_ns, [entry for entry in entries if _is_there(entry)])
 
-    def __init__(self, path: str) -> None:
-        self.path = path
 
-    def __lt__(self, other: _Backwards) -> bool:
-        return self.path > other.path
+def _is_there(entry: os.DirEntry[str]) -> bool:
+    try:
+        entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _subjects(args: GlobArgs) -> tuple[Subject, ...]:

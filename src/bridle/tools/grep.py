@@ -23,7 +23,7 @@ from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
 
 if TYPE_CHECKING:
-    from bridle.tools.file_search import Match, Search, SearchAnswer
+    from bridle.tools.search_output import Match, Search, SearchAnswer
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -79,7 +79,7 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
 def _without_secrets(matches: Iterable[Match], wanted: Search) -> tuple[Match, ...]:
     """The matches without lines in the middle of a secret: nothing beside them would tell what they are."""
     from bridle.base.redact import stored_marker
-    from bridle.tools.file_search import MAX_FILE_BYTES
+    from bridle.tools.search_output import MAX_FILE_BYTES
     from bridle.tools.text_files import secret_lines
 
     @functools.cache
@@ -101,7 +101,7 @@ def _without_secrets(matches: Iterable[Match], wanted: Search) -> tuple[Match, .
 
 
 def _wanted(args: GrepArgs, context: ToolContext) -> Search:
-    from bridle.tools.file_search import MAX_FILE_BYTES, Search
+    from bridle.tools.search_output import MAX_FILE_BYTES, Search
     from bridle.tools.search_patterns import search_pattern
 
     resolved = context.call.resolved(args.path)
@@ -116,7 +116,7 @@ def _wanted(args: GrepArgs, context: ToolContext) -> Search:
         glob=args.glob.removeprefix("./") if args.glob is not None else None,
         only_files=args.output_mode != "content",
         limit=min(args.head_limit, MAX_MATCHES),
-        shows=context.sight.for_search() if context.sight is not EVERYTHING else None,
+        sight=context.sight.for_search(folder) if context.sight is not EVERYTHING else None,
     )
 
 
