@@ -1,4 +1,4 @@
-"""`bridle sessions list`: nothing stored, a thousand sessions, and the same handed to who stands by beside an engine."""
+"""`bridle sessions list`: nothing stored, a thousand sessions, and these handed over to who stands by at an engine."""
 
 from __future__ import annotations
 
