@@ -124,8 +124,8 @@ def _make(home: str, events: int) -> Made:
     begun = time.perf_counter()
     with closing(_store(home)) as store:
         for number in range(SESSIONS):
-            write_session(store, home, f"A short one, {number}", 200)
-        write_session(store, home, TITLE, events)
+            _write(store, home, f"A short one, {number}", 200)
+        _write(store, home, TITLE, events)
         written_s = time.perf_counter() - begun
         begun = time.perf_counter()
         bring_up_to_date(store.shelf)
@@ -135,12 +135,12 @@ def _make(home: str, events: int) -> Made:
     return Made(events, size / 1e6, written_s, searchable_s)
 
 
-def write_session(store: SessionStore, cwd: str, title: str, events: int) -> None:
+def _write(store: SessionStore, cwd: str, title: str, events: int) -> None:
     """A session of at least so many events, with its fold as a run leaves it."""
     log = store.create(cwd, profile="default")
     conversation, kept = Conversation(), (0, b"")
     for event, turn in _session(log.log, cwd, events):
-        envelope = logs._envelope(log.session, log.last_id + 1, event, turn)
+        envelope = logs.envelope_of(log.session, log.last_id + 1, event, turn)
         log.append(envelope, encode_payload(event))
         conversation.apply(envelope)
         if isinstance(event, e.TurnEnded):

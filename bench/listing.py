@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from big_log import write_session
+import logs
 from measure import BRIDLE, Child, Figure, child, in_turns, plain_env, scratch, times, walls
 from served import served
 
 from bridle.app.machine_store import session_store
+from bridle.protocol import events as e
+from bridle.protocol.codec import encode_payload
+from bridle.protocol.messages import TextBlock
+from bridle.sessions.store import SessionStore
 
-SESSIONS, EVENTS = 1_000, 10
+SESSIONS = 1_000
 ROUNDS = 21
 HELP = "bridle --help"
 
@@ -21,7 +25,7 @@ def lists() -> list[Figure]:
         empty = plain_env(home)
         with closing(session_store(engine.env)) as store:
             for number in range(SESSIONS):
-                write_session(store, engine.cwd, f"Session {number}", EVENTS)
+                _write(store, engine.cwd, f"Session {number}")
 
         def listed(env: dict[str, str], *, alone: bool) -> Child:
             ran = child(
@@ -45,3 +49,18 @@ def lists() -> list[Figure]:
         times("sessions list, 1,000", walls(many), walls(none), of="none", target=1.2),
         times("sessions list, handed over", walls(handed), walls(helped), of=HELP, target=2),
     ]
+
+
+def _write(store: SessionStore, cwd: str, title: str) -> None:
+    """A session of one turn."""
+    log = store.create(cwd, profile="default")
+    turn: tuple[tuple[e.DurableEvent, int | None], ...] = (
+        (e.SessionCreated(log=log.log, cwd=cwd, profile="default", mode="auto", resumed=False), None),
+        (e.InputAccepted(content=(TextBlock(text=title),), mode="queue"), None),
+        (e.TurnStarted(input=2), 1),
+        (e.TurnEnded(stop="end_turn", steps=1), 1),
+    )
+    for number, (event, of_turn) in enumerate(turn, 1):
+        log.append(logs.envelope_of(log.session, number, event, of_turn), encode_payload(event))
+    log.close()
+    store.rename(log.session, title)

@@ -106,7 +106,7 @@ def _commits(folder: str) -> Figure:
 
 
 def _row(tail: writer.LogTail, session: str, number: int) -> writer._Row:
-    envelope = _envelope(session, number, _WORDS, 1)
+    envelope = envelope_of(session, number, _WORDS, 1)
     return writer._Row(tail, envelope, encode_payload(_WORDS))
 
 
@@ -338,10 +338,10 @@ def _intent(call_id: str, number: int) -> e.ToolCallStarted:
 
 
 def _append(log: StoredLog, event: e.DurableEvent, turn: int | None = 1) -> None:
-    log.append(_envelope(log.session, log.last_id + 1, event, turn), encode_payload(event))
+    log.append(envelope_of(log.session, log.last_id + 1, event, turn), encode_payload(event))
 
 
-def _envelope(session: str, number: int, event: e.DurableEvent, turn: int | None) -> e.Envelope:
+def envelope_of(session: str, number: int, event: e.DurableEvent, turn: int | None) -> e.Envelope:
     return e.Envelope(
         id=number,
         kind=type(event).__name__,
