@@ -272,23 +272,20 @@ def _is_plain_submodule(folder: str, depth: int, harmless: frozenset[str]) -> bo
     return not os.path.lexists(entry) or _is_plain_tree(folder, entry, depth + 1, harmless)
 
 
-def submodule_folders(worktree: str, git_folder: str, *, since_ns: int = 0) -> list[str]:
-    """The folders of submodules in a working tree, there or not. What leads out of it is not one.
-
-    An index that did not change since then may be known from an earlier look; without a time, each is read.
-    """
+def submodule_folders(worktree: str, git_folder: str) -> list[str]:
+    """The folders of submodules in a working tree, there or not. What leads out of it is not one."""
     try:
         indexes = [
-            path
+            data
             for name in os.listdir(git_folder)
             if (name == "index" or name.startswith("sharedindex."))
-            and _may_hold_gitlinks(path := os.path.join(git_folder, name), since_ns)
+            and _GITLINK in (data := _index_bytes(os.path.join(git_folder, name)))
         ]
         if not indexes:
             return []
         config = _read_text(os.path.join(_common_folder(git_folder), "config")) or ""
         hash_bytes = 32 if "sha256" in config.lower() else 20
-        paths = {path for index in indexes for path in _submodules_in(index, hash_bytes)}
+        paths = {path for data in indexes for path in _gitlinks(data, hash_bytes) or ()}
     except (OSError, ValueError):
         return []
     folders = (
@@ -305,28 +302,6 @@ def is_odd(submodule: str) -> bool:
         return not _is_plain_submodule(submodule, 0, _harmless())
     except (OSError, ValueError):
         return True
-
-
-def _may_hold_gitlinks(index: str, since_ns: int) -> bool:
-    """Whether what names a submodule is anywhere in an index.
-
-    Whoever maps a file writes to it later without another time. The first write is seen, so one that did not change
-    since somebody began was not changed by them, at any time.
-    """
-    status = os.stat(index)
-    if status.st_ctime_ns >= since_ns or status.st_ctime_ns % 1_000_000_000 == 0:
-        return _GITLINK in _index_bytes(index)
-    return _held_gitlinks(index, status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns)
-
-
-@functools.lru_cache(maxsize=32)
-def _held_gitlinks(index: str, *_described: int) -> bool:
-    return _GITLINK in _index_bytes(index)
-
-
-def _submodules_in(index: str, hash_bytes: int) -> list[str]:
-    data = _index_bytes(index)
-    return (_gitlinks(data, hash_bytes) or []) if _GITLINK in data else []
 
 
 def _index_bytes(index: str) -> bytes:

@@ -30,23 +30,18 @@ _MOST_DIGITS = 24
 
 
 def put_right(
-    confinement: Confinement,
-    cannot: Callable[[str, OSError], None] | None = None,
-    *,
-    since_ns: int = 0,
-    began_ns: int = 0,
+    confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None, *, since_ns: int = 0
 ) -> tuple[str, ...]:
     """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
 
-    `cannot` hears of each that could not be put back. What was as it is before `since_ns` stays. The command has
-    changed nothing before `began_ns`.
+    `cannot` hears of each that could not be put back. What was as it is before `since_ns` stays.
     """
     missing = (*confinement.unwanted, *(path for path, _ in confinement.filled))
     tampered = [path for path in dict.fromkeys(missing) if os.path.lexists(path) and not is_stand_in(path)]
     tampered += [kept.path for kept in confinement.kept if not _is_as_it_was(kept)]
     tampered += [watched.path for watched in confinement.watched if _names_new_programs(watched)]
     for tree in confinement.working_trees:
-        came = set(filter(is_odd, submodule_folders(tree.top, tree.git_dir, since_ns=began_ns))) - tree.odd
+        came = set(filter(is_odd, submodule_folders(tree.top, tree.git_dir))) - tree.odd
         tampered += [
             os.path.join(folder, ".git")
             for folder in sorted(came)

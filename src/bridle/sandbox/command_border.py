@@ -233,7 +233,7 @@ class CommandBorder:
             from bridle.sandbox.aftermath import put_right
 
             stuck: dict[str, OSError] = {}
-            tampered = put_right(sealed, stuck.__setitem__, since_ns=since_ns, began_ns=self._began or 0)
+            tampered = put_right(sealed, stuck.__setitem__, since_ns=since_ns)
             for path in (path for path in tampered if path not in stuck):
                 note = _told(self._shown(path), escalates=self._resident is None)
                 self._notes.append(f"[sandbox: {note}]\n")

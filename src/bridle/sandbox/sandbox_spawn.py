@@ -346,7 +346,10 @@ class SandboxSpawn:
         """Where the masks of a command may lie until the next one; None where they cannot be moved."""
         if not self._away or policy.workspace in self._unmovable:
             return None
-        handed.folder = self._cleared_away
+        try:
+            handed.folder = self._cleared_away
+        except OSError:
+            return None
         return handed
 
     def _border(
