@@ -100,7 +100,7 @@ class WaitingMounts(Protocol):
 
 
 class Waits(Adapter, Protocol):
-    """An adapter whose sandbox can wait, set up, until its command is known. Its masks are used again from `handed`, and
+    """An adapter whose sandbox can wait, set up, until its command is known. Masks are used again from `handed`, and
     left there."""
 
     def ahead(

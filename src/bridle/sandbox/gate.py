@@ -11,6 +11,9 @@ What to mount comes through a third one. Starting the program takes a while, in 
 Making namespaces takes a while, too: the folders on which something will be mounted are made meanwhile. Until they are
 there bubblewrap waits for the end of what a socket has to say. If we die before, that is no end: it holds something
 that we never read, so that the other side is told of an error. No folder is made by bubblewrap itself, to stay.
+
+Which process will become the command it writes into a file. A pipe that nobody reads any more would kill it there, and
+leave behind what it has just started: that waits for a word of it, for ever.
 """
 
 from __future__ import annotations
@@ -79,7 +82,9 @@ class Gate:
             copied, self._copy = self._pipe(theirs=0)
             os.write(self._copy, bytes(fcntl.fcntl(self._copy, fcntl.F_SETPIPE_SZ, 1)))
             block, self._block = self._pipe(theirs=0)
-            self._info, info = self._pipe(theirs=1)
+            self._info = os.memfd_create("bridle-info", os.MFD_CLOEXEC)
+            self._ours.append(self._info)
+            self.theirs.append(info := os.dup(self._info))
             self.theirs.append(os.dup(self._block))
         except BaseException:
             for fd in self.theirs:
@@ -160,7 +165,7 @@ class Gate:
 
     def _look(self) -> tuple[int, bytes]:
         """The process that will become the command, and its mounts as it sees them now."""
-        told = _CHILD.search(os.read(self._info, _MAX_INFO_BYTES))
+        told = _CHILD.search(os.pread(self._info, _MAX_INFO_BYTES, 0))
         if told is None:
             raise NeverRan
         child = int(told[1])
