@@ -70,6 +70,8 @@ class _Watched(NamedTuple):
     """Those among them in which it counts what programs obey."""
     own: tuple[str, ...]
     """The folders of the session: which files of others are around them."""
+    mounted: frozenset[str]
+    """Those of all of these that are mounted, or on which something is."""
 
 
 class _Seen(NamedTuple):
@@ -122,11 +124,15 @@ class ConfinementCache:
         return any(known.stands and known.confinement is confinement for known in self._known.values())
 
     def are_in_place(self, confinement: Confinement) -> bool:
-        """Whether everything that is mounted for this, and on which it is, is what it was. Not for one that was worked
-        out anew meanwhile."""
+        """Whether everything that is mounted for this, and on which it is, is what it was, but for what is in a folder
+        whose time would tell. Not for one that was worked out anew."""
         for known in self._known.values():
             if known.confinement is confinement and known.watched is not None and known.seen is not None:
-                return tuple(map(_described, known.watched.entries)) == known.seen.entries
+                mounted, seen = (
+                    known.watched.mounted,
+                    zip(known.watched.entries, known.seen.entries, strict=True),
+                )
+                return all(_described(path) == described for path, described in seen if path in mounted)
         return False
 
     def forget(self) -> None:
@@ -207,7 +213,8 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
                 closed[folder] = None
     if any(is_beneath_any(folder, (workspace, *folders, *git_dirs)) for folder in closed):
         return None
-    entries |= {path: None for path in _mounted(confinement) if os.path.dirname(path) not in closed}
+    mounted = frozenset(_mounted(confinement))
+    entries |= {path: None for path in mounted if os.path.dirname(path) not in closed}
     asked = [os.path.join(workspace, path) for path in (*policy.writable, *policy.readable)]
     asked += (workspace, *folders, *absolute(policy.readable, workspace), confinement.caches, policy.scratch)
     entries |= dict.fromkeys(filter(None, asked))
@@ -226,6 +233,7 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
         listed=tuple((folder, frozenset(names)) for folder, names in listed.items()),
         writable=frozenset(folders),
         own=own,
+        mounted=mounted,
     )
 
 
