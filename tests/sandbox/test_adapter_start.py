@@ -530,7 +530,7 @@ from bridle.base.processes import Processes
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement
 
-async def main(program, workspace):
+async def main(program, workspace, told):
     launch = Bubblewrap(program).confined(
         ["/bin/sh", "-c", "echo run > runs"], cwd=workspace, confinement=Confinement(writable=(workspace,))
     )
@@ -539,16 +539,20 @@ async def main(program, workspace):
     )
     for fd in launch.pass_fds:
         os.close(fd)
-    mounted = asyncio.ensure_future(launch.gate.mounted())
-    await asyncio.sleep(0)
+    if told:
+        asyncio.ensure_future(launch.gate.mounted())
+        await asyncio.sleep(0)
     print(process.pid, flush=True)
-    await mounted
+    await process.wait()
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", ["", "told"])
+def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_killed(
+    tmp_path: Path, told: str
+) -> None:
     """Nobody else is there to end it: the guardian was killed, too."""
     workspace = Path(os.path.realpath(tmp_path)) / "ws"
     workspace.mkdir()
@@ -560,7 +564,7 @@ def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_ki
     )
     late.chmod(0o755)
     engine = subprocess.Popen(
-        [sys.executable, "-c", _LATE_ENGINE, str(late), str(workspace)],
+        [sys.executable, "-c", _LATE_ENGINE, str(late), str(workspace), told],
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
     )
