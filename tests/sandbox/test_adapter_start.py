@@ -575,3 +575,44 @@ def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_ki
     assert life.ends_within(10)
     life.close()
     assert not (workspace / "runs").exists()
+
+
+_WAITING_ENGINE = """
+import asyncio, os, sys
+from bridle.base.duplex import InputPipe
+from bridle.base.processes import Processes
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.warm_sandbox import WAITING
+
+async def main(program, workspace):
+    confinement = Confinement(writable=(workspace,))
+    launch, _ = Bubblewrap(program).waiting(WAITING, cwd=workspace, network="inherit", look=lambda: confinement)
+    process = await Processes().start(
+        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within,
+        stdin=InputPipe(),
+    )
+    for fd in launch.pass_fds:
+        os.close(fd)
+    print((await launch.gate.mounted()).child, flush=True)
+    await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_what_is_to_wait_for_a_command_does_not_wait_at_the_gate_when_engine_and_guardian_are_killed(
+    tmp_path: Path,
+) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _WAITING_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with engine, os.fdopen(os.pidfd_open(int(engine.stdout.readline())), "rb") as waiting:
+        kill_together(engine)
+        gone = select.poll()
+        gone.register(waiting, select.POLLIN)
+        assert gone.poll(10_000)

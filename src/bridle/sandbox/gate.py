@@ -5,7 +5,8 @@ is full and stays open. That it can be written to again says that all mounts are
 or taken away, and the kernel's table of them can be read. While bubblewrap then does the rest, we compare.
 
 A pipe also closes when we die. So there is a second one, from which bubblewrap reads before it runs the command and
-whose other end it holds itself: only a byte of ours lets it go on. No byte, no command.
+whose other end it holds itself: only a byte of ours lets it go on. No byte, no command. What is to wait inside for a
+command may go on when we die: it finds that there is none, and ends. Else it would wait at the gate for ever.
 
 What to mount comes through a socket. Starting the program takes a while, in which we find out what it is to mount.
 Making namespaces takes a while, too: the folders on which something will be mounted are made meanwhile. Until they are
@@ -84,7 +85,10 @@ class Gate:
             self._info = os.memfd_create("bridle-info", os.MFD_CLOEXEC)
             self._ours.append(self._info)
             self.theirs.append(info := os.dup(self._info))
-            self.theirs.append(os.dup(self._block))
+            held: tuple[str, ...] = ()
+            if not waits:
+                self.theirs.append(os.dup(self._block))
+                held = ("--sync-fd", str(self.theirs[-1]))
         except BaseException:
             for fd in self.theirs:
                 os.close(fd)
@@ -92,7 +96,7 @@ class Gate:
             raise
         self.arguments = (
             *("--args", str(options), "--file", str(copied), _COPY),
-            *("--block-fd", str(block), "--sync-fd", str(self.theirs[-1]), "--info-fd", str(info)),
+            *("--block-fd", str(block), *held, "--info-fd", str(info)),
         )
 
     async def opened(self, limits: CommandLimits | None) -> None:
