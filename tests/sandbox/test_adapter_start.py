@@ -29,6 +29,7 @@ from bridle.sandbox.mount_check import ExpectedMounts, expected_mounts, mounted_
 from bridle.sandbox.mount_list import Mount
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.thread_limits import HeldThread, drop_capabilities
+from cli_kit import SignOfLife, kill_together
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -521,3 +522,97 @@ def test_an_engine_that_is_killed_while_it_makes_room_leaves_nothing_in_its_plac
             gone.register(waiting, select.POLLIN)
             assert gone.poll(10_000)
     assert list(workspace.iterdir()) == []
+
+
+_LATE_ENGINE = """
+import asyncio, os, sys
+from bridle.base.processes import Processes
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Confinement
+
+async def main(program, workspace, told):
+    launch = Bubblewrap(program).confined(
+        ["/bin/sh", "-c", "echo run > runs"], cwd=workspace, confinement=Confinement(writable=(workspace,))
+    )
+    process = await Processes().start(
+        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within
+    )
+    for fd in launch.pass_fds:
+        os.close(fd)
+    if told:
+        asyncio.ensure_future(launch.gate.mounted())
+        await asyncio.sleep(0)
+    print(process.pid, flush=True)
+    await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("told", ["", "told"])
+def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_killed(
+    tmp_path: Path, told: str
+) -> None:
+    """Nobody else is there to end it: the guardian was killed, too."""
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    os.mkfifo(tmp_path / "go")
+    life = SignOfLife(tmp_path)
+    late = tmp_path / "late"
+    late.write_text(
+        f'#!/bin/sh\nexec 9>{tmp_path}/alive\nread -r _ < {tmp_path}/go\nexec {shutil.which("bwrap")} "$@"\n'
+    )
+    late.chmod(0o755)
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _LATE_ENGINE, str(late), str(workspace), told],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with engine:
+        engine.stdout.readline()
+        kill_together(engine)
+    (tmp_path / "go").write_text("\n")
+    assert life.ends_within(10)
+    life.close()
+    assert not (workspace / "runs").exists()
+
+
+_WAITING_ENGINE = """
+import asyncio, os, sys
+from bridle.base.duplex import InputPipe
+from bridle.base.processes import Processes
+from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.warm_sandbox import WAITING
+
+async def main(program, workspace):
+    confinement = Confinement(writable=(workspace,))
+    launch, _ = Bubblewrap(program).waiting(WAITING, cwd=workspace, network="inherit", look=lambda: confinement)
+    process = await Processes().start(
+        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within,
+        stdin=InputPipe(),
+    )
+    for fd in launch.pass_fds:
+        os.close(fd)
+    print((await launch.gate.mounted()).child, flush=True)
+    await process.wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_what_is_to_wait_for_a_command_does_not_wait_at_the_gate_when_engine_and_guardian_are_killed(
+    tmp_path: Path,
+) -> None:
+    workspace = Path(os.path.realpath(tmp_path)) / "ws"
+    workspace.mkdir()
+    engine = subprocess.Popen(
+        [sys.executable, "-c", _WAITING_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with engine, os.fdopen(os.pidfd_open(int(engine.stdout.readline())), "rb") as waiting:
+        kill_together(engine)
+        gone = select.poll()
+        gone.register(waiting, select.POLLIN)
+        assert gone.poll(10_000)

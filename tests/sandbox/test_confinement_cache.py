@@ -15,6 +15,7 @@ from bridle.base.other_projects import OtherProjects
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.confinement import HostContext, confinement_of
 from bridle.sandbox.confinement_cache import ConfinementCache
+from bridle.sandbox.mount_list import mounts_of
 
 _LATER_NS = 60_000_000_000
 
@@ -106,6 +107,48 @@ def test_what_does_not_hold_is_forgotten(scene: Scene) -> None:
     again = scene.cache.of(policy, scene.place, cwd)
     assert again == first
     assert again is not first
+
+
+def _replace(path: Path) -> None:
+    """The same once more, in its place."""
+    moved = path.with_name(f"{path.name}.moved")
+    path.rename(moved)
+    if moved.is_dir():
+        shutil.copytree(moved, path)
+    else:
+        shutil.copy2(moved, path)
+
+
+@pytest.mark.parametrize("mode", range(3))
+def test_whatever_is_mounted_is_looked_at(scene: Scene, mode: int) -> None:
+    """Whoever knows that nothing changed need not compare mounts."""
+    for name in ("tmp/shown", "scratch/shown", "home/.ssh", "home/.config/gh"):
+        (scene.base / name).mkdir(parents=True)
+    for file in (scene.base / "home" / ".netrc", scene.workspace / "CLAUDE.md"):
+        file.write_text("x")
+    cwd = str(scene.workspace)
+    scene.modes = [
+        msgspec.structs.replace(policy, readable=(*policy.readable, str(scene.base / "tmp" / "shown")))
+        for policy in scene.modes
+    ]
+    policy = scene.modes[mode]
+    scene.settle()
+    mounted = {mount.path for mount in mounts_of(scene.cache.of(policy, scene.place, cwd))}
+    places = [Path(path) for path in mounted if path.startswith(f"{scene.base}/") and os.path.lexists(path)]
+    if policy.scratch:
+        places += [scene.base / "scratch", scene.base / "scratch" / "shown"]
+    assert len(places) > 5
+    for place in dict.fromkeys((*places, scene.workspace)):
+        scene.settle()
+        known = scene.cache.of(policy, scene.place, cwd)
+        assert scene.cache.stands(known)
+        assert scene.cache.are_in_place(known)
+        _replace(place)
+        in_place = scene.cache.are_in_place(known)
+        now = scene.cache.of(policy, scene.place, cwd)
+        assert not (now is known and scene.cache.stands(now)), place
+        told_by_times = place.parent in {scene.base, scene.base / "home" / ".config"}
+        assert not in_place or told_by_times or place not in places, place
 
 
 _PLACES = (

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext
-from bridle.sandbox.masks import Masks
+from bridle.sandbox.masks import HandedMasks, Masks, clear_away
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.warm_sandbox import DELAY_S, CommandPlace, WarmSandboxes
 from bridle.sandbox.write_listener import can_listen
@@ -54,6 +54,7 @@ class Scene:
         )
         self.asked = self.started = 0
         self.used = 0
+        self.stood = False
         self.warm = WarmSandboxes(self._start, self.clock)
         self.policy = SpawnPolicy(
             mode="workspace-write", workspace=str(self.workspace), scratch=str(base / "scratch")
@@ -66,6 +67,7 @@ class Scene:
         self.asked += 1
         sandbox = await self.spawn.wait_for_command(at)
         self.started += sandbox is not None
+        self.stood = sandbox is not None and sandbox.stood
         return sandbox
 
     async def wait(self, policy: SpawnPolicy | None = None) -> None:
@@ -77,6 +79,14 @@ class Scene:
         async with asyncio.timeout(20):
             while self.started == before:
                 await asyncio.sleep(0)
+
+    async def stand(self, policy: SpawnPolicy | None = None) -> None:
+        """One waits, and what its confinement follows from has not changed for so long that its mounts need not be
+        compared again."""
+        async with asyncio.timeout(60):
+            while not self.stood:
+                await self.wait(policy)
+        self.used = 0
 
     async def run(
         self,
@@ -214,6 +224,21 @@ CHANGES: dict[str, Callable[[Scene], object]] = {
 }
 
 
+def _move_room(scene: Scene) -> None:
+    """What lies in the temporary folder of the machine is mounted in a folder of the session's own."""
+    (scene.base / "scratch" / "shown").rename(scene.base / "scratch" / "moved")
+    (scene.base / "scratch" / "shown").mkdir()
+
+
+CHANGES_OF_MOUNTS: dict[str, Callable[[Scene], object]] = {
+    **CHANGES,
+    "the temporary folder is moved": lambda scene: _move_away(scene.base / "scratch"),
+    "a folder in the temporary folder is moved": _move_room,
+    "a folder that is shown is moved": lambda scene: _move_away(scene.base / "hosttmp" / "shown"),
+    "a folder with secrets is moved": lambda scene: _move_away(scene.home / ".ssh"),
+}
+
+
 def _entries(folder: Path) -> dict[str, int]:
     return {path.name: path.lstat().st_ino for path in folder.iterdir() if "put-aside" not in path.name}
 
@@ -236,6 +261,64 @@ async def test_one_that_waited_while_something_changed_is_not_used(scene: Scene,
     )
     assert scene.used == 0
     assert _entries(scene.workspace) == before
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_MOUNTS)
+async def test_one_whose_mounts_need_not_be_compared_is_not_used_while_something_changed(
+    scene: Scene, change: str
+) -> None:
+    """No table of mounts tells that something was renamed or replaced on which something is mounted."""
+    (scene.workspace / "CLAUDE.md").write_text("rules")
+    (scene.workspace / ".github").mkdir()
+    (scene.workspace / ".github" / "copilot-instructions.md").write_text("rules")
+    shown = scene.base / "hosttmp" / "shown"
+    shown.mkdir()
+    scene.policy = msgspec.structs.replace(scene.policy, readable=(str(shown),))
+    await scene.stand()
+    CHANGES_OF_MOUNTS[change](scene)
+    before = _entries(scene.workspace)
+    _, output = await scene.run('echo evil > AGENTS.md; echo evil > CLAUDE.md; cat "$HOME/.ssh/key"')
+    assert scene.used == 0
+    assert "of this session alone" not in output
+    assert _entries(scene.workspace) == before
+
+
+async def test_one_whose_mounts_need_not_be_compared_is_used_when_nothing_changed(scene: Scene) -> None:
+    await scene.stand()
+    (scene.workspace / "notes").write_text("x")
+    assert await scene.run("cat notes; echo evil > AGENTS.md || echo held") == (
+        0,
+        "x/bin/bash: line 1: AGENTS.md: Is a directory\nheld\n",
+    )
+    assert scene.used == 1
+
+
+@pytest.mark.parametrize("mode", ["workspace-write", "read-only"])
+@pytest.mark.parametrize("stands", [False, True])
+async def test_a_command_starts_in_the_folder_that_is_there_now(
+    scene: Scene, mode: str, stands: bool
+) -> None:
+    policy = msgspec.structs.replace(scene.policy, mode=mode)
+    await (scene.stand(policy) if stands else scene.wait(policy))
+    scene.workspace.rename(f"{scene.workspace}.moved")
+    scene.workspace.mkdir()
+    (scene.workspace / "new").touch()
+    assert await scene.run("ls new", policy=policy) == (0, "new\n")
+    assert scene.used == 0
+
+
+async def test_one_in_which_something_was_mounted_is_not_used(scene: Scene) -> None:
+    await scene.stand()
+    (outer,) = _waiting()
+    (inner,) = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
+    inside = ["nsenter", f"--target={inner}", "--mount"]
+    mounted = subprocess.run(
+        [*inside, "mount", "-t", "tmpfs", "none", "/mnt"], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("nobody can enter a sandbox here")
+    assert await scene.run("true") == (0, "")
+    assert scene.used == 0
 
 
 async def test_one_that_waited_is_used_when_other_files_changed(scene: Scene) -> None:
@@ -535,3 +618,173 @@ def test_a_mask_that_cannot_be_put_away_holds_up_nobody(tmp_path: Path) -> None:
         os.close(fd)
     masks.release()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def handed(tmp_path: Path) -> Iterator[HandedMasks]:
+    made = HandedMasks()
+    made.folder = str(tmp_path / "away")
+    (tmp_path / "away").mkdir()
+    (tmp_path / "ws").mkdir()
+    yield made
+    made.close()
+
+
+def _lying(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "away").iterdir())
+
+
+def test_a_mask_is_handed_from_one_command_to_the_next(tmp_path: Path, handed: HandedMasks) -> None:
+    folder, file = tmp_path / "ws" / "AGENTS.md", tmp_path / "ws" / "commondir"
+    first = Masks([str(folder)], [(str(file), b".\n")], handed=handed)
+    made = {path: path.stat().st_ino for path in (folder, file)}
+    first.release()
+    assert list((tmp_path / "ws").iterdir()) == []
+    second = Masks([str(folder)], [(str(file), b".\n")], handed=handed)
+    assert {path: path.stat().st_ino for path in (folder, file)} == made
+    assert _lying(tmp_path) == []
+    second.release()
+    handed.close()
+    assert [*_lying(tmp_path), *(tmp_path / "ws").iterdir()] == []
+
+
+def test_masks_are_taken_away_where_nothing_is_handed_on_any_more(
+    tmp_path: Path, handed: HandedMasks
+) -> None:
+    masks = Masks([str(tmp_path / "ws" / "AGENTS.md")], handed=handed)
+    handed.close()
+    masks.release()
+    assert [*_lying(tmp_path), *(tmp_path / "ws").iterdir()] == []
+
+
+def _fill(mask: Path) -> None:
+    mask.chmod(0o1755)
+    (mask / "of somebody").touch()
+
+
+def _replace(mask: Path) -> None:
+    mask.rmdir()
+    mask.mkdir(0o755)
+    mask.chmod(0o1755)
+
+
+@pytest.mark.parametrize("spoil", [_fill, _replace, Path.rmdir])
+def test_a_mask_that_is_not_what_it_was_is_not_used_again(
+    tmp_path: Path, handed: HandedMasks, spoil: Callable[[Path], object]
+) -> None:
+    place = tmp_path / "ws" / "AGENTS.md"
+    Masks([str(place)], handed=handed).release()
+    (lying,) = _lying(tmp_path)
+    spoil(lying)
+    spoiled = [os.open(path, os.O_RDONLY) for path in _lying(tmp_path)]  # nobody gets its number meanwhile
+    masks = Masks([str(place)], handed=handed)
+    assert list(place.iterdir()) == []
+    assert not any(os.path.samestat(place.stat(), os.fstat(fd)) for fd in spoiled)
+    masks.release()
+    assert list((tmp_path / "ws").iterdir()) == []
+    for fd in spoiled:
+        os.close(fd)
+
+
+def test_a_mask_gives_way_to_what_stands_in_its_place(tmp_path: Path, handed: HandedMasks) -> None:
+    place = tmp_path / "ws" / "AGENTS.md"
+    Masks([str(place)], handed=handed).release()
+    place.write_text("mine")
+    Masks([str(place)], handed=handed).release()
+    assert place.read_text() == "mine"
+    assert _lying(tmp_path) == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_somebody_put_into_a_mask_stays_where_it_is(
+    tmp_path: Path, handed: HandedMasks, times: int
+) -> None:
+    place = tmp_path / "ws" / ".vscode"
+    for _ in range(times - 1):
+        Masks([str(place)], handed=handed).release()
+    masks = Masks([str(place)], handed=handed)
+    (place / "settings.json").write_text("mine")
+    with pytest.raises(FileExistsError):
+        masks.put_away(handed.folder)
+    masks.release()
+    assert (place / "settings.json").read_text() == "mine"
+    assert _lying(tmp_path) == []
+
+
+def test_a_folder_of_a_person_is_never_moved(tmp_path: Path, handed: HandedMasks) -> None:
+    place = tmp_path / "ws" / ".vscode"
+    place.mkdir()
+    changed = (tmp_path / "ws").stat().st_ctime_ns
+    Masks([str(place)], handed=handed).release()
+    assert (tmp_path / "ws").stat().st_ctime_ns == changed
+    assert (place.is_dir(), _lying(tmp_path)) == (True, [])
+
+
+def test_a_mask_that_somebody_else_needs_is_not_handed_on(tmp_path: Path, handed: HandedMasks) -> None:
+    place = tmp_path / "ws" / "AGENTS.md"
+    masks, others = Masks([str(place)], handed=handed), Masks([str(place)])
+    masks.release()
+    assert (place.is_dir(), _lying(tmp_path)) == (True, [])
+    others.release()
+    assert not place.exists()
+
+
+def test_masks_that_cannot_be_handed_on_are_taken_away_and_hold_up_nobody(
+    tmp_path: Path, handed: HandedMasks
+) -> None:
+    """As on a full disk."""
+    handed.folder = str(tmp_path / "nowhere")
+    place = tmp_path / "ws" / "AGENTS.md"
+    Masks([str(place)], handed=handed).release()
+    assert list((tmp_path / "ws").iterdir()) == []
+
+
+async def test_masks_of_a_command_lie_there_for_the_next_and_go_with_their_turn(scene: Scene) -> None:
+    await scene.wait()
+    await scene.run("true")
+    lying = sorted(path.stat().st_ino for path in scene.away.iterdir())
+    assert (scene.is_clean(), len(lying)) == (True, 5)
+    await scene.run("true")
+    assert sorted(path.stat().st_ino for path in scene.away.iterdir()) == lying
+    scene.warm.discard()
+    assert list(scene.away.iterdir()) == []
+
+
+async def test_masks_of_a_command_that_outlives_its_turn_are_taken_away(scene: Scene) -> None:
+    ready = asyncio.Event()
+    process = await scene.spawn(
+        ["/bin/bash", "-c", "echo; read -r _ < <(sleep 600)"],
+        cwd=str(scene.workspace),
+        env=scene.env,
+        policy=scene.policy,
+        call_id="call_1",
+        on_output=lambda _chunk: ready.set(),
+        warm=scene.warm,
+    )
+    await ready.wait()
+    scene.warm.discard()
+    await process.stop()
+    assert scene.is_clean()
+    assert list(scene.away.iterdir()) == []
+
+
+async def killed_with_masks_handed_on(base: Path) -> None:
+    scene = Scene(base, Processes())
+    await scene.run("true")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_masks_that_a_killed_engine_had_handed_on_are_removed_by_the_next(tmp_path: Path) -> None:
+    done = _in_process("killed_with_masks_handed_on", tmp_path)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list((tmp_path / "ws").iterdir()) == []
+    masks = tmp_path / "state" / "masks"
+    assert len(list(masks.iterdir())) == 5
+    clear_away(str(masks))
+    assert list(masks.iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root writes everywhere")
+async def test_a_command_runs_where_masks_cannot_lie_anywhere(scene: Scene) -> None:
+    scene.away.parent.mkdir(mode=0o500)
+    assert await scene.run("true") == (0, "")

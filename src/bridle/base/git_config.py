@@ -276,13 +276,16 @@ def submodule_folders(worktree: str, git_folder: str) -> list[str]:
     """The folders of submodules in a working tree, there or not. What leads out of it is not one."""
     try:
         indexes = [
-            name for name in os.listdir(git_folder) if name == "index" or name.startswith("sharedindex.")
+            data
+            for name in os.listdir(git_folder)
+            if (name == "index" or name.startswith("sharedindex."))
+            and _GITLINK in (data := _index_bytes(os.path.join(git_folder, name)))
         ]
+        if not indexes:
+            return []
         config = _read_text(os.path.join(_common_folder(git_folder), "config")) or ""
         hash_bytes = 32 if "sha256" in config.lower() else 20
-        paths = {
-            path for name in indexes for path in _submodules_in(os.path.join(git_folder, name), hash_bytes)
-        }
+        paths = {path for data in indexes for path in _gitlinks(data, hash_bytes) or ()}
     except (OSError, ValueError):
         return []
     folders = (
@@ -301,12 +304,9 @@ def is_odd(submodule: str) -> bool:
         return True
 
 
-def _submodules_in(index: str, hash_bytes: int) -> list[str]:
+def _index_bytes(index: str) -> bytes:
     with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return []
-        data = file.read(MAX_INDEX_BYTES)
-    return (_gitlinks(data, hash_bytes) or []) if _GITLINK in data else []
+        return file.read(MAX_INDEX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
 def _gitlinks(data: bytes, hash_bytes: int = 20) -> list[str] | None:

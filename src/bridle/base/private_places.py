@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from bridle.base.other_projects import OtherProjects, is_environment_file
@@ -94,17 +94,17 @@ HOME_START_UP_FILES = (
 # fmt: on
 
 
-def secret_places(home: str, env: Mapping[str, str]) -> Iterator[str]:
+def secret_places(home: str, env: Mapping[str, str]) -> list[str]:
     """Where secrets may be; of the home itself, what does not exist is mostly left out."""
     by_first_name = _by_first_name()
     try:
         names = [name for name in os.listdir(home) if name in by_first_name]
     except OSError:
         names = [*by_first_name]
-    for name in names:
-        yield from (os.path.join(home, place) for place in by_first_name[name])
-    yield from (place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK))
-    yield from _by_variable(env)
+    found = [os.path.join(home, place) for name in names for place in by_first_name[name]]
+    found += [place for place in _SECRETS_OF_SYSTEM if os.access(place, os.R_OK)]
+    found += _by_variable(env)
+    return found
 
 
 def _by_variable(env: Mapping[str, str]) -> tuple[str, ...]:

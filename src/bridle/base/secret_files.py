@@ -63,8 +63,10 @@ def is_policy_file(path: str) -> bool:
     return is_held_file(path) or _is_in(_folded(path).split("/"), _ASKED_PLACES)
 
 
+@functools.lru_cache(maxsize=4_096)
 def is_held_file(path: str) -> bool:
-    """The same, without what is only asked about: a sandbox keeps these as they are."""
+    """The same, without what is only asked about: a sandbox keeps these as they are. The names in a folder are asked
+    about around every command."""
     parts = _folded(path).split("/")
     if parts[-1] in _POLICY_NAMES or not _POLICY_FOLDERS.isdisjoint(parts):
         return True

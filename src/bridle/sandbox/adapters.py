@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from bridle.base.processes import Within
 from bridle.sandbox.confinement import Confinement, Network
 from bridle.sandbox.limits import CommandLimits
+
+if TYPE_CHECKING:
+    from bridle.sandbox.masks import HandedMasks
 
 
 def _nothing() -> None:
@@ -92,15 +95,34 @@ class WaitingMounts(Protocol):
     @property
     def confinement(self) -> Confinement: ...
     def put_away(self, make_folder: Callable[[], str]) -> None: ...
-    def put_back(self) -> bool: ...
+    def put_back(self, *, unmoved: bool = False) -> bool: ...
     def close(self) -> None: ...
 
 
 class Waits(Adapter, Protocol):
-    """An adapter whose sandbox can wait, set up, until its command is known."""
+    """An adapter whose sandbox can wait, set up, until its command is known. Masks are used again from `handed`, and
+    left there."""
+
+    def ahead(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        network: Network,
+        look: Callable[[], Confinement],
+        handed: HandedMasks | None = None,
+    ) -> Launch:
+        """As `StartsAhead.ahead` does."""
+        ...
 
     def waiting(
-        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        network: Network,
+        look: Callable[[], Confinement],
+        handed: HandedMasks | None = None,
     ) -> tuple[Launch, WaitingMounts]:
         """As `StartsAhead.ahead` does for what will wait, with its mounts."""
         ...

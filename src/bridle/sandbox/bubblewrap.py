@@ -8,6 +8,7 @@ that know this scope, 6.12 and later) keeps commands from those of other program
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement, Network
 from bridle.sandbox.gate import Gate, PreparedMounts
 from bridle.sandbox.gentle_end import terminate_inside
-from bridle.sandbox.masks import Masks
+from bridle.sandbox.masks import HandedMasks, Masks
 from bridle.sandbox.mount_check import (
     MountTable,
     expected_mounts,
@@ -72,15 +73,27 @@ class Bubblewrap:
         return self.ahead(argv, cwd=cwd, network=confinement.network, look=lambda: confinement)
 
     def ahead(
-        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        network: Network,
+        look: Callable[[], Confinement],
+        handed: HandedMasks | None = None,
     ) -> Launch:
-        return self._launch(argv, cwd, network, look, Masks())[0]
+        return self._launch(argv, cwd, network, look, Masks(handed=handed))[0]
 
     def waiting(
-        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        network: Network,
+        look: Callable[[], Confinement],
+        handed: HandedMasks | None = None,
     ) -> tuple[Launch, WaitingMounts]:
         """As `ahead` does, for what will wait; and its mounts, to be looked at again before it goes on."""
-        masks, outside = Masks(), MountTable()
+        masks, outside = Masks(handed=handed), MountTable()
         try:
             launch, gate, made = self._launch(argv, cwd, network, look, masks, outside)
         except BaseException:
@@ -192,29 +205,49 @@ class WaitingMounts:
         self._gate = gate
         self._made = made
         self._outside = outside
+        self._inside: MountTable | None = None
 
     @property
     def confinement(self) -> Confinement:
         return self._made[0][1]
 
     def put_away(self, make_folder: Callable[[], str]) -> None:
-        """Moves the masks out of the workspace, into a folder on the same file system. Raises `OSError` where that
-        cannot be: then this sandbox must not wait."""
+        """Looks at the mounts, and moves the masks out of the workspace, into a folder on the same file system. Raises
+        `OSError` where that cannot be, or a mount is none that was meant: then this sandbox must not wait."""
+        self._inside = MountTable(self._table)
+        if difference := self._difference(self._inside.listed):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), difference)
         if self._masks:
             self._masks.put_away(make_folder())
 
-    def put_back(self) -> bool:
-        """Puts the masks where they were. Whether all mounts are what they were meant to be, as those of every sandbox
-        are looked at before its command runs, and those outside what they were. Raises `OSError` where something else
-        stands in the place of a mask, or nothing is left of the sandbox."""
+    def put_back(self, *, unmoved: bool = False) -> bool:
+        """Puts the masks where they were. Whether all mounts are what they were meant to be, and those outside what
+        they were. Raises `OSError` where something else stands in the place of a mask, or nothing is left of the
+        sandbox.
+
+        The kernel tells when something was mounted, unmounted or mounted otherwise. It does not tell when something was
+        renamed or replaced on which or from which something is mounted: where the caller does not know that all of it
+        is `unmoved`, the mounts are compared once more, as those of every sandbox are before its command runs.
+        """
         self._masks.put_back()
-        table = read_table(f"/proc/{self._gate.child}/mountinfo")
-        expected = expected_mounts(*self._made[0], self._outside.mounts)
-        return not self._outside.has_changed() and not first_difference(os.fsdecode(table), expected)
+        if self._inside is None or self._inside.has_changed() or self._outside.has_changed():
+            return False
+        return unmoved or not self._difference(read_table(self._table))
 
     def close(self) -> None:
-        """Nobody will put them back any more. Harmless when called again."""
+        """Nobody will look at them any more: what is open here keeps the mounts of a sandbox from going with it.
+        Harmless when called again."""
         self._outside.close()
+        if self._inside is not None:
+            self._inside.close()
+
+    @property
+    def _table(self) -> str:
+        return f"/proc/{self._gate.child}/mountinfo"
+
+    def _difference(self, listed: bytes) -> str:
+        """Where a mount is none that was meant; empty if there is none such."""
+        return first_difference(os.fsdecode(listed), expected_mounts(*self._made[0], self._outside.mounts))
 
 
 @cache

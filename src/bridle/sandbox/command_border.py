@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.lookout import Lookout, MadeFile
+    from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.residents import Resident, Residents
     from bridle.sandbox.way_out import WayOut
@@ -56,9 +58,11 @@ class CommandBorder:
         policy: SpawnPolicy,
         outside: OutsideNetwork | None,
         group: ControlGroup,
+        handed: HandedMasks | None = None,
         waits: bool = False,
     ) -> None:
         self._group = group
+        self._handed = handed
         self._waits = waits
         self.mounts: WaitingMounts | None = None
         self.adapter = adapter
@@ -108,7 +112,11 @@ class CommandBorder:
         try:
             if self._waits and can_wait(self.adapter):
                 made, self.mounts = self.adapter.waiting(
-                    argv, cwd=self._cwd, network=policy.network, look=self._looked
+                    argv, cwd=self._cwd, network=policy.network, look=self._looked, handed=self._handed
+                )
+            elif self._handed is not None and can_wait(self.adapter):
+                made = self.adapter.ahead(
+                    argv, cwd=self._cwd, network=policy.network, look=self._looked, handed=self._handed
                 )
             elif starts_ahead(self.adapter):
                 made = self.adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
@@ -145,20 +153,33 @@ class CommandBorder:
         self._waits = False
         return True
 
+    def learn_top(self) -> None:
+        """A command may come: what is at the top of its folders, where masks came and went just now, need not be listed
+        right before it runs."""
+        confinement = self._confinement
+        if confinement is not None and confinement.folders:
+            watch = self._watch_for(confinement.folders)
+            if watch.residents is None:
+                watch.lookout.learn_top(time.time_ns(), held=self._held_of(confinement))
+
+    def begin_later(self) -> None:
+        """It does not run after all."""
+        self._unwatch()
+        self._waits = True
+
     def _enter(self, confinement: Confinement, watch: FolderWatch) -> None:
         self._watch = watch
-        self._held = frozenset(
-            (
-                *confinement.held,
-                *confinement.writable,
-                *(confinement.read_only if self._holds() else ()),
-            )
-        )
+        self._held = self._held_of(confinement)
         if self._resident is not None and watch.residents is not None:
             watch.residents.enter(self._resident, self._held)
         else:
             self._began = watch.lookout.begin(self._held)
             watch.open.append(self.policy)
+
+    def _held_of(self, confinement: Confinement) -> frozenset[str]:
+        """What no command can change."""
+        read_only = confinement.read_only if self._holds() else ()
+        return frozenset((*confinement.held, *confinement.writable, *read_only))
 
     def around(self, started: ProcessGroup) -> ConfinedProcess:
         return ConfinedProcess(

@@ -15,6 +15,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from bridle.base.files import read_limited
@@ -36,6 +37,7 @@ from bridle.sandbox.confinement import (
     socket_names,
 )
 from bridle.sandbox.git_places import find_repository
+from bridle.sandbox.mount_list import mounts_of
 
 _MOST = 8
 _SETTLED_NS, _COARSE_NS = 20_000_000, 2_000_000_000
@@ -45,7 +47,7 @@ _OF_A_REPOSITORY = (
 )  # fmt: skip
 _SHARED_INDEX = "sharedindex."
 _MANY = ("modules", "worktrees")
-_COUNTING = tuple(name for name in SpawnPolicy.__struct_fields__ if name != "variables")
+_counting_of = attrgetter(*(name for name in SpawnPolicy.__struct_fields__ if name != "variables"))
 """What of a policy says what a command may touch."""
 
 Described: TypeAlias = tuple[int, ...] | None
@@ -68,6 +70,8 @@ class _Watched(NamedTuple):
     """Those among them in which it counts what programs obey."""
     own: tuple[str, ...]
     """The folders of the session: which files of others are around them."""
+    mounted: frozenset[str]
+    """Those of all of these that are mounted, or on which something is."""
 
 
 class _Seen(NamedTuple):
@@ -96,7 +100,7 @@ class ConfinementCache:
 
     def of(self, policy: SpawnPolicy, place: HostContext, cwd: str) -> Confinement:
         """The same as `confinement_of`."""
-        key = (*(getattr(policy, name) for name in _COUNTING), id(place), cwd)
+        key = (_counting_of(policy), id(place), cwd)
         known = self._known.get(key)
         seen = None
         if known is not None and known.watched is not None:
@@ -113,6 +117,23 @@ class ConfinementCache:
         seen = self._look(watched, place) if watched is not None else None
         self._known[key] = _Known(confinement, watched, seen, stands=False)
         return confinement
+
+    def stands(self, confinement: Confinement) -> bool:
+        """Whether nothing has changed that this follows from since it was first given, by the look with which it was
+        given last."""
+        return any(known.stands and known.confinement is confinement for known in self._known.values())
+
+    def are_in_place(self, confinement: Confinement) -> bool:
+        """Whether everything that is mounted for this, and on which it is, is what it was, but for what is in a folder
+        whose time would tell. Not for one that was worked out anew."""
+        for known in self._known.values():
+            if known.confinement is confinement and known.watched is not None and known.seen is not None:
+                mounted, seen = (
+                    known.watched.mounted,
+                    zip(known.watched.entries, known.seen.entries, strict=True),
+                )
+                return all(_described(path) == described for path, described in seen if path in mounted)
+        return False
 
     def forget(self) -> None:
         """Everything is worked out anew: what was known did not hold."""
@@ -134,13 +155,13 @@ class ConfinementCache:
             there = os.listdir(folder)
         except OSError:
             return ("/",)
-        came = [name for name in there if name in names or name.startswith(_SHARED_INDEX)]
+        came = names.intersection(there)
         if folder not in writable:
-            return tuple(came)
+            return (*sorted(came), *(name for name in there if name.startswith(_SHARED_INDEX)))
         listed = self._listed.get(folder)
         if listed is None or listed[0] != there or not POLICY_PARENTS.isdisjoint(there):
             listed = self._listed[folder] = there, tuple(policy_files_in(folder))
-        return (*came, *listed[1])
+        return (*sorted(came), *listed[1])
 
     def _is_settled(self, seen: _Seen) -> bool:
         now_ns = self._now_ns()
@@ -192,8 +213,10 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
                 closed[folder] = None
     if any(is_beneath_any(folder, (workspace, *folders, *git_dirs)) for folder in closed):
         return None
+    mounted = frozenset(_mounted(confinement))
+    entries |= {path: None for path in mounted if os.path.dirname(path) not in closed}
     asked = [os.path.join(workspace, path) for path in (*policy.writable, *policy.readable)]
-    asked += (*folders, *absolute(policy.readable, workspace), confinement.caches, policy.scratch)
+    asked += (workspace, *folders, *absolute(policy.readable, workspace), confinement.caches, policy.scratch)
     entries |= dict.fromkeys(filter(None, asked))
     listed = {folder: set[str]() for folder in (*folders, *git_dirs, home)}
     there = list[str]()
@@ -210,7 +233,19 @@ def _watched(confinement: Confinement, policy: SpawnPolicy, place: HostContext, 
         listed=tuple((folder, frozenset(names)) for folder, names in listed.items()),
         writable=frozenset(folders),
         own=own,
+        mounted=mounted,
     )
+
+
+def _mounted(confinement: Confinement) -> Iterator[str]:
+    """What is mounted for a command, and what it is mounted on. Whoever replaces one of these takes the mount away
+    with it, and no table of mounts has changed then."""
+    for mount in mounts_of(confinement):
+        folder, _, name = mount.path.rpartition("/")
+        if mount.path != "/":
+            yield mount.path
+        if confinement.scratch and folder in confinement.temporary:  # where a command sees its own
+            yield os.path.join(confinement.scratch, name)
 
 
 def _of_others(own: tuple[str, ...], place: HostContext) -> tuple[str, ...]:

@@ -5,18 +5,22 @@ is full and stays open. That it can be written to again says that all mounts are
 or taken away, and the kernel's table of them can be read. While bubblewrap then does the rest, we compare.
 
 A pipe also closes when we die. So there is a second one, from which bubblewrap reads before it runs the command and
-whose other end it holds itself: only a byte of ours lets it go on. No byte, no command.
+whose other end it holds itself: only a byte of ours lets it go on. No byte, no command. What is to wait inside for a
+command may go on when we die: it finds that there is none, and ends. Else it would wait at the gate for ever.
 
-What to mount comes through a third one. Starting the program takes a while, in which we find out what it is to mount.
+What to mount comes through a socket. Starting the program takes a while, in which we find out what it is to mount.
 Making namespaces takes a while, too: the folders on which something will be mounted are made meanwhile. Until they are
-there bubblewrap waits for the end of what a socket has to say. If we die before, that is no end: it holds something
-that we never read, so that the other side is told of an error. No folder is made by bubblewrap itself, to stay.
+there bubblewrap waits for the end of what another socket has to say. If we die before either has ended, that is no end:
+they hold something that we never read, so that the other side is told of an error. No folder is made by bubblewrap
+itself, to stay, and it does not go on without what it was to be told.
+
+Which process will become the command it writes into a file. A pipe that nobody reads any more would kill it there, and
+leave behind what it has just started: that waits for a word of it, for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import re
@@ -33,8 +37,6 @@ _NEW_ROOT = "/newroot"
 _MADE, _COPY = "/dev/.made", "/dev/.mounted"
 """Mean nothing, and are in a command's own /dev."""
 _MAX_INFO_BYTES = 4_096
-_PIPE_BYTES = 64 * 1024
-"""What a pipe takes before somebody reads from it."""
 _CHILD = re.compile(rb'"child-pid": (\d+)\b')
 
 
@@ -70,17 +72,23 @@ class Gate:
         self.child = 0
         """The process that becomes the command, once its mounts are made."""
         self._ours: list[int] = []
-        self._made, made = socket.socketpair()
-        self.theirs = [made.detach()]
-        self.wait = ("--file", str(self.theirs[0]), _MADE)
+        self.theirs: list[int] = []
+        self._ends: list[socket.socket] = []
         try:
-            os.write(self.theirs[0], b"?")  # which is never read
-            options, self._options = self._pipe(theirs=0)
+            self._made = self._end()
+            self.wait = ("--file", str(self.theirs[0]), _MADE)
+            self._options = self._end()
+            options = self.theirs[-1]
             copied, self._copy = self._pipe(theirs=0)
             os.write(self._copy, bytes(fcntl.fcntl(self._copy, fcntl.F_SETPIPE_SZ, 1)))
             block, self._block = self._pipe(theirs=0)
-            self._info, info = self._pipe(theirs=1)
-            self.theirs.append(os.dup(self._block))
+            self._info = os.memfd_create("bridle-info", os.MFD_CLOEXEC)
+            self._ours.append(self._info)
+            self.theirs.append(info := os.dup(self._info))
+            held: tuple[str, ...] = ()
+            if not waits:
+                self.theirs.append(os.dup(self._block))
+                held = ("--sync-fd", str(self.theirs[-1]))
         except BaseException:
             for fd in self.theirs:
                 os.close(fd)
@@ -88,7 +96,7 @@ class Gate:
             raise
         self.arguments = (
             *("--args", str(options), "--file", str(copied), _COPY),
-            *("--block-fd", str(block), "--sync-fd", str(self.theirs[-1]), "--info-fd", str(info)),
+            *("--block-fd", str(block), *held, "--info-fd", str(info)),
         )
 
     async def opened(self, limits: CommandLimits | None) -> None:
@@ -108,13 +116,14 @@ class Gate:
             if limits is not None:
                 limits.set_on(mounted.child)
             os.write(self._block, b"\n")
-        except (BrokenPipeError, ProcessLookupError):
+        except (ConnectionError, ProcessLookupError):
             raise NeverRan from None
         self.close()
 
     def close(self) -> None:
         """What waits at the gate does so for ever, or ends. Harmless when called again."""
-        self._made.close()
+        for end in self._ends:
+            end.close()
         ours, self._ours = self._ours, []
         for fd in ours:
             os.close(fd)
@@ -147,20 +156,12 @@ class Gate:
                 loop.remove_writer(self._copy)
 
     def _tell(self, options: Sequence[str]) -> None:
-        data = os.fsencode("\0".join(options))
-        if len(data) > _PIPE_BYTES:
-            with contextlib.suppress(
-                PermissionError
-            ):  # a user may have so much of pipes: then bubblewrap is waited for
-                fcntl.fcntl(self._options, fcntl.F_SETPIPE_SZ, len(data))
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._options, rest) :]
-        self._let_go(self._options)
+        self._options.sendall(os.fsencode("\0".join(options)))
+        self._options.shutdown(socket.SHUT_WR)
 
     def _look(self) -> tuple[int, bytes]:
         """The process that will become the command, and its mounts as it sees them now."""
-        told = _CHILD.search(os.read(self._info, _MAX_INFO_BYTES))
+        told = _CHILD.search(os.pread(self._info, _MAX_INFO_BYTES, 0))
         if told is None:
             raise NeverRan
         child = int(told[1])
@@ -176,6 +177,14 @@ class Gate:
     def _let_go(self, fd: int) -> None:
         self._ours.remove(fd)
         os.close(fd)
+
+    def _end(self) -> socket.socket:
+        """One end of a socket, of which bubblewrap reads the other until it ends. If we die before, that is no end."""
+        ours, theirs = socket.socketpair()
+        self._ends.append(ours)
+        self.theirs.append(theirs.detach())
+        os.write(self.theirs[-1], b"?")  # which is never read
+        return ours
 
     def _pipe(self, *, theirs: int) -> tuple[int, int]:
         ends = os.pipe()

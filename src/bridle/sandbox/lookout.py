@@ -326,7 +326,8 @@ def _seen(
         status = os.lstat(path)
         if since_ns is not None and status.st_ctime_ns >= since_ns and status.st_mode & 0o500 != 0o500:
             open_up(path)
-        ctime_ns = os.lstat(path).st_ctime_ns
+            status = os.lstat(path)
+        ctime_ns = status.st_ctime_ns
         if known is not None and known.ctime_ns == ctime_ns:
             if known.settled:
                 return known

@@ -5,8 +5,9 @@ stands there that says what holds anyway. Both have the sticky bit set, by which
 known (`stand_ins`) and used again. Everybody who needs it holds a shared lock on it, in whatever process; the last one
 takes it away. Only what is still a stand-in is ever taken away.
 
-What is taken away is freed by the file system when it is closed. That takes longer than all the rest, and nobody needs
-to wait for it.
+Making and removing them takes longer than moving them. So the commands of a turn hand theirs on (`HandedMasks`): in
+between they lie in a folder of Bridle's own. Where that is not so, what is taken away is freed by the file system when
+it is closed; that takes longer than all the rest, and nobody needs to wait for it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import fcntl
 import functools
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from bridle.base.files import private_folder
 from bridle.base.processes import is_scarce
-from bridle.base.stand_ins import says_nothing, take_away
+from bridle.base.stand_ins import may_be_stand_in, says_nothing, take_away
 
 _MODE = 0o1755
 _FILE_MODE = 0o1444
@@ -31,21 +33,142 @@ _HERE_FD, _NO_REPLACE = -100, 1
 """Of `renameat2`: a path that is no other's, and nothing may stand there."""
 
 
-class Masks:
-    """The masks one command needs."""
+class Mask:
+    """One that is held: open and locked, at its path or, while nobody needs it, in a folder of ours."""
 
-    def __init__(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
-        self._held: dict[str, int] = {}
-        self._away: dict[str, str] = {}
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._away = ""
+        self._stamp_ns = 0
+
+    @property
+    def is_away(self) -> bool:
+        return bool(self._away)
+
+    def stays(self) -> bool:
+        """Whether it may stay where it is while nobody of ours needs it."""
+        return stat.S_ISREG(os.fstat(self._fd).st_mode) and _is_still_there(self.path, self._fd)
+
+    def move_away(self, folder: str) -> None:
+        """Moves it into a folder, if nobody else needs it. Raises `OSError`, and it is where it was then: what somebody
+        has put into it is theirs."""
+        away = os.path.join(folder, os.urandom(8).hex())
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.fstat(self._fd)
+            if not self._says_nothing(held):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.path)
+            rename_to_free(self.path, away)
+            moved = os.lstat(away)
+            if not (
+                os.path.samestat(moved, held) and self._says_nothing(moved)
+            ):  # who came in this moment keeps it
+                rename_to_free(away, self.path)
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.path)
+        finally:  # lost by trying; also on a full disk: the next command waits for it, and would for ever
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+        self._away = away
+
+    def move_back(self) -> None:
+        """Moves it where it was, as if it were made now: should we be killed, that says when a command began. Raises
+        `OSError` where something else stands there by now, or in the place of the one that was moved away."""
+        if not _is_still_there(self._away, self._fd):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._away)
+        self._stamp_ns = time.time_ns()
+        os.utime(self._fd, ns=(self._stamp_ns, self._stamp_ns))
+        rename_to_free(self._away, self.path)
+        self._away = ""
+
+    def is_empty(self) -> bool:
+        """Whether nobody has put anything into it."""
+        return self._says_nothing(os.fstat(self._fd))
+
+    def is_taken_away(self) -> bool:
+        """Removes it, wherever it is, if nobody else needs it. It is still open then: what is taken away is freed by
+        the file system when it is closed."""
+        return _is_taken_away(self._away or self.path, self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _says_nothing(self, status: os.stat_result) -> bool:
+        """The kernel never gives a time of ours: what has one was not touched."""
+        untouched = status.st_mtime_ns == self._stamp_ns and may_be_stand_in(status.st_mode)
+        return untouched or says_nothing(self._fd)
+
+
+class HandedMasks:
+    """Masks that lie in a folder of ours, out of the workspace, between one command of a turn and the next. Who has
+    them closes it; what would be handed on after that is taken away."""
+
+    def __init__(self) -> None:
+        self._lying: dict[str, Mask] = {}
+        self.folder = ""
+        """Where they lie; empty: nothing is handed on."""
+
+    def put(self, mask: Mask) -> bool:
+        """Whether it lies there for the next one; else it is still the caller's, where it was."""
+        if not self.folder:
+            return False
+        try:
+            if not mask.is_away:
+                mask.move_away(self.folder)
+        except OSError:  # somebody else needs it, has put something into it, or it cannot be moved
+            return False
+        self._drop(mask.path)
+        self._lying[mask.path] = mask
+        return True
+
+    def take(self, path: str) -> Mask | None:
+        """The one for a place, moved there; it is the caller's then."""
+        mask = self._lying.get(path)
+        if mask is None:
+            return None
+        try:
+            if not mask.is_empty():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            mask.move_back()
+        except (
+            OSError
+        ):  # it is not what it was, or something stands where it should: as if there had been none
+            self._drop(path)
+            return None
+        return self._lying.pop(path)
+
+    def close(self) -> None:
+        """Nobody needs any more. Harmless when called again."""
+        self.folder = ""
+        for path in [*self._lying]:
+            self._drop(path)
+
+    def _drop(self, path: str) -> None:
+        if (mask := self._lying.pop(path, None)) is not None:
+            mask.is_taken_away()
+            mask.close()
+
+
+class Masks:
+    """The masks one command needs. Those that an earlier one left in `handed` are used again."""
+
+    def __init__(
+        self,
+        paths: Iterable[str] = (),
+        files: Iterable[tuple[str, bytes]] = (),
+        *,
+        handed: HandedMasks | None = None,
+    ) -> None:
+        self._held: dict[str, Mask] = {}
+        self._handed = handed or HandedMasks()
         self.add(paths, files)
 
     def add(self, paths: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
         """Takes more; where that fails, none is held any more."""
         try:
             for path, content in files:
-                self._hold_file(path, content)
+                self._keep(self._handed.take(path) or _hold_file(path, content))
             for path in paths:
-                self._hold(path)
+                self._keep(self._handed.take(path) or _hold(path))
         except OSError:
             self.release()
             raise
@@ -58,95 +181,86 @@ class Masks:
         nothing stands in the workspace while nobody needs it. Raises `OSError` where somebody else needs one too, or it
         cannot be moved; some may be away then. A file stays if somebody else needs it: those are in git's own folder,
         where they are in nobody's way."""
-        name = os.urandom(8).hex()
-        for number, (path, fd) in enumerate(self._held.items()):
+        for mask in self._held.values():
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mask.move_away(folder)
             except BlockingIOError:
-                fcntl.flock(fd, fcntl.LOCK_SH)  # which is lost by trying
-                if stat.S_ISREG(os.fstat(fd).st_mode) and _is_still_there(path, fd):
-                    continue
-                raise
-            away = os.path.join(folder, f"{name}-{number}")
-            try:
-                rename_to_free(path, away)
-                if not _is_still_there(away, fd):  # what came there in this moment is not ours
-                    rename_to_free(away, path)
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-                self._away[path] = away
-            finally:  # also on a full disk: the next command waits for it, and would for ever
-                fcntl.flock(fd, fcntl.LOCK_SH)
+                if not mask.stays():
+                    raise
 
     def put_back(self) -> None:
-        """Moves them where they were, as if they were made now: should we be killed, that says when a command began.
-        Raises `OSError` where something else stands there by now, or in the place of one that was put away."""
-        while self._away:
-            path, away = next(iter(self._away.items()))
-            if not _is_still_there(away, self._held[path]):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), away)
-            os.utime(self._held[path])
-            rename_to_free(away, path)
-            del self._away[path]
+        """Moves them where they were. Raises `OSError` where something else stands there by now, or in the place of one
+        that was put away."""
+        for mask in self._held.values():
+            if mask.is_away:
+                mask.move_back()
 
     def release(self, finish: Callable[[Callable[[], None]], None] | None = None) -> None:
-        """Takes away those that nobody else holds. Harmless when called again.
+        """Hands them on, or takes away those that nobody else holds. Harmless when called again.
 
         `finish` calls what it is given, in a thread of its choosing: that closes what was taken away. Without it, that
         is done here.
         """
         held, self._held = self._held, {}
-        away, self._away = self._away, {}
-        gone = [folder for path, folder in held.items() if _is_taken_away(away.get(path, path), folder)]
-        for folder in held.values():
-            if folder not in gone:  # at once: somebody may wait for it
-                os.close(folder)
+        gone: list[Mask] = []
+        for mask in held.values():
+            if self._handed.put(mask):
+                continue
+            if mask.is_taken_away():
+                gone.append(mask)
+            else:  # at once: somebody may wait for it
+                mask.close()
         if gone and finish is not None:
             finish(functools.partial(_close, gone))
         else:
             _close(gone)
 
-    def _hold(self, path: str) -> None:
-        """What came to stand there meanwhile is not ours, and is left alone: what is mounted there will cover it, or
-        cannot be mounted, and then it is looked at again."""
-        for _ in range(_TRIES):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, _MODE)
+    def _keep(self, mask: Mask | None) -> None:
+        if mask is not None:
+            self._held[mask.path] = mask
+
+
+def _hold(path: str) -> Mask | None:
+    """What came to stand there meanwhile is not ours, and is left alone: what is mounted there will cover it, or
+    cannot be mounted, and then it is looked at again."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, _MODE)
+        try:
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            if is_scarce(problem):
+                raise
+            return None
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        if _is_still_there(path, folder):
+            return Mask(path, folder)
+        os.close(folder)
+    raise FileNotFoundError(path)
+
+
+def _hold_file(path: str, content: bytes) -> Mask:
+    """What came to stand there meanwhile says something else: it is looked at again before anything runs."""
+    for _ in range(_TRIES):
+        try:
+            file = _make_file(path, content)
+        except FileExistsError:
             try:
-                folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             except FileNotFoundError:
                 continue
-            except OSError as problem:
-                if is_scarce(problem):
-                    raise
-                return
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(folder, fcntl.LOCK_SH)
-            if _is_still_there(path, folder):
-                self._held[path] = folder
-                return
-            os.close(folder)
-        raise FileNotFoundError(path)
-
-    def _hold_file(self, path: str, content: bytes) -> None:
-        """What came to stand there meanwhile says something else: it is looked at again before anything runs."""
-        for _ in range(_TRIES):
-            try:
-                file = _make_file(path, content)
-            except FileExistsError:
-                try:
-                    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                except FileNotFoundError:
-                    continue
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_SH)
-            if _is_still_there(path, file):
-                if says_nothing(file):
-                    self._held[path] = file
-                    return
-                os.close(file)
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH)
+        if _is_still_there(path, file):
+            if says_nothing(file):
+                return Mask(path, file)
             os.close(file)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        os.close(file)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _make_file(path: str, content: bytes) -> int:
@@ -212,9 +326,9 @@ def _is_taken_away(path: str, folder: int) -> bool:
     return True
 
 
-def _close(folders: Sequence[int]) -> None:
-    for folder in folders:
-        os.close(folder)
+def _close(masks: Sequence[Mask]) -> None:
+    for mask in masks:
+        mask.close()
 
 
 def _is_still_there(path: str, folder: int) -> bool:

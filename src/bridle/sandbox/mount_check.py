@@ -116,11 +116,20 @@ def _pages(fd: int) -> bytes:
 
 
 class MountTable:
-    """The mounts of this process as they are now, and whether that has changed since. Whoever has it closes it."""
+    """The mounts of a process as they are now, and whether that has changed since. Whoever has it closes it: as long as
+    it is open, the mounts are there."""
 
-    def __init__(self) -> None:
-        self._fd = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        self.mounts = _mounted(_pages(self._fd))
+    def __init__(self, path: str = "/proc/self/mountinfo") -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.listed = _pages(self._fd)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    @property
+    def mounts(self) -> tuple[MountNow, ...]:
+        return _mounted(self.listed)
 
     def has_changed(self) -> bool:
         watched = select.poll()

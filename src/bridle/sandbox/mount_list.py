@@ -90,9 +90,10 @@ def make_room(mounts: Sequence[Mount], confinement: Confinement) -> None:
         return
     private_folder(confinement.scratch)
     for mount in mounts:
-        if os.path.dirname(mount.path) not in confinement.temporary:
+        above, _, name = mount.path.rpartition("/")
+        if above not in confinement.temporary:
             continue
-        place = os.path.join(confinement.scratch, os.path.basename(mount.path))
+        place = os.path.join(confinement.scratch, name)
         if os.path.islink(place) or os.path.isdir(place) != mount.is_folder:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(place, f"{place}.{os.urandom(4).hex()}")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bridle.sandbox.confinement_cache import ConfinementCache
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.lookout import Lookout
+    from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.residents import Residents
     from bridle.sandbox.warm_sandbox import CommandPlace, WarmSandbox, WarmSandboxes
@@ -177,6 +178,7 @@ class SandboxSpawn:
                     on_output=on_output,
                     on_error=on_error,
                     stdin=stdin,
+                    handed=None if warm is None else self._handing(warm.handed, policy),
                 )
             except _NotHeld as not_held:
                 tried.append(_way_of(adapter))
@@ -215,13 +217,14 @@ class SandboxSpawn:
         """Runs it in a sandbox that waits; None where none does that still holds, and it certainly did not run."""
         from bridle.sandbox.warm_sandbox import CommandPlace
 
-        sandbox = await warm.take(CommandPlace(cwd, env, policy))
+        sandbox = await warm.take(CommandPlace(cwd, env, policy, warm.handed))
         if sandbox is None:
             return None
         if sandbox.adapter is not adapter:
             sandbox.discard()
             return None
-        return sandbox.run(argv, on_output, self._meant(policy, cwd))
+        meant = self._meant(policy, cwd)
+        return sandbox.run(argv, on_output, meant, stands=self._confinements.stands(meant))
 
     async def _confined(
         self,
@@ -234,6 +237,7 @@ class SandboxSpawn:
         on_output: Output,
         on_error: Output | None,
         stdin: bytes | InputPipe | None,
+        handed: HandedMasks | None,
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
 
@@ -244,7 +248,9 @@ class SandboxSpawn:
         from bridle.sandbox.adapters import CannotConfine
 
         for pause_s in (*_PAUSES_S, None):
-            border = self._border(adapter, policy, cwd, lambda: self._looked(self._meant(policy, cwd)))
+            border = self._border(
+                adapter, policy, cwd, lambda: self._looked(self._meant(policy, cwd)), handed=handed
+            )
             launch = None
             try:
                 launch = border.launch(argv, policy)
@@ -299,9 +305,18 @@ class SandboxSpawn:
             if adapter is None or not can_wait(adapter):
                 return None
             confinement = self._meant(policy, at.cwd)
+            stands = self._confinements.stands(confinement)
             if any(map(os.path.lexists, confinement.absent)):
                 return None
-            border = self._border(adapter, policy, at.cwd, lambda: self._looked(confinement), waits=True)
+            here = os.stat(at.cwd)
+            border = self._border(
+                adapter,
+                policy,
+                at.cwd,
+                lambda: self._looked(confinement),
+                handed=None if at.handed is None else self._handing(at.handed, policy),
+                waits=True,
+            )
             launch = border.launch(WAITING, policy)
             process = await self._start(
                 launch, border, cwd=at.cwd, env=at.env, on_output=output, on_error=None, stdin=inlet
@@ -309,14 +324,14 @@ class SandboxSpawn:
         except (HeldBack, CannotConfine, CannotStart, OSError):
             self._confinements.forget()
             return None
-        assert border.mounts is not None
-        sandbox = WarmSandbox(
-            adapter, process, border.mounts, inlet, output, begin=border.begin, confined=border.around
-        )
+        sandbox = WarmSandbox(border, process, inlet, output, at=here)
         waits = False
         try:
             if await output.until_ready(process):
+                assert border.mounts is not None
                 border.mounts.put_away(lambda: self._cleared_away)
+                sandbox.stood = stands and self._confinements.are_in_place(confinement)
+                border.learn_top()
                 waits = True
         except (BlockingIOError, FileExistsError):  # somebody else needs a mask, or came in this moment
             pass
@@ -327,6 +342,16 @@ class SandboxSpawn:
                 sandbox.discard()
         return sandbox if waits else None
 
+    def _handing(self, handed: HandedMasks, policy: SpawnPolicy) -> HandedMasks | None:
+        """Where the masks of a command may lie until the next one; None where they cannot be moved."""
+        if not self._away or policy.workspace in self._unmovable:
+            return None
+        try:
+            handed.folder = self._cleared_away
+        except OSError:
+            return None
+        return handed
+
     def _border(
         self,
         adapter: Adapter,
@@ -334,6 +359,7 @@ class SandboxSpawn:
         cwd: str,
         look: Callable[[], Confinement],
         *,
+        handed: HandedMasks | None = None,
         waits: bool = False,
     ) -> CommandBorder:
         from bridle.sandbox.command_border import CommandBorder
@@ -353,6 +379,7 @@ class SandboxSpawn:
             policy=policy,
             outside=self._outside,
             group=group,
+            handed=handed,
             waits=waits,
         )
 

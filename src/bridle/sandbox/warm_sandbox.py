@@ -6,7 +6,8 @@ line is sent: what the policy means here now, the mounts inside, those of this m
 sandbox is thrown away and the command starts as any other. One that a command ran in is never used again.
 
 Nothing stands in the workspace meanwhile. The masks on which mounts were made are moved out of it, into a folder of
-Bridle's own on the same file system: a mount moves with what it was made on. They are moved back with the command.
+Bridle's own on the same file system: a mount moves with what it was made on. They are moved back with the command, and
+away again behind it, for the next one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from bridle.base.clock import Clock, Timer
     from bridle.base.duplex import InputPipe
     from bridle.base.processes import Output, ProcessGroup
-    from bridle.sandbox.adapters import Adapter, WaitingMounts
+    from bridle.sandbox.command_border import CommandBorder
     from bridle.sandbox.confinement import Confinement
+    from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.plain_spawn import ConfinedProcess
 
 WAITING = ("/bin/sh", "-c", "echo; . /dev/stdin; exit 125", "bridle-waiting")
@@ -44,6 +46,8 @@ class CommandPlace(NamedTuple):
     cwd: str
     env: Mapping[str, str]
     policy: SpawnPolicy
+    handed: HandedMasks | None = None
+    """Where the masks of one command lie for the next."""
 
     @property
     def is_usual(self) -> bool:
@@ -88,52 +92,62 @@ class LateOutput:
 
 
 class WarmSandbox:
-    """One that waits, held by `adapter`. `begin` is called right before its command runs, and says whether it may;
-    `confined` tells of that."""
+    """One that waits inside its `border`. Where it `stood`, nothing that its confinement follows from had changed from
+    before its mounts were made until they were looked at. Its folder was `at`, as the kernel describes it."""
 
     def __init__(
         self,
-        adapter: Adapter,
+        border: CommandBorder,
         process: ProcessGroup,
-        mounts: WaitingMounts,
         inlet: InputPipe,
         output: LateOutput,
         *,
-        begin: Callable[[], bool],
-        confined: Callable[[ProcessGroup], ConfinedProcess],
+        at: os.stat_result,
     ) -> None:
-        self.adapter = adapter
+        assert border.mounts is not None
+        self.adapter = border.adapter
+        self.stood = False
+        self._border = border
+        self._mounts = border.mounts
         self._process = process
-        self._mounts = mounts
         self._inlet = inlet
         self._output = output
-        self._begin = begin
-        self._confined = confined
+        self._at = at
 
-    def run(self, argv: Sequence[str], on_output: Output, confinement: Confinement) -> ConfinedProcess | None:
+    def run(
+        self, argv: Sequence[str], on_output: Output, confinement: Confinement, *, stands: bool = False
+    ) -> ConfinedProcess | None:
         """Runs a command in it, if what it may touch is still exactly this; None: it certainly did not run, and the
-        sandbox is gone."""
+        sandbox is gone. `stands`: this is what was known, for nothing that it follows from has changed since."""
         line = line_of(argv)
-        if not line or not self._holds(confinement) or not self._begin():
+        if not line or confinement != self._mounts.confinement or not self._output.is_ready:
             self.discard()
             return None
-        self._output.deliver_to(on_output)
-        if not self._inlet.send_last(line):
+        if not self._border.begin():  # before masks are put back, by which folders change that are looked at
             self.discard()
             return None
-        return self._confined(self._process)
+        if self._holds(stands and self.stood and confinement is self._mounts.confinement):
+            self._output.deliver_to(on_output)
+            if self._inlet.send_last(line):
+                return self._border.around(self._process)
+        self._border.begin_later()
+        self.discard()
+        return None
 
     def discard(self) -> None:
         """Nothing has run in it, so there is nothing to be gentle with."""
         self._process.signal_group(signal.SIGKILL)
 
-    def _holds(self, confinement: Confinement) -> bool:
-        if confinement != self._mounts.confinement or not self._output.is_ready:
-            return False
+    def _holds(self, unmoved: bool) -> bool:
         try:
-            return self._mounts.put_back()
+            held = self._mounts.put_back(unmoved=unmoved) and (
+                unmoved or os.path.samestat(self._at, os.stat(self._border.policy.workspace))
+            )
         except OSError:
             return False
+        finally:
+            self._mounts.close()
+        return held
 
 
 def line_of(argv: Sequence[str]) -> bytes:
@@ -161,8 +175,12 @@ class WarmSandboxes:
     again after another command."""
 
     def __init__(self, start: Callable[[CommandPlace], Awaitable[WarmSandbox | None]], clock: Clock) -> None:
+        from bridle.sandbox.masks import HandedMasks
+
         self._start = start
         self._clock = clock
+        self.handed = HandedMasks()
+        """The masks of one command for the next, while a turn lasts."""
         self._wanted: dict[str, CommandPlace] = {}
         self._waiting: dict[str, tuple[CommandPlace, asyncio.Task[WarmSandbox | None]]] = {}
         self._timer: Timer | None = None
@@ -200,6 +218,7 @@ class WarmSandboxes:
         """Nobody will want one soon."""
         self._stop_timer()
         self._wanted.clear()
+        self.handed.close()
         while self._waiting:
             _drop(self._waiting.popitem()[1][1])
 
