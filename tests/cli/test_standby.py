@@ -275,6 +275,14 @@ def test_nobody_stands_by_where_that_is_not_wanted(place: Place) -> None:
             assert run.end().code == 0
 
 
+@pytest.mark.parametrize("words", [("run", "--help"), ("sessions", "list", "--help")])
+def test_help_of_a_verb_is_printed(place: Place, engine: ServingProcess, words: tuple[str, ...]) -> None:
+    handed = place.bridle(*words)
+    alone = place.bridle(*words, env={"BRIDLE_NO_ATTACH": "1"})
+    assert (handed.code, handed.out, handed.err) == (0, alone.out, "")
+    assert handed.out.startswith("bridle ")
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
