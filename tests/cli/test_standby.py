@@ -283,6 +283,22 @@ def test_help_of_a_verb_is_printed(place: Place, engine: ServingProcess, words: 
     assert handed.out.startswith("bridle ")
 
 
+def test_settings_that_are_wrong_are_told_as_ever_and_keep_nobody_from_standing_by(
+    place: Place, engine: ServingProcess
+) -> None:
+    settings_file = place.home / ".config/bridle/config.toml"
+    settings_file.parent.mkdir(parents=True, exist_ok=True)
+    settings_file.write_text("[ui")
+    for _ in range(3):
+        handed = place.bridle("run", "--json", "hi")
+        alone = place.bridle("run", "--json", "hi", env={"BRIDLE_NO_ATTACH": "1"})
+        assert (handed.code, handed.out, handed.err) == (2, alone.out, alone.err)
+        assert "BadConfig" in handed.out
+    settings_file.unlink()
+    with held(place) as run:
+        assert run.is_handed_over
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)

@@ -7,6 +7,7 @@ import importlib
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
@@ -22,6 +23,7 @@ from bridle.config.folders import Folders
 from bridle.config.tiers import load
 from bridle.protocol.codec import make_decoders
 from bridle.protocol.commands import Accepted
+from bridle.protocol.errors import BridleError
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.queries import AnyQueryAnswer
 from bridle.sandbox.session_border import records_of
@@ -61,7 +63,8 @@ def stand_by(link: socket.socket, *, where: Folders, engine: int, carry_out: Car
         """Does what every command does first: what is touched then has been copied, and is not later."""
         for words in (["run", "-m", "model", "words"], ["sessions", "list"]):
             parser(only=words[0]).parse_words(words)
-        load(where=where, cwd="/", env=os.environ).checked()
+        with suppress(BridleError):  # settings that are wrong now are told to whoever needs them
+            load(where=where, cwd="/", env=os.environ).checked()
         asyncio.run(_nothing())
         may_ask(os.getpid())
 
