@@ -299,6 +299,23 @@ def test_settings_that_are_wrong_are_told_as_ever_and_keep_nobody_from_standing_
         assert run.is_handed_over
 
 
+def test_a_file_is_that_of_the_process_that_was_started(place: Place, engine: ServingProcess) -> None:
+    """`--prompt-file /dev/fd/3 3<words.txt` of a shell."""
+    (place.work / "words.txt").write_text("words")
+    with (place.work / "words.txt").open() as words:
+        done = subprocess.run(
+            [*BRIDLE, "run", "-m", "demo", "--prompt-file", f"/dev/fd/{words.fileno()}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=place.work,
+            env=place.environment(),
+            pass_fds=[words.fileno()],
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stdout[:10]) == (0, b"[scripted]")
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
