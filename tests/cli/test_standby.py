@@ -316,6 +316,14 @@ def test_a_file_is_that_of_the_process_that_was_started(place: Place, engine: Se
     assert (done.returncode, done.stdout[:10]) == (0, b"[scripted]")
 
 
+def test_times_are_those_of_whoever_hands_over(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hi")
+    export = ("sessions", "export", place.only_session(), "--format", "markdown")
+    with serving(place, TZ="UTC"):
+        said = {place.bridle(*export, env={"TZ": zone}).out for zone in ("AAA-12", "BBB+12")}
+    assert len(said) == 2  # it is never the same day in both
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -121,6 +122,7 @@ def become(handover: Handover) -> None:
         signal.signal(number, signal.SIG_IGN if ignored >> (number - 1) & 1 else signal.SIG_DFL)
     os.environb.clear()
     os.environb.update(handover.env)
+    time.tzset()
     _open_streams(handover.streams)
     sys.argv[1:] = handover.arguments
 
