@@ -324,6 +324,26 @@ def test_times_are_those_of_whoever_hands_over(place: Place) -> None:
     assert len(said) == 2  # it is never the same day in both
 
 
+def test_everything_goes_with_a_standby_that_is_killed(place: Place, engine: ServingProcess) -> None:
+    """The command, whose end nobody would hear of, and the one that waits for the next."""
+    with held(place) as run:
+        standby = _standby(engine)
+        forked = [os.pidfd_open(pid) for pid in (run.carried_out_by, _next_in_line(standby, run))]
+        os.kill(standby, signal.SIGKILL)
+        assert all(map(_is_gone, forked))
+        assert run.process.wait(TIMEOUT_S) == 1
+    for pidfd in forked:
+        os.close(pidfd)
+
+
+def _next_in_line(standby: int, busy: Held) -> int:
+    """The process that waits for the next command. It is forked in a moment."""
+    while True:
+        others = {pid for pid in _processes() if parent_of(pid) == standby} - {busy.carried_out_by}
+        if others:
+            return others.pop()
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from bridle.base.hand_over import DECLINED, GO, STATUS_BYTES, STREAMS
 from bridle.base.handed_command import CommandReceiver, become, close_others
+from bridle.base.own_process import end_with_parent
 
 SPARE_MS = 30
 """So long after a command the next process is forked, unless somebody waits for it: until then, others have work."""
@@ -79,8 +80,6 @@ def _run_to_end(work: Callable[[], int]) -> NoReturn:
         code = work()
     except Declined:
         code = DECLINED
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else 1
     finally:
         if (problem := sys.exception()) is not None:
             traceback.print_exception(problem)
@@ -150,6 +149,7 @@ class Standby:
         with suppress(KeyError):
             self._poll.unregister(self._listener)
         ours, theirs = socket.socketpair()
+        standby = os.getpid()
         try:
             pid = os.fork()
         except OSError:  # there is no room for more, and nobody waits for it
@@ -157,13 +157,15 @@ class Standby:
             return
         if pid == 0:
             ours.close()
-            _run_to_end(lambda: self._wait_for_command(theirs))
+            _run_to_end(lambda: self._wait_for_command(theirs, standby))
         theirs.close()
         self._spare = _Forked(pid, os.pidfd_open(pid), ours)
         self._poll.register(ours, select.POLLIN)
 
-    def _wait_for_command(self, link: socket.socket) -> int:
-        """In the child: waits for a command, and is it from then on."""
+    def _wait_for_command(self, link: socket.socket, standby: int) -> int:
+        """In the child: waits for a command, and is it from then on. Nobody would hear of its end without us."""
+        if not end_with_parent(standby):
+            return 1
         self._rehearse()
         connection, handover = self._receiver.receive()
         socket.send_fds(link, [GO], [connection.fileno()])
