@@ -38,6 +38,7 @@ PRELOADED = (
     "bridle.protocol.display_values",
     "bridle.protocol.queries",
     "bridle.providers.presets",
+    "ctypes",
     "encodings.utf_8_sig",
     "tomllib",
 )
