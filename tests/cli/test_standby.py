@@ -344,6 +344,19 @@ def _next_in_line(standby: int, busy: Held) -> int:
             return others.pop()
 
 
+def test_one_that_is_stopped_keeps_nothing_open(place: Place, engine: ServingProcess) -> None:
+    """Who reads what a command writes is told of its end."""
+    standby = _standby(engine)
+    stopped = [standby, *(pid for pid in _processes() if parent_of(pid) == standby)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert place.bridle("run", "-m", place.script("say Yes.\n"), "hi").out == "[scripted] Yes.\n"
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)

@@ -46,7 +46,7 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
             return None
         before = {number: _signal.getsignal(number) for number in (*_PASSED_ON, _signal.SIGTSTP)}
         _pass_signals_on(connection, before)
-        code = os.waitstatus_to_exitcode(_status_of(connection))
+        code = os.waitstatus_to_exitcode(_status_of(connection)) if _begins(connection) else DECLINED
         if code == DECLINED:
             for number, handler in before.items():
                 _signal.signal(number, handler)
@@ -74,11 +74,7 @@ def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments:
         _connect(connection, folder)
         if _user_at(connection) != os.geteuid():
             return False
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            _send(connection, version, arguments, here)
-        finally:
-            os.close(here)
+        _send(connection, version, arguments)
         if connection.recv(len(AGREED)) != AGREED:
             return False
         connection.settimeout(None)
@@ -96,7 +92,7 @@ def _connect(connection: _socket.socket, folder: str) -> None:
         os.close(place)
 
 
-def _send(connection: _socket.socket, version: str, arguments: Sequence[str], here: int) -> None:
+def _send(connection: _socket.socket, version: str, arguments: Sequence[str]) -> None:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     parts = [
         *start_of(version),
@@ -106,10 +102,7 @@ def _send(connection: _socket.socket, version: str, arguments: Sequence[str], he
         *(name + b"=" + value for name, value in os.environb.items()),
     ]
     data = b"\0".join(parts)
-    data = len(data).to_bytes(LENGTH_BYTES, "big") + data
-    fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (*range(STREAMS), here))
-    sent = connection.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
-    connection.sendall(data[sent:])
+    connection.sendall(len(data).to_bytes(LENGTH_BYTES, "big") + data)
 
 
 def _user_at(connection: _socket.socket) -> int:
@@ -139,11 +132,25 @@ def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals
             _signal.signal(number, pause if number == _signal.SIGTSTP else pass_on)
 
 
+def _begins(connection: _socket.socket) -> bool:
+    """Lets the command begin, in our folder and with our streams; False where nobody waits for it any more. Before
+    that nobody has them: one that stood still with them would keep a pipe open, and its reader waiting."""
+    try:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (*range(STREAMS), here))
+            connection.sendmsg([GO], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+        finally:
+            os.close(here)
+    except OSError:
+        return False
+    return True
+
+
 def _status_of(connection: _socket.socket) -> int:
-    """Lets the command begin, and returns how it ended."""
+    """How the command ended."""
     said = b""
     try:
-        connection.send(GO)
         while len(said) < STATUS_BYTES:
             piece = connection.recv(STATUS_BYTES - len(said))
             if not piece:

@@ -77,31 +77,32 @@ class CommandReceiver:
         peer = peer_process(connection)
         if peer.uid != os.geteuid() or peer.pid is None or not self._may_ask(peer.pid):
             return None
-        parts = _received(connection, fds).split(b"\0")
+        parts = _received(connection).split(b"\0")
         start, rest = parts[: len(self._start)], parts[len(self._start) :]
         words, (count, *rest) = [word.decode() for word in rest[: 2 * STREAMS]], rest[2 * STREAMS :]
         arguments, variables = rest[: int(count)], rest[int(count) :]
         env = {name: value for name, _, value in (variable.partition(b"=") for variable in variables)}
-        if start != self._start or _of_python(env) != self._of_python or len(fds) != _FDS:
+        if start != self._start or _of_python(env) != self._of_python:
             return None
         if _standing_of(str(peer.pid)) != self._own:
             return None
         connection.send(AGREED)
         connection.settimeout(GO_S)
-        if connection.recv(len(GO)) != GO:
+        go, given, _, _ = socket.recv_fds(connection, len(GO), _FDS)
+        fds += given
+        if go != GO or len(fds) != _FDS:
             return None
         streams = tuple(zip(words[::2], words[1::2], strict=True))
         return Handover(peer.pid, [*map(os.fsdecode, arguments)], env, streams, tuple(fds))
 
 
-def _received(connection: socket.socket, fds: list[int]) -> bytes:
-    """What was handed over; the open files that come with it are put into `fds`. Raises OSError, ValueError."""
+def _received(connection: socket.socket) -> bytes:
+    """What was handed over. Raises OSError, ValueError."""
     data, wanted = bytearray(), LENGTH_BYTES
     while len(data) < wanted:
-        piece, given, _, _ = socket.recv_fds(connection, _PIECE_BYTES, _FDS)
-        fds += given
+        piece = connection.recv(_PIECE_BYTES)
         data += piece
-        if not piece or len(fds) > _FDS:
+        if not piece:
             raise ValueError
         if len(data) >= LENGTH_BYTES:
             wanted = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
