@@ -18,8 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridle._version import __version__
 from bridle.base.engine_place import connected_socket
-from bridle.base.hand_over import AGREED, LENGTH_BYTES, hand_over
+from bridle.base.hand_over import AGREED, LENGTH_BYTES
 from bridle.base.peer_process import parent_of
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import ServingProcess, serving
@@ -385,8 +386,26 @@ def test_what_a_model_started_hands_nothing_over(place: Place, engine: ServingPr
     assert "refused" in str(result)
 
 
-def test_one_of_another_version_carries_its_command_out_itself(place: Place, engine: ServingProcess) -> None:
-    assert hand_over(engine.place.folder, "another", ["sessions", "list"]) is None
+HAND_OVER = """
+import sys
+from bridle.base.hand_over import hand_over
+print(hand_over(sys.argv[1], sys.argv[2], ["sessions", "list"]))
+"""
+
+
+@pytest.mark.parametrize(("version", "code"), [(__version__, "0"), ("another", "None")])
+def test_one_of_another_version_carries_its_command_out_itself(
+    place: Place, engine: ServingProcess, version: str, code: str
+) -> None:
+    said = _said([*BRIDLE[:-2], "-c", HAND_OVER, engine.place.folder, version], place)
+    assert said.splitlines()[-1] == code
+
+
+def test_who_does_not_know_the_token_hands_nothing_over(place: Place, engine: ServingProcess) -> None:
+    """The border around a program may let it connect to a socket, and not read a file."""
+    Path(engine.place.token_file).write_text("another")
+    with held(place) as run:
+        assert not run.is_handed_over
 
 
 def test_one_that_says_nothing_holds_nobody_up(place: Place, engine: ServingProcess) -> None:

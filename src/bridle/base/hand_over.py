@@ -22,6 +22,7 @@ else:
 
 STANDBY_NAME = "standby.sock"
 """Of the socket, in the folder of an engine that listens."""
+TOKEN_NAME = "token"  # noqa: S105  of a file
 AGREED, GO = b"+", b"!"
 LENGTH_BYTES = STATUS_BYTES = 4
 STREAMS = 3
@@ -31,6 +32,7 @@ DECLINED = 254
 """How a command ends that is for whoever handed it over to carry out; nothing was done."""
 _PASSED_ON = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM, _signal.SIGWINCH)
 _CREDENTIALS_BYTES = 12
+MOST_TOKEN_BYTES = 4096
 
 
 class StandbyGone(Exception):
@@ -61,11 +63,12 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
     return 128 - code
 
 
-def start_of(version: str) -> list[bytes]:
-    """What has to be the same in both processes: the program, and how Python was told to run it."""
+def start_of(version: str, token: bytes) -> list[bytes]:
+    """What has to be the same in both processes: the program, how Python was told to run it, and the token that every
+    client of the engine needs."""
     given = sys._xoptions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
     how = sys.version, tuple(sys.flags), given, sys.warnoptions, sys.getfilesystemencoding()
-    return [version.encode(), os.fsencode(__file__), repr(how).encode()]
+    return [version.encode(), os.fsencode(__file__), repr(how).encode(), token]
 
 
 def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments: Sequence[str]) -> bool:
@@ -74,7 +77,7 @@ def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments:
         _connect(connection, folder)
         if _user_at(connection) != os.geteuid():
             return False
-        _send(connection, version, arguments)
+        _send(connection, start_of(version, _token_in(folder)), arguments)
         if connection.recv(len(AGREED)) != AGREED:
             return False
         connection.settimeout(None)
@@ -92,10 +95,18 @@ def _connect(connection: _socket.socket, folder: str) -> None:
         os.close(place)
 
 
-def _send(connection: _socket.socket, version: str, arguments: Sequence[str]) -> None:
+def _token_in(folder: str) -> bytes:
+    file = os.open(f"{folder}/{TOKEN_NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, MOST_TOKEN_BYTES)
+    finally:
+        os.close(file)
+
+
+def _send(connection: _socket.socket, start: list[bytes], arguments: Sequence[str]) -> None:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     parts = [
-        *start_of(version),
+        *start,
         *(word.encode() for stream in streams for word in (stream.encoding, stream.errors or "strict")),
         b"%d" % len(arguments),
         *map(os.fsencode, arguments),

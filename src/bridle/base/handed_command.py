@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from bridle.base.hand_over import AGREED, ANSWER_S, GO, LENGTH_BYTES, STREAMS, start_of
+from bridle.base.hand_over import AGREED, ANSWER_S, GO, LENGTH_BYTES, STREAMS
 from bridle.base.peer_process import peer_process
 
 MOST_BYTES = 8 << 20
@@ -50,9 +50,11 @@ class Handover(NamedTuple):
 class CommandReceiver:
     """Receives commands, from those who may hand them over and are what we are in all but what they say."""
 
-    def __init__(self, listener: socket.socket, version: str, may_ask: Callable[[int | None], bool]) -> None:
+    def __init__(
+        self, listener: socket.socket, start: list[bytes], may_ask: Callable[[int | None], bool]
+    ) -> None:
         self._listener = listener
-        self._start = start_of(version)
+        self._start = start
         self._own = _standing_of("self")
         self._of_python = _of_python(os.environb)
         self._may_ask = may_ask

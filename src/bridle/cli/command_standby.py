@@ -14,6 +14,7 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.base.engine_place import EngineNote
+from bridle.base.hand_over import start_of
 from bridle.base.peer_process import comes_from_a_call
 from bridle.base.standby import Standby, decline, take_listener
 from bridle.base.surviving_processes import recording_processes
@@ -74,12 +75,10 @@ def stand_by(link: socket.socket, *, where: Folders, engine: int, carry_out: Car
         return flush_streams(carry_out(arguments, decline))
 
     rehearse()
-    listener = take_listener(link)
-    if listener is not None:
-        standby = Standby(
-            listener, link, version=__version__, carry=carry, rehearse=rehearse, may_ask=may_ask
-        )
-        standby.run()
+    if (given := take_listener(link)) is not None:
+        listener, token = given
+        start = start_of(__version__, token)
+        Standby(listener, link, start=start, carry=carry, rehearse=rehearse, may_ask=may_ask).run()
 
 
 async def _nothing() -> None:
