@@ -30,7 +30,7 @@ _OF_PYTHON = (b"PYTHON", b"LD_", b"OPENSSL_", b"GLIBC_", b"MALLOC_")
 """How variables begin that are read when a program starts."""
 _STANDING = (
     b"Uid:", b"Gid:", b"Groups:", b"CapInh:", b"CapPrm:", b"CapEff:", b"CapBnd:", b"CapAmb:", b"NoNewPrivs:",
-    b"Seccomp:", b"Cpus_allowed:", b"Mems_allowed:",
+    b"Seccomp:", b"Seccomp_filters:", b"Cpus_allowed:", b"Mems_allowed:",
 )  # fmt: skip
 """Of what the kernel says of a process: its rights."""
 _MAY_BE_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
