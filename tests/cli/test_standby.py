@@ -345,6 +345,23 @@ def _next_in_line(standby: int, busy: Held) -> int:
             return others.pop()
 
 
+def test_where_there_is_no_room_for_more_what_has_begun_goes_on(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        standby = _standby(engine)
+        _next_in_line(standby, run)
+        highest = max(int(name) for name in os.listdir(f"/proc/{standby}/fd"))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(standby, resource.RLIMIT_NOFILE, (highest + 2, most))
+        with held(place) as last:
+            assert last.is_handed_over
+            gone = os.pidfd_open(standby)
+            assert (last.end().code, run.end().code) == (0, 0)
+            assert _is_gone(gone)
+            os.close(gone)
+    with held(place) as alone:
+        assert not alone.is_handed_over
+
+
 def test_one_that_is_stopped_keeps_nothing_open(place: Place, engine: ServingProcess) -> None:
     """Who reads what a command writes is told of its end."""
     standby = _standby(engine)

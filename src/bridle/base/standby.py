@@ -150,9 +150,10 @@ class Standby:
         """Another one that waits for a command."""
         with suppress(KeyError):
             self._poll.unregister(self._listener)
-        ours, theirs = socket.socketpair()
         standby = os.getpid()
         try:
+            ours, theirs = socket.socketpair()
+            os.close(os.dup(ours.fileno()))  # where whoever waits for its end will be heard
             pid = os.fork()
         except OSError:  # there is no room for more, and nobody waits for it
             self._stop()
