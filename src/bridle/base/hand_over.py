@@ -63,6 +63,15 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
     return 128 - code
 
 
+def would_be_taken(folder: str, version: str) -> bool:
+    """Whether who stands by agrees to a command of ours. None begins."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        return _is_agreed(connection, folder, version, ())
+    finally:
+        connection.close()
+
+
 def start_of(version: str, token: bytes) -> list[bytes]:
     """What has to be the same in both processes: the program, how Python was told to run it, and the token that every
     client of the engine needs."""
