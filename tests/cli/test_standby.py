@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle._version import __version__
-from bridle.base.engine_place import connected_socket
-from bridle.base.hand_over import AGREED, LENGTH_BYTES
+from bridle.base.engine_place import EnginePlace, connected_socket, socket_address
+from bridle.base.hand_over import AGREED, DECLINED, GO, LENGTH_BYTES, STATUS_BYTES
 from bridle.base.peer_process import parent_of
+from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import ServingProcess, serving
 
@@ -200,6 +201,27 @@ def test_a_signal_reaches_who_carries_it_out(
         ended = run.signal(number)
     assert ended.code == (129 if number == signal.SIGHUP else 130)
     assert "stopping…" in ended.err
+
+
+def test_a_signal_that_is_too_late_for_who_declined_is_not_lost(place: Place) -> None:
+    """The other process has ended by then, and it was nothing that it carried out."""
+    there = EnginePlace(folders(place.environment()).runtime)
+    os.makedirs(there.folder)
+    Path(there.token_file).touch()
+    with socket.socket(socket.AF_UNIX) as listener, socket_address(there.standby) as address:
+        listener.bind(address)
+        listener.listen()
+        listener.settimeout(TIMEOUT_S)
+        with place.started("run", "-m", "demo", "hi") as run:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 20)
+                connection.send(AGREED)
+                assert connection.recv(1) == GO
+                run.process.send_signal(signal.SIGTERM)
+                assert connection.recv(1) == bytes((signal.SIGTERM,))
+                connection.send((DECLINED << 8).to_bytes(STATUS_BYTES, "big"))
+            assert run.end().code == -signal.SIGTERM
 
 
 def test_what_ignores_being_hung_up_on_is_not_hung_up_on(place: Place, engine: ServingProcess) -> None:

@@ -47,11 +47,13 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
         if not _is_agreed(connection, folder, version, arguments):
             return None
         before = {number: _signal.getsignal(number) for number in (*_PASSED_ON, _signal.SIGTSTP)}
-        _pass_signals_on(connection, before)
+        passed_on = _pass_signals_on(connection, before)
         code = os.waitstatus_to_exitcode(_status_of(connection)) if _begins(connection) else DECLINED
         if code == DECLINED:
             for number, handler in before.items():
                 _signal.signal(number, handler)
+            for number in passed_on:  # too late for the other, or they would have ended it
+                os.kill(os.getpid(), number)
             return None
     finally:
         connection.close()
@@ -130,8 +132,10 @@ def _user_at(connection: _socket.socket) -> int:
     return int.from_bytes(given[4:8], sys.byteorder)
 
 
-def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals, object]) -> None:
-    """What comes here from now on reaches who carries the command out; what was ignored stays so, in both."""
+def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals, object]) -> list[int]:
+    """What comes here from now on reaches who carries the command out, and is in the list; what was ignored stays so,
+    in both."""
+    passed_on: list[int] = []
 
     def tell(number: int) -> None:
         try:
@@ -140,6 +144,7 @@ def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals
             return
 
     def pass_on(number: int, _frame: object) -> None:
+        passed_on.append(number)
         tell(number)
 
     def pause(_number: int, _frame: object) -> None:
@@ -150,6 +155,7 @@ def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals
     for number, handler in before.items():
         if handler != _signal.SIG_IGN:
             _signal.signal(number, pause if number == _signal.SIGTSTP else pass_on)
+    return passed_on
 
 
 def _begins(connection: _socket.socket) -> bool:
