@@ -18,9 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.engine_place import connected_socket
-from bridle.base.hand_over import AGREED, LENGTH_BYTES, hand_over
+from bridle._version import __version__
+from bridle.base.engine_place import EnginePlace, connected_socket, socket_address
+from bridle.base.hand_over import AGREED, DECLINED, GO, LENGTH_BYTES, STATUS_BYTES
 from bridle.base.peer_process import parent_of
+from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import ServingProcess, serving
 
@@ -201,6 +203,27 @@ def test_a_signal_reaches_who_carries_it_out(
     assert "stopping…" in ended.err
 
 
+def test_a_signal_that_is_too_late_for_who_declined_is_not_lost(place: Place) -> None:
+    """The other process has ended by then, and it was nothing that it carried out."""
+    there = EnginePlace(folders(place.environment()).runtime)
+    os.makedirs(there.folder)
+    Path(there.token_file).touch()
+    with socket.socket(socket.AF_UNIX) as listener, socket_address(there.standby) as address:
+        listener.bind(address)
+        listener.listen()
+        listener.settimeout(TIMEOUT_S)
+        with place.started("run", "-m", "demo", "hi") as run:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 20)
+                connection.send(AGREED)
+                assert connection.recv(1) == GO
+                run.process.send_signal(signal.SIGTERM)
+                assert connection.recv(1) == bytes((signal.SIGTERM,))
+                connection.send((DECLINED << 8).to_bytes(STATUS_BYTES, "big"))
+            assert run.end().code == -signal.SIGTERM
+
+
 def test_what_ignores_being_hung_up_on_is_not_hung_up_on(place: Place, engine: ServingProcess) -> None:
     with held(place, first=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as run:
         assert run.is_handed_over
@@ -275,6 +298,105 @@ def test_nobody_stands_by_where_that_is_not_wanted(place: Place) -> None:
             assert run.end().code == 0
 
 
+@pytest.mark.parametrize("words", [("run", "--help"), ("sessions", "list", "--help")])
+def test_help_of_a_verb_is_printed(place: Place, engine: ServingProcess, words: tuple[str, ...]) -> None:
+    handed = place.bridle(*words)
+    alone = place.bridle(*words, env={"BRIDLE_NO_ATTACH": "1"})
+    assert (handed.code, handed.out, handed.err) == (0, alone.out, "")
+    assert handed.out.startswith("bridle ")
+
+
+def test_settings_that_are_wrong_are_told_as_ever_and_keep_nobody_from_standing_by(
+    place: Place, engine: ServingProcess
+) -> None:
+    settings_file = place.home / ".config/bridle/config.toml"
+    settings_file.parent.mkdir(parents=True, exist_ok=True)
+    settings_file.write_text("[ui")
+    for _ in range(3):
+        handed = place.bridle("run", "--json", "hi")
+        alone = place.bridle("run", "--json", "hi", env={"BRIDLE_NO_ATTACH": "1"})
+        assert (handed.code, handed.out, handed.err) == (2, alone.out, alone.err)
+        assert "BadConfig" in handed.out
+    settings_file.unlink()
+    with held(place) as run:
+        assert run.is_handed_over
+
+
+def test_a_file_is_that_of_the_process_that_was_started(place: Place, engine: ServingProcess) -> None:
+    """`--prompt-file /dev/fd/3 3<words.txt` of a shell."""
+    (place.work / "words.txt").write_text("words")
+    with (place.work / "words.txt").open() as words:
+        done = subprocess.run(
+            [*BRIDLE, "run", "-m", "demo", "--prompt-file", f"/dev/fd/{words.fileno()}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=place.work,
+            env=place.environment(),
+            pass_fds=[words.fileno()],
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stdout[:10]) == (0, b"[scripted]")
+
+
+def test_times_are_those_of_whoever_hands_over(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hi")
+    export = ("sessions", "export", place.only_session(), "--format", "markdown")
+    with serving(place, TZ="UTC"):
+        said = {place.bridle(*export, env={"TZ": zone}).out for zone in ("AAA-12", "BBB+12")}
+    assert len(said) == 2  # it is never the same day in both
+
+
+def test_everything_goes_with_a_standby_that_is_killed(place: Place, engine: ServingProcess) -> None:
+    """The command, whose end nobody would hear of, and the one that waits for the next."""
+    with held(place) as run:
+        standby = _standby(engine)
+        forked = [os.pidfd_open(pid) for pid in (run.carried_out_by, _next_in_line(standby, run))]
+        os.kill(standby, signal.SIGKILL)
+        assert all(map(_is_gone, forked))
+        assert run.process.wait(TIMEOUT_S) == 1
+    for pidfd in forked:
+        os.close(pidfd)
+
+
+def _next_in_line(standby: int, busy: Held) -> int:
+    """The process that waits for the next command. It is forked in a moment."""
+    while True:
+        others = {pid for pid in _processes() if parent_of(pid) == standby} - {busy.carried_out_by}
+        if others:
+            return others.pop()
+
+
+def test_where_there_is_no_room_for_more_what_has_begun_goes_on(place: Place, engine: ServingProcess) -> None:
+    with held(place) as run:
+        standby = _standby(engine)
+        _next_in_line(standby, run)
+        highest = max(int(name) for name in os.listdir(f"/proc/{standby}/fd"))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(standby, resource.RLIMIT_NOFILE, (highest + 2, most))
+        with held(place) as last:
+            assert last.is_handed_over
+            gone = os.pidfd_open(standby)
+            assert (last.end().code, run.end().code) == (0, 0)
+            assert _is_gone(gone)
+            os.close(gone)
+    with held(place) as alone:
+        assert not alone.is_handed_over
+
+
+def test_one_that_is_stopped_keeps_nothing_open(place: Place, engine: ServingProcess) -> None:
+    """Who reads what a command writes is told of its end."""
+    standby = _standby(engine)
+    stopped = [standby, *(pid for pid in _processes() if parent_of(pid) == standby)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert place.bridle("run", "-m", place.script("say Yes.\n"), "hi").out == "[scripted] Yes.\n"
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
 PROBE = """
 import os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
@@ -303,8 +425,26 @@ def test_what_a_model_started_hands_nothing_over(place: Place, engine: ServingPr
     assert "refused" in str(result)
 
 
-def test_one_of_another_version_carries_its_command_out_itself(place: Place, engine: ServingProcess) -> None:
-    assert hand_over(engine.place.folder, "another", ["sessions", "list"]) is None
+HAND_OVER = """
+import sys
+from bridle.base.hand_over import hand_over
+print(hand_over(sys.argv[1], sys.argv[2], ["sessions", "list"]))
+"""
+
+
+@pytest.mark.parametrize(("version", "code"), [(__version__, "0"), ("another", "None")])
+def test_one_of_another_version_carries_its_command_out_itself(
+    place: Place, engine: ServingProcess, version: str, code: str
+) -> None:
+    said = _said([*BRIDLE[:-2], "-c", HAND_OVER, engine.place.folder, version], place)
+    assert said.splitlines()[-1] == code
+
+
+def test_who_does_not_know_the_token_hands_nothing_over(place: Place, engine: ServingProcess) -> None:
+    """The border around a program may let it connect to a socket, and not read a file."""
+    Path(engine.place.token_file).write_text("another")
+    with held(place) as run:
+        assert not run.is_handed_over
 
 
 def test_one_that_says_nothing_holds_nobody_up(place: Place, engine: ServingProcess) -> None:

@@ -22,6 +22,7 @@ else:
 
 STANDBY_NAME = "standby.sock"
 """Of the socket, in the folder of an engine that listens."""
+TOKEN_NAME = "token"  # noqa: S105  of a file
 AGREED, GO = b"+", b"!"
 LENGTH_BYTES = STATUS_BYTES = 4
 STREAMS = 3
@@ -31,6 +32,7 @@ DECLINED = 254
 """How a command ends that is for whoever handed it over to carry out; nothing was done."""
 _PASSED_ON = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM, _signal.SIGWINCH)
 _CREDENTIALS_BYTES = 12
+MOST_TOKEN_BYTES = 4096
 
 
 class StandbyGone(Exception):
@@ -45,11 +47,13 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
         if not _is_agreed(connection, folder, version, arguments):
             return None
         before = {number: _signal.getsignal(number) for number in (*_PASSED_ON, _signal.SIGTSTP)}
-        _pass_signals_on(connection, before)
-        code = os.waitstatus_to_exitcode(_status_of(connection))
+        passed_on = _pass_signals_on(connection, before)
+        code = os.waitstatus_to_exitcode(_status_of(connection)) if _begins(connection) else DECLINED
         if code == DECLINED:
             for number, handler in before.items():
                 _signal.signal(number, handler)
+            for number in passed_on:  # too late for the other, or they would have ended it
+                os.kill(os.getpid(), number)
             return None
     finally:
         connection.close()
@@ -61,11 +65,21 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
     return 128 - code
 
 
-def start_of(version: str) -> list[bytes]:
-    """What has to be the same in both processes: the program, and how Python was told to run it."""
+def would_be_taken(folder: str, version: str) -> bool:
+    """Whether who stands by agrees to a command of ours. None begins."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        return _is_agreed(connection, folder, version, ())
+    finally:
+        connection.close()
+
+
+def start_of(version: str, token: bytes) -> list[bytes]:
+    """What has to be the same in both processes: the program, how Python was told to run it, and the token that every
+    client of the engine needs."""
     given = sys._xoptions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only way to know
     how = sys.version, tuple(sys.flags), given, sys.warnoptions, sys.getfilesystemencoding()
-    return [version.encode(), os.fsencode(__file__), repr(how).encode()]
+    return [version.encode(), os.fsencode(__file__), repr(how).encode(), token]
 
 
 def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments: Sequence[str]) -> bool:
@@ -74,11 +88,7 @@ def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments:
         _connect(connection, folder)
         if _user_at(connection) != os.geteuid():
             return False
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            _send(connection, version, arguments, here)
-        finally:
-            os.close(here)
+        _send(connection, start_of(version, _token_in(folder)), arguments)
         if connection.recv(len(AGREED)) != AGREED:
             return False
         connection.settimeout(None)
@@ -96,20 +106,25 @@ def _connect(connection: _socket.socket, folder: str) -> None:
         os.close(place)
 
 
-def _send(connection: _socket.socket, version: str, arguments: Sequence[str], here: int) -> None:
+def _token_in(folder: str) -> bytes:
+    file = os.open(f"{folder}/{TOKEN_NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, MOST_TOKEN_BYTES)
+    finally:
+        os.close(file)
+
+
+def _send(connection: _socket.socket, start: list[bytes], arguments: Sequence[str]) -> None:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     parts = [
-        *start_of(version),
+        *start,
         *(word.encode() for stream in streams for word in (stream.encoding, stream.errors or "strict")),
         b"%d" % len(arguments),
         *map(os.fsencode, arguments),
         *(name + b"=" + value for name, value in os.environb.items()),
     ]
     data = b"\0".join(parts)
-    data = len(data).to_bytes(LENGTH_BYTES, "big") + data
-    fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (*range(STREAMS), here))
-    sent = connection.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
-    connection.sendall(data[sent:])
+    connection.sendall(len(data).to_bytes(LENGTH_BYTES, "big") + data)
 
 
 def _user_at(connection: _socket.socket) -> int:
@@ -117,8 +132,10 @@ def _user_at(connection: _socket.socket) -> int:
     return int.from_bytes(given[4:8], sys.byteorder)
 
 
-def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals, object]) -> None:
-    """What comes here from now on reaches who carries the command out; what was ignored stays so, in both."""
+def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals, object]) -> list[int]:
+    """What comes here from now on reaches who carries the command out, and is in the list; what was ignored stays so,
+    in both."""
+    passed_on: list[int] = []
 
     def tell(number: int) -> None:
         try:
@@ -127,6 +144,7 @@ def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals
             return
 
     def pass_on(number: int, _frame: object) -> None:
+        passed_on.append(number)
         tell(number)
 
     def pause(_number: int, _frame: object) -> None:
@@ -137,13 +155,28 @@ def _pass_signals_on(connection: _socket.socket, before: Mapping[_signal.Signals
     for number, handler in before.items():
         if handler != _signal.SIG_IGN:
             _signal.signal(number, pause if number == _signal.SIGTSTP else pass_on)
+    return passed_on
+
+
+def _begins(connection: _socket.socket) -> bool:
+    """Lets the command begin, in our folder and with our streams; False where nobody waits for it any more. Before
+    that nobody has them: one that stood still with them would keep a pipe open, and its reader waiting."""
+    try:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (*range(STREAMS), here))
+            connection.sendmsg([GO], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
+        finally:
+            os.close(here)
+    except OSError:
+        return False
+    return True
 
 
 def _status_of(connection: _socket.socket) -> int:
-    """Lets the command begin, and returns how it ended."""
+    """How the command ended."""
     said = b""
     try:
-        connection.send(GO)
         while len(said) < STATUS_BYTES:
             piece = connection.recv(STATUS_BYTES - len(said))
             if not piece:

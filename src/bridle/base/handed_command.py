@@ -13,11 +13,12 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from bridle.base.hand_over import AGREED, ANSWER_S, GO, LENGTH_BYTES, STREAMS, start_of
+from bridle.base.hand_over import AGREED, ANSWER_S, GO, LENGTH_BYTES, STREAMS
 from bridle.base.peer_process import peer_process
 
 MOST_BYTES = 8 << 20
@@ -29,7 +30,7 @@ _OF_PYTHON = (b"PYTHON", b"LD_", b"OPENSSL_", b"GLIBC_", b"MALLOC_")
 """How variables begin that are read when a program starts."""
 _STANDING = (
     b"Uid:", b"Gid:", b"Groups:", b"CapInh:", b"CapPrm:", b"CapEff:", b"CapBnd:", b"CapAmb:", b"NoNewPrivs:",
-    b"Seccomp:", b"Cpus_allowed:", b"Mems_allowed:",
+    b"Seccomp:", b"Seccomp_filters:", b"Cpus_allowed:", b"Mems_allowed:",
 )  # fmt: skip
 """Of what the kernel says of a process: its rights."""
 _MAY_BE_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -49,9 +50,11 @@ class Handover(NamedTuple):
 class CommandReceiver:
     """Receives commands, from those who may hand them over and are what we are in all but what they say."""
 
-    def __init__(self, listener: socket.socket, version: str, may_ask: Callable[[int | None], bool]) -> None:
+    def __init__(
+        self, listener: socket.socket, start: list[bytes], may_ask: Callable[[int | None], bool]
+    ) -> None:
         self._listener = listener
-        self._start = start_of(version)
+        self._start = start
         self._own = _standing_of("self")
         self._of_python = _of_python(os.environb)
         self._may_ask = may_ask
@@ -76,31 +79,32 @@ class CommandReceiver:
         peer = peer_process(connection)
         if peer.uid != os.geteuid() or peer.pid is None or not self._may_ask(peer.pid):
             return None
-        parts = _received(connection, fds).split(b"\0")
+        parts = _received(connection).split(b"\0")
         start, rest = parts[: len(self._start)], parts[len(self._start) :]
         words, (count, *rest) = [word.decode() for word in rest[: 2 * STREAMS]], rest[2 * STREAMS :]
         arguments, variables = rest[: int(count)], rest[int(count) :]
         env = {name: value for name, _, value in (variable.partition(b"=") for variable in variables)}
-        if start != self._start or _of_python(env) != self._of_python or len(fds) != _FDS:
+        if start != self._start or _of_python(env) != self._of_python:
             return None
         if _standing_of(str(peer.pid)) != self._own:
             return None
         connection.send(AGREED)
         connection.settimeout(GO_S)
-        if connection.recv(len(GO)) != GO:
+        go, given, _, _ = socket.recv_fds(connection, len(GO), _FDS)
+        fds += given
+        if go != GO or len(fds) != _FDS:
             return None
         streams = tuple(zip(words[::2], words[1::2], strict=True))
         return Handover(peer.pid, [*map(os.fsdecode, arguments)], env, streams, tuple(fds))
 
 
-def _received(connection: socket.socket, fds: list[int]) -> bytes:
-    """What was handed over; the open files that come with it are put into `fds`. Raises OSError, ValueError."""
+def _received(connection: socket.socket) -> bytes:
+    """What was handed over. Raises OSError, ValueError."""
     data, wanted = bytearray(), LENGTH_BYTES
     while len(data) < wanted:
-        piece, given, _, _ = socket.recv_fds(connection, _PIECE_BYTES, _FDS)
-        fds += given
+        piece = connection.recv(_PIECE_BYTES)
         data += piece
-        if not piece or len(fds) > _FDS:
+        if not piece:
             raise ValueError
         if len(data) >= LENGTH_BYTES:
             wanted = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
@@ -121,6 +125,7 @@ def become(handover: Handover) -> None:
         signal.signal(number, signal.SIG_IGN if ignored >> (number - 1) & 1 else signal.SIG_DFL)
     os.environb.clear()
     os.environb.update(handover.env)
+    time.tzset()
     _open_streams(handover.streams)
     sys.argv[1:] = handover.arguments
 

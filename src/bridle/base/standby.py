@@ -17,8 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from bridle.base.hand_over import DECLINED, GO, STATUS_BYTES, STREAMS
+from bridle.base.hand_over import DECLINED, GO, MOST_TOKEN_BYTES, STATUS_BYTES, STREAMS
 from bridle.base.handed_command import CommandReceiver, become, close_others
+from bridle.base.own_process import end_with_parent
 
 SPARE_MS = 30
 """So long after a command the next process is forked, unless somebody waits for it: until then, others have work."""
@@ -79,8 +80,6 @@ def _run_to_end(work: Callable[[], int]) -> NoReturn:
         code = work()
     except Declined:
         code = DECLINED
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else 1
     finally:
         if (problem := sys.exception()) is not None:
             traceback.print_exception(problem)
@@ -89,15 +88,17 @@ def _run_to_end(work: Callable[[], int]) -> NoReturn:
         os._exit(code)
 
 
-def take_listener(link: socket.socket) -> socket.socket | None:
-    """The socket at which commands are handed over, from whoever started us; None where that one has gone."""
-    _, fds, _, _ = socket.recv_fds(link, 1, 1)
-    return socket.socket(fileno=fds[0]) if fds else None
+def take_listener(link: socket.socket) -> tuple[socket.socket, bytes] | None:
+    """The socket at which commands are handed over, and the token of those who may, from whoever started us; None where
+    that one has gone."""
+    token, fds, _, _ = socket.recv_fds(link, MOST_TOKEN_BYTES, 1)
+    return (socket.socket(fileno=fds[0]), token) if fds else None
 
 
 class Standby:
     """Stands by at `listener` until `link` is closed. `may_ask` says of a process whether it may hand a command over.
-    `version` is that of the program. `rehearse` does in each process what every command does first.
+    `start` is what has to be the same there (`start_of`). `rehearse` does in each process what every command does
+    first.
 
     The next process is forked before there is a command for it. It waits for one, and says so when it has it: from then
     on we hear the signals of whoever handed it over, and tell that one how it ended.
@@ -108,7 +109,7 @@ class Standby:
         listener: socket.socket,
         link: socket.socket,
         *,
-        version: str,
+        start: list[bytes],
         carry: Carry,
         rehearse: Callable[[], None],
         may_ask: Callable[[int | None], bool],
@@ -116,7 +117,7 @@ class Standby:
         self._listener = listener
         self._link = link
         self._rehearse = rehearse
-        self._receiver = CommandReceiver(listener, version, may_ask)
+        self._receiver = CommandReceiver(listener, start, may_ask)
         self._carry = carry
         self._poll = select.poll()
         self._is_over = False
@@ -149,21 +150,25 @@ class Standby:
         """Another one that waits for a command."""
         with suppress(KeyError):
             self._poll.unregister(self._listener)
-        ours, theirs = socket.socketpair()
+        standby = os.getpid()
         try:
+            ours, theirs = socket.socketpair()
+            os.close(os.dup(ours.fileno()))  # where whoever waits for its end will be heard
             pid = os.fork()
         except OSError:  # there is no room for more, and nobody waits for it
             self._stop()
             return
         if pid == 0:
             ours.close()
-            _run_to_end(lambda: self._wait_for_command(theirs))
+            _run_to_end(lambda: self._wait_for_command(theirs, standby))
         theirs.close()
         self._spare = _Forked(pid, os.pidfd_open(pid), ours)
         self._poll.register(ours, select.POLLIN)
 
-    def _wait_for_command(self, link: socket.socket) -> int:
-        """In the child: waits for a command, and is it from then on."""
+    def _wait_for_command(self, link: socket.socket, standby: int) -> int:
+        """In the child: waits for a command, and is it from then on. Nobody would hear of its end without us."""
+        if not end_with_parent(standby):
+            return 1
         self._rehearse()
         connection, handover = self._receiver.receive()
         socket.send_fds(link, [GO], [connection.fileno()])

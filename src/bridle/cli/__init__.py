@@ -62,11 +62,14 @@ def _run(arguments: list[str]) -> int:
 def _hand_over(arguments: list[str]) -> None:
     """Ends this process with the command, where somebody stands by who carries it out; returns where nobody does.
 
-    A command at a terminal is carried out here: keys and pauses go to the process that the terminal belongs to.
+    A command at a terminal is carried out here: keys and pauses go to the process that the terminal belongs to. So is
+    one with a word such as `/dev/fd/63`, which is another file in another process.
     """
     import os
 
     if sys.platform != "linux" or os.environ.get("BRIDLE_NO_ATTACH") or os.isatty(0):
+        return
+    if any("/dev/" in word or "/proc/" in word for word in arguments):
         return
     from bridle.config.folder_paths import folder_paths
 

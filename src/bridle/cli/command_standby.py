@@ -7,12 +7,14 @@ import importlib
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
 
 from bridle._version import __version__
 from bridle.base.engine_place import EngineNote
+from bridle.base.hand_over import start_of
 from bridle.base.peer_process import comes_from_a_call
 from bridle.base.standby import Standby, decline, take_listener
 from bridle.base.surviving_processes import recording_processes
@@ -22,6 +24,7 @@ from bridle.config.folders import Folders
 from bridle.config.tiers import load
 from bridle.protocol.codec import make_decoders
 from bridle.protocol.commands import Accepted
+from bridle.protocol.errors import BridleError
 from bridle.protocol.handshake import Handshake
 from bridle.protocol.queries import AnyQueryAnswer
 from bridle.sandbox.session_border import records_of
@@ -36,6 +39,7 @@ PRELOADED = (
     "bridle.protocol.display_values",
     "bridle.protocol.queries",
     "bridle.providers.presets",
+    "ctypes",
     "encodings.utf_8_sig",
     "tomllib",
 )
@@ -61,7 +65,8 @@ def stand_by(link: socket.socket, *, where: Folders, engine: int, carry_out: Car
         """Does what every command does first: what is touched then has been copied, and is not later."""
         for words in (["run", "-m", "model", "words"], ["sessions", "list"]):
             parser(only=words[0]).parse_words(words)
-        load(where=where, cwd="/", env=os.environ).checked()
+        with suppress(BridleError):  # settings that are wrong now are told to whoever needs them
+            load(where=where, cwd="/", env=os.environ).checked()
         asyncio.run(_nothing())
         may_ask(os.getpid())
 
@@ -70,12 +75,10 @@ def stand_by(link: socket.socket, *, where: Folders, engine: int, carry_out: Car
         return flush_streams(carry_out(arguments, decline))
 
     rehearse()
-    listener = take_listener(link)
-    if listener is not None:
-        standby = Standby(
-            listener, link, version=__version__, carry=carry, rehearse=rehearse, may_ask=may_ask
-        )
-        standby.run()
+    if (given := take_listener(link)) is not None:
+        listener, token = given
+        start = start_of(__version__, token)
+        Standby(listener, link, start=start, carry=carry, rehearse=rehearse, may_ask=may_ask).run()
 
 
 async def _nothing() -> None:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -77,7 +78,21 @@ def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
     for path in (place.folder, place.socket, place.token_file):
         if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
             yield DoctorRow("fail", "engine", f"{path} is open to others; end the engine and start it again")
-    yield asyncio.run(_engine_row(machine.env))
+    row = asyncio.run(_engine_row(machine.env))
+    yield row
+    if row.status == "ok" and sys.platform == "linux":
+        yield _standby_row(place.folder)
+
+
+def _standby_row(folder: str) -> DoctorRow:
+    """Whether a command that is started as this one was would be handed over."""
+    from bridle.base.hand_over import would_be_taken
+
+    which = "bridle run and sessions of scripts"
+    if would_be_taken(folder, __version__):
+        return DoctorRow("ok", "standby", f"{which} are carried out beside the engine")
+    why = "engine.standby is false, or limits, rights or Python variables here are not those of bridle serve"
+    return DoctorRow("skip", "standby", f"{which} run by themselves: {why}")
 
 
 async def _engine_row(env: Mapping[str, str]) -> DoctorRow:

@@ -116,8 +116,12 @@ def _decline_to_run_here(
     """An engine belongs into the process that was started: there its commands are held by what holds their caller."""
     from bridle.cli.engine_attach import why_in_process
 
-    wanted = CreateSession(cwd=os.path.abspath(parsed.cwd), model=parsed.model)
-    if not engine_may_answer(parsed, env) or why_in_process(parsed, env, wanted) is not None:
+    try:
+        wanted = CreateSession(cwd=os.path.abspath(parsed.cwd), model=parsed.model)
+        is_for_engine = engine_may_answer(parsed, env) and why_in_process(parsed, env, wanted) is None
+    except (BridleError, OSError):  # which is told there, in the form that is wanted
+        is_for_engine = False
+    if not is_for_engine:
         decline()
 
 

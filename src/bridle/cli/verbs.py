@@ -43,6 +43,8 @@ def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None
         return failure.exit_code
     except KeyboardInterrupt:
         return 130
+    except SystemExit as left:  # the help of a verb was printed
+        return int(left.code or 0)
     except BrokenPipeError as problem:
         return unwritten(problem)
 

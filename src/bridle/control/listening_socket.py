@@ -37,10 +37,10 @@ class EngineSocket:
         write_atomic(self.place.note_file, msgspec.json.encode(self._note), durable=False)
 
     def give_to_standby(self, link: socket.socket) -> None:
-        """From now on commands are handed over to the process at the other end. It alone listens: where it has gone,
-        nobody does."""
+        """From now on commands are handed over to the process at the other end, by who knows the token. It alone
+        listens: where it has gone, nobody does."""
         with _bound(self.place.standby) as opened, contextlib.suppress(BrokenPipeError):
-            socket.send_fds(link, [b"!"], [opened.fileno()])
+            socket.send_fds(link, [self.place.token().encode()], [opened.fileno()])
 
     def close(self) -> None:
         """Nothing of it is left. Safe to call twice."""
