@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from cli_kit import Place
+from cli_kit import BRIDLE, Place
 
 BROKEN = "mode = \n"
 BAD_MODE = 'mode = "yollo" is not a mode (strict, default, safe, auto, yolo, plan).'
@@ -161,3 +162,15 @@ def test_a_key_that_does_not_say_whose_it_is_is_named(place: Place) -> None:
     assert (ran.code, ran.out) == (4, "")
     assert "BRIDLE_API_KEY does not say whose key it is" in ran.err
     assert "k" * 20 not in ran.err
+
+
+@pytest.mark.parametrize("words", [("run", "-m", "demo", "hi"), ("sessions", "list")])
+def test_a_folder_that_is_gone_is_named_with_what_to_do(place: Place, words: tuple[str, ...]) -> None:
+    gone = place.work / "gone"
+    gone.mkdir()
+    inside = f"cd {gone} && rmdir {gone} && exec {' '.join((*BRIDLE, *words))}"
+    ran = subprocess.run(
+        ["/bin/sh", "-c", inside], capture_output=True, text=True, env=place.environment(), check=False
+    )
+    said = "bridle: The folder you are in cannot be used (No such file or directory). Change to another one: cd\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)

@@ -83,8 +83,9 @@ def _run_to_end(work: Callable[[], int]) -> NoReturn:
     finally:
         if (problem := sys.exception()) is not None:
             traceback.print_exception(problem)
-        with suppress(OSError):
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(code)
 
 
@@ -138,6 +139,8 @@ class Standby:
             for fd, _ in heard:
                 if fd == self._link.fileno():
                     self._poll.unregister(fd)
+                    if self._spare is not None and select.select([self._spare.link], (), (), 0)[0]:
+                        self._begin(self._spare)  # it has a command already
                     self._stop()
                 elif not self._is_over and fd == self._listener.fileno():
                     self._fork()

@@ -25,6 +25,7 @@ def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
         words = _without_habits(words)
+        _refuse_a_folder_that_is_gone()
         try:
             _refuse_a_setting_behind_c(words)
             parsed = parser(only=words[0]).parse_words(words)
@@ -259,6 +260,16 @@ def _without_print(words: list[str]) -> list[str]:
     options = words[: words.index("--")] if "--" in words else words
     place = next((at for at, word in enumerate(options) if word in ("-p", "--print")), None)
     return words if place is None else words[:place] + words[place + 1 :]
+
+
+def _refuse_a_folder_that_is_gone() -> None:
+    """Where nothing can be relative to, nothing begins."""
+    try:
+        os.getcwd()
+    except OSError as problem:
+        raise UsageError(
+            f"The folder you are in cannot be used ({problem.strerror}). Change to another one: cd"
+        ) from None
 
 
 def _refuse_a_setting_behind_c(words: Sequence[str]) -> None:
