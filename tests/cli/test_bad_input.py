@@ -165,12 +165,12 @@ def test_a_key_that_does_not_say_whose_it_is_is_named(place: Place) -> None:
 
 
 @pytest.mark.parametrize("words", [("run", "-m", "demo", "hi"), ("sessions", "list")])
-def test_a_folder_that_is_gone_is_named_with_what_to_do(place: Place, words: tuple[str, ...]) -> None:
+def test_a_folder_that_is_gone_gets_a_sentence(place: Place, words: tuple[str, ...]) -> None:
     gone = place.work / "gone"
     gone.mkdir()
     inside = f"cd {gone} && rmdir {gone} && exec {' '.join((*BRIDLE, *words))}"
     ran = subprocess.run(
         ["/bin/sh", "-c", inside], capture_output=True, text=True, env=place.environment(), check=False
     )
-    said = "bridle: The folder you are in cannot be used (No such file or directory). Change to another one: cd\n"
+    said = "bridle: The current folder is not a folder Bridle can work in (No such file or directory).\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)

@@ -19,7 +19,6 @@ from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.settings import agent_settings, is_acked
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.cli.trust import stored_approvals
 from bridle.clients.interaction.cells import width_of, wrapped
@@ -72,7 +71,7 @@ def agents(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _tiers(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
     return load(
         where=folders(env),
-        cwd=os.path.realpath(working_folder()),
+        cwd=os.path.realpath(os.getcwd()),
         env=env,
         config_file=getattr(parsed, "config", None),
         profile=getattr(parsed, "profile", None),
@@ -105,7 +104,7 @@ def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Fou
     found = find_agents(
         settings,
         where=where,
-        cwd=os.path.realpath(working_folder()),
+        cwd=os.path.realpath(os.getcwd()),
         env=env,
         approvals=stored_approvals(env),
         tools=tools,
@@ -258,7 +257,7 @@ def _forget(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _choose(agent: str | None, env: Mapping[str, str]) -> str | None:
     where = folders(env)
     try:
-        return choose_agent(where.state, working_folder(), agent)
+        return choose_agent(where.state, os.getcwd(), agent)
     except OSError as problem:
         raise BridleError(
             "FileUnwritable", path=where.state, problem=problem.strerror or str(problem)
@@ -291,7 +290,7 @@ def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _paths_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
-    listed, cwd = _tiers(parsed, env).get("agents.folders") or (), os.path.realpath(working_folder())
+    listed, cwd = _tiers(parsed, env).get("agents.folders") or (), os.path.realpath(os.getcwd())
     places = agent_places(listed, where=folders(env), cwd=cwd, env=env)
     return [path for place in places for path in agent_paths(place.folder)]
 
@@ -332,7 +331,7 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise UsageError(problem)
     if AgentRegistry(BUILTIN_AGENTS).get(parsed.name) is not None:
         raise UsageError(f"Bridle brings an agent {parsed.name}: choose another name")
-    cwd = os.path.realpath(working_folder())
+    cwd = os.path.realpath(os.getcwd())
     where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
     file = os.path.join(where, AGENTS, f"{parsed.name}{ENDING}")
     description = msgspec.json.encode(parsed.description or "What it is for, in a sentence.").decode()

@@ -21,7 +21,7 @@ from bridle.config.setting_table import key_of
 from bridle.config.settings_report import HIDDEN, rows, show, shown_value, validate
 from bridle.config.settings_writer import SettingChange, set_value, unset, user_file
 from bridle.config.tiers import Tiers, load
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.errors import BridleError, UsageError
 
 EXIT_NOT_SET = 1
 EXIT_INVALID = 2
@@ -51,22 +51,12 @@ def settings_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
     """The settings that hold in this folder, with what the command line says on top. Nothing is checked yet."""
     return load(
         where=folders(env),
-        cwd=working_folder(),
+        cwd=os.getcwd(),
         env=env,
         config_file=getattr(parsed, "config", None),
         profile=getattr(parsed, "profile", None),
         sets=getattr(parsed, "set", ()),
     )
-
-
-def working_folder() -> str:
-    """Where the command was typed. Raises `CommandRefused` where that folder is gone."""
-    try:
-        return os.getcwd()
-    except OSError as problem:
-        raise CommandRefused(
-            "UnreadableFolder", path="The current folder", problem=problem.strerror
-        ) from None
 
 
 def problem_data(problem: Problem) -> dict[str, Any]:
@@ -191,7 +181,7 @@ def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) ->
     if parsed.local and parsed.project:
         raise UsageError("--project and --local exclude each other. Choose one")
     tier: OwnTier = "local" if parsed.local else "project" if parsed.project else "user"
-    file = file_of(where, working_folder(), tier)
+    file = file_of(where, os.getcwd(), tier)
     if not has_terminal():
         raise UsageError(f"An editor needs a terminal. The file is {visible(file, newlines=False)}")
     command = editor_of(env)

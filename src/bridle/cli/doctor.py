@@ -23,7 +23,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here, working_folder
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.cli.doctor_parts import (
     DoctorRow,
@@ -130,7 +130,6 @@ def _bridle(_found: Machine) -> Iterable[DoctorRow]:
         "bridle",
         f"{__version__}, Python {version.major}.{version.minor}.{version.micro}, {system.sysname} {system.machine}",
     )
-    working_folder()  # raises where there is none
 
 
 def _model(found: Machine) -> Iterable[DoctorRow]:
@@ -236,7 +235,7 @@ def _secrets(found: Machine) -> Iterable[DoctorRow]:
     """What comes of the secrets file of the project here, where there is one."""
     from bridle.cli.project_keys import keys_here
 
-    here = asyncio.run(keys_here(found.env, working_folder()))
+    here = asyncio.run(keys_here(found.env, os.getcwd()))
     if here is None:
         return []
     _, keys = here

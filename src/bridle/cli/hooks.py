@@ -15,7 +15,6 @@ from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
 from bridle.config.tiers import load
@@ -79,7 +78,7 @@ def hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHooks:
     """The hooks that are written for this folder, with whether they count."""
-    where, cwd = folders(env), os.path.realpath(working_folder())
+    where, cwd = folders(env), os.path.realpath(os.getcwd())
     root = repository_root(cwd)
     is_trusted = is_trusted_file(Approvals(where.config), root)
     # Everything that is written, trusted or not: whether a hook counts is decided, and said, below.

@@ -21,7 +21,6 @@ from bridle.base.redact import redact
 from bridle.base.spelling import nearest
 from bridle.base.tool_names import unique_server_parts
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown
@@ -215,7 +214,7 @@ def mcp_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def folder_servers(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderServers:
     """The servers that are written for this folder. Raises `BadConfig`."""
-    where, cwd = folders(env), os.path.realpath(working_folder())
+    where, cwd = folders(env), os.path.realpath(os.getcwd())
     approvals = Approvals(where.config)
 
     def loaded(agreed: Callable[[WorkspaceFile], bool]) -> Tiers:

@@ -12,7 +12,6 @@ import msgspec
 from bridle.base.clock import SystemClock
 from bridle.base.redact import redact
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
@@ -40,7 +39,7 @@ class MemoryListing(msgspec.Struct, frozen=True, kw_only=True):
 
 def memory(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     where = folders(env)
-    files = memory_files(where.data, where.state, working_folder())
+    files = memory_files(where.data, where.state, os.getcwd())
     try:
         match parsed.action:
             case "list":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted, window_words
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here, working_folder
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
@@ -123,7 +124,7 @@ class ModelDesk:
         """Takes in the keys of the project here, if its secrets file counts; says why it does not."""
         from bridle.cli.project_keys import keys_here
 
-        found = await keys_here(self._env, working_folder())
+        found = await keys_here(self._env, os.getcwd())
         if found is None:
             return None
         root, keys = found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here, working_folder
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.path_options import added_folders
 from bridle.clients.interaction.start_info import MODE_WORDS
@@ -272,6 +273,6 @@ def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderRules
         sets=tuple(getattr(parsed, "set", ())),
     )
     try:
-        return standing(env, cwd=working_folder(), options=options, mode=getattr(parsed, "mode", None))
+        return standing(env, cwd=os.getcwd(), options=options, mode=getattr(parsed, "mode", None))
     except OSError as problem:
         raise BridleError("FileUnreadable", path=problem.filename or "", problem=problem.strerror) from None

@@ -15,7 +15,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
 from bridle.base.spelling import nearest
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here, working_folder
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.config.bundle_contents import BadBundle, BundleContents
 from bridle.config.bundles import (
@@ -66,7 +66,7 @@ def plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         case "new":
             from bridle.cli.plugin_template import new_plugin
 
-            return new_plugin(parsed.name, os.path.join(working_folder(), parsed.folder or parsed.name))
+            return new_plugin(parsed.name, os.path.join(os.getcwd(), parsed.folder or parsed.name))
         case "add":
             return _add(parsed, where, env)
         case "update":
@@ -279,7 +279,7 @@ def _add(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> 
     from bridle.plugin.bundle_install import bundle_origin
 
     try:
-        origin = bundle_origin(parsed.source, parsed.ref or "", cwd=working_folder())
+        origin = bundle_origin(parsed.source, parsed.ref or "", cwd=os.getcwd())
     except BadBundle as bad:
         raise _refused(parsed.source, bad) from None
     return _bring(origin, parsed.digest, where, env, update_of=None)

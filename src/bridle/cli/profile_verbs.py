@@ -14,7 +14,7 @@ from bridle.base.files import private_folder, write_atomic
 from bridle.base.phrases import counted
 from bridle.base.spelling import nearest
 from bridle.base.visible import visible
-from bridle.cli.config import problem_data, unwritable, working_folder
+from bridle.cli.config import problem_data, unwritable
 from bridle.cli.console import say, say_json
 from bridle.config.folders import Folders, folders, project_folder
 from bridle.config.problems import Problem, shown, written
@@ -78,7 +78,7 @@ class ProfilePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profiles(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    where, cwd = folders(env), os.path.realpath(working_folder())
+    where, cwd = folders(env), os.path.realpath(os.getcwd())
     match parsed.action:
         case "show":
             return _show(parsed, where, cwd, env)

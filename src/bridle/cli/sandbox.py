@@ -20,7 +20,6 @@ import msgspec
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.processes import CannotStart, Processes
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
@@ -53,7 +52,7 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.action == "give-back":
         from bridle.cli.sandbox_give_back import give_back
 
-        return give_back(parsed.path, working_folder())
+        return give_back(parsed.path, os.getcwd())
     here = _here(parsed, env)
     match parsed.action:
         case "run":
@@ -67,7 +66,7 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
-    cwd = os.path.realpath(os.path.join(working_folder(), getattr(parsed, "cwd", ".")))
+    cwd = os.path.realpath(os.path.join(os.getcwd(), getattr(parsed, "cwd", ".")))
     if not os.path.isdir(cwd):
         raise UsageError(f"{parsed.cwd} is not a folder")
     options = SessionOptions(

@@ -13,7 +13,6 @@ from bridle.app.settings import is_acked, skill_settings
 from bridle.app.skill_sources import agreed_of, find_all
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
-from bridle.cli.config import working_folder
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.trust import stored_approvals
 from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
@@ -53,7 +52,7 @@ def skills(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSkills:
     """The skills that a session here would have. Nothing of them is run, and nobody is asked."""
     approvals = stored_approvals(env)
-    cwd = os.path.realpath(working_folder())
+    cwd = os.path.realpath(os.getcwd())
     tiers = load(
         where=folders(env),
         cwd=cwd,
@@ -182,7 +181,7 @@ def _checked_lines(one: CheckedSkill) -> list[str]:
 
 
 def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
-    cwd = os.path.realpath(working_folder())
+    cwd = os.path.realpath(os.getcwd())
     where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
     folder = os.path.join(where, "skills", parsed.name)
     description = parsed.description or "What it does. Use it when …"

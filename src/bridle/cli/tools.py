@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from bridle.base.visible import visible
-from bridle.cli.config import settings_here, working_folder
+from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.config.folders import folders, has_tool_folder
 from bridle.config.tiers import Tiers
@@ -70,7 +70,7 @@ def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRo
 
 def _of_modules(tiers: Tiers | None, env: Mapping[str, str]) -> list[ToolRow]:
     """The tools that are files, by their names: none is run to be listed."""
-    cwd = working_folder()
+    cwd = os.getcwd()
     if tiers is None or not has_tool_folder(folders(env), cwd):
         return []
     from bridle.app.tool_module_source import counting_modules, find_modules

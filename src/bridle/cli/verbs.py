@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
 from bridle.cli.console import tell, unwritten
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -267,8 +267,8 @@ def _refuse_a_folder_that_is_gone() -> None:
     try:
         os.getcwd()
     except OSError as problem:
-        raise UsageError(
-            f"The folder you are in cannot be used ({problem.strerror}). Change to another one: cd"
+        raise CommandRefused(
+            "UnreadableFolder", path="The current folder", problem=problem.strerror
         ) from None
 
 
