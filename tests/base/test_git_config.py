@@ -3,11 +3,12 @@
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from bridle.base.git_config import is_plain
+from bridle.base.git_config import is_plain, submodule_folders
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 
@@ -212,3 +213,29 @@ def test_a_submodule_whose_files_are_said_to_be_elsewhere_is_not_plain(
     assert is_plain(str(repository))
     git(repository, "config", "-f", ".git/modules/inner/config", "core.worktree", "/etc")
     assert not is_plain(str(repository))
+
+
+def test_an_index_that_comes_to_name_a_submodule_is_noticed_whatever_its_size_and_time(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 10_000_000_000)  # as if it had long been as it is
+    index = repository / ".git/index"
+
+    def write(mode: bytes) -> None:
+        entry = bytes(24) + mode + bytes(32) + len(b"src").to_bytes(2, "big") + b"src"
+        count = (1).to_bytes(4, "big")
+        index.write_bytes(b"DIRC" + (2).to_bytes(4, "big") + count + entry + bytes(8 - len(entry) % 8))
+
+    def found() -> list[str]:
+        return submodule_folders(str(repository), str(repository / ".git"))
+
+    write(b"\x00\x00\x81\xa4")
+    before = index.stat()
+    assert found() == found() == []
+    write(b"\x00\x00\xe0\x00")
+    os.utime(index, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert index.stat().st_size == before.st_size
+    assert found() == [str(repository / "src")]
+    write(b"\x00\x00\x81\xa4")
+    assert found() == []

@@ -17,11 +17,11 @@ import pytest
 from bare_machine import has_landlock
 from bridle.base.duplex import DuplexProcess, open_duplex
 from bridle.base.processes import Processes
+from bridle.base.stand_ins import CLOCK_TICK_NS
 from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.lookout import MARGIN_NS
 from bridle.sandbox.plain_spawn import find_program
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
@@ -206,7 +206,7 @@ async def settled(world: World) -> None:
 
 async def is_past(path: Path) -> None:
     """The clock of the kernel's files has moved on since it was written."""
-    await until(lambda: time.time_ns() > path.lstat().st_ctime_ns + 2 * MARGIN_NS)
+    await until(lambda: time.time_ns() > path.lstat().st_ctime_ns + 2 * CLOCK_TICK_NS)
 
 
 async def test_what_a_person_makes_while_it_runs_stays(world: World) -> None:

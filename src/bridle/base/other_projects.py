@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
+from bridle.base.file_times import is_settled
 from bridle.base.paths import is_beneath_any
 from bridle.base.secret_files import SECRET_FILES, is_secret_like
 
@@ -26,8 +27,6 @@ _LOOK_S = 0.05
 """Nobody waits longer for a slow disk; what was not seen then is looked at with the next command."""
 _IN_TURN = 8
 """So many projects are asked about with each command."""
-_SETTLED_NS = 20_000_000
-_COARSE_NS = 2_000_000_000
 _MARK = ".env"
 _PATTERNS = tuple(pattern for pattern in SECRET_FILES if _MARK in pattern or pattern.startswith("!"))
 _FOLDERS_OF_PROJECTS = frozenset(
@@ -146,6 +145,5 @@ def _listed(folder: str, changed_ns: int) -> _Listed | None:
                     secrets.append(entry.path)
     except OSError:
         return None
-    margin = _COARSE_NS if changed_ns % 1_000_000_000 == 0 else _SETTLED_NS
-    settled = time.time_ns() - changed_ns > margin
+    settled = is_settled(changed_ns, time.time_ns())
     return _Listed(changed_ns if settled else -1, tuple(sorted(secrets)), tuple(sorted(folders)))

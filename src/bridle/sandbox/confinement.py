@@ -323,8 +323,9 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
     yield from policy_files_in(folder)
 
 
-def policy_files_in(folder: str) -> Iterator[str]:
-    for name in _names(folder):
+def policy_files_in(folder: str, names: Iterable[str] | None = None) -> Iterator[str]:
+    """What programs obey at the top of a folder. `names` is what is there, where that is known."""
+    for name in _names(folder) if names is None else sorted(names):
         if name in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
             yield from (os.path.join(folder, path) for path in below if is_held_file(path))
@@ -352,9 +353,11 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                     yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
-def hidden_names(place: HostContext) -> tuple[str, ...]:
+def hidden_names(
+    place: HostContext, *, names_in: Callable[[str], Iterable[str]] = os.listdir
+) -> tuple[str, ...]:
     """What no command sees where it is there, but for the files of other projects."""
-    return (*place.own, *secret_places(place.home, place.env))
+    return (*place.own, *secret_places(place.home, place.env, names_in=names_in))
 
 
 def socket_names(place: HostContext, home: str) -> list[str]:

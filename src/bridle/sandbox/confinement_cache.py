@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from bridle.base.file_times import FolderNames, is_settled
 from bridle.base.files import read_limited
 from bridle.base.git_config import submodule_folders
 from bridle.base.paths import is_beneath, is_beneath_any
@@ -40,8 +41,6 @@ from bridle.sandbox.git_places import find_repository
 from bridle.sandbox.mount_list import mounts_of
 
 _MOST = 8
-_SETTLED_NS, _COARSE_NS = 20_000_000, 2_000_000_000
-"""How far the time of a file may be behind the clock, and on file systems that count seconds."""
 _OF_A_REPOSITORY = (
     *("HEAD", "objects", "refs", "hooks", "config", "config.worktree", "commondir", "modules", "worktrees", "index"),
 )  # fmt: skip
@@ -96,7 +95,8 @@ class ConfinementCache:
     def __init__(self, *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
         self._known: dict[tuple[Any, ...], _Known] = {}
-        self._listed: dict[str, tuple[list[str], tuple[str, ...]]] = {}
+        self._names = FolderNames(now_ns=now_ns)
+        self._obeyed: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {}
 
     def of(self, policy: SpawnPolicy, place: HostContext, cwd: str) -> Confinement:
         """The same as `confinement_of`."""
@@ -145,28 +145,28 @@ class ConfinementCache:
             tuple(map(_described_folder, watched.closed)),
             tuple(map(_described, watched.entries)),
             tuple(self._counting(folder, names, watched.writable) for folder, names in watched.listed),
-            hidden_names(place),
+            hidden_names(place, names_in=self._names.of),
             _of_others(watched.own, place),
         )
 
     def _counting(self, folder: str, names: frozenset[str], writable: frozenset[str]) -> tuple[str, ...]:
         """What of these names came to a folder, which indexes it has, and what programs obey in it."""
         try:
-            there = os.listdir(folder)
+            there = self._names.of(folder)
         except OSError:
             return ("/",)
         came = names.intersection(there)
         if folder not in writable:
             return (*sorted(came), *(name for name in there if name.startswith(_SHARED_INDEX)))
-        listed = self._listed.get(folder)
-        if listed is None or listed[0] != there or not POLICY_PARENTS.isdisjoint(there):
-            listed = self._listed[folder] = there, tuple(policy_files_in(folder))
-        return (*sorted(came), *listed[1])
+        obeyed = self._obeyed.get(folder)
+        if obeyed is None or obeyed[0] != there or not POLICY_PARENTS.isdisjoint(there):
+            obeyed = self._obeyed[folder] = there, tuple(policy_files_in(folder, there))
+        return (*sorted(came), *obeyed[1])
 
     def _is_settled(self, seen: _Seen) -> bool:
         now_ns = self._now_ns()
         return all(
-            now_ns - one[-1] > (_COARSE_NS if one[-1] % 1_000_000_000 == 0 else _SETTLED_NS)
+            is_settled(one[-1], now_ns)
             for one in (*seen.closed, *seen.entries)
             if one is not None and one[-1]
         )

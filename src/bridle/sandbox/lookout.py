@@ -16,11 +16,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from bridle.base.file_times import is_settled
 from bridle.base.files import open_up, read_limited
 from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.paths import is_beneath, is_beneath_any
 from bridle.base.secret_files import POLICY_PARENTS, is_held_file
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.base.stand_ins import CLOCK_TICK_NS, is_stand_in, may_be_stand_in
 from bridle.sandbox.confinement import ALWAYS_PROTECTED
 from bridle.sandbox.git_places import GitPlaces, repository_at
 
@@ -29,8 +30,6 @@ FIRST_S, LATER_S = 1.0, 0.5
 """How far a look goes, nearest folders first."""
 _MAX_BYTES = 256 * 1024
 _MAX_OBEYED = 512
-MARGIN_NS = 20_000_000
-"""The clock of the kernel's files ticks this slowly, or faster."""
 _GIT = ".git"
 _BARE = frozenset({"HEAD", "objects", "refs"})
 # fmt: off
@@ -96,7 +95,7 @@ class Lookout:
         """A command is about to start. What it is called when it ends."""
         self._shared = bool(self._running)
         self.learn_all(held)
-        began = time.time_ns() - MARGIN_NS
+        began = time.time_ns() - CLOCK_TICK_NS
         self._running.append(began)
         return began
 
@@ -331,9 +330,9 @@ def _seen(
         if known is not None and known.ctime_ns == ctime_ns:
             if known.settled:
                 return known
-            if before_command and _is_settled(
-                ctime_ns
-            ):  # whatever the command does, the time will be another
+            if before_command and is_settled(
+                ctime_ns, time.time_ns()
+            ):  # and will be another after the command
                 return known._replace(settled=True)
         with os.scandir(path) as entries:
             listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -352,13 +351,13 @@ def _seen(
             folders.append(name)
     names = {name for name, _ in listed}
     return _Folder(
-        ctime_ns, _is_settled(ctime_ns), tuple(folders), tuple(obeyed), _GIT in names, names >= _BARE
+        ctime_ns,
+        is_settled(ctime_ns, time.time_ns()),
+        tuple(folders),
+        tuple(obeyed),
+        _GIT in names,
+        names >= _BARE,
     )
-
-
-def _is_settled(ctime_ns: int) -> bool:
-    """Whether the next change will have another time; some systems count whole seconds."""
-    return time.time_ns() - ctime_ns > MARGIN_NS and ctime_ns % 1_000_000_000 != 0
 
 
 def _held_folders(path: str, roots: Sequence[str]) -> Iterator[str]:
@@ -394,7 +393,11 @@ def _read(path: str, known: ObeyedFile | None = None) -> ObeyedFile | None:
     try:
         status = os.lstat(path)
         signature = (status.st_ctime_ns, status.st_ino, status.st_size)
-        if known is not None and known.signature == signature and time.time_ns() - signature[0] > MARGIN_NS:
+        if (
+            known is not None
+            and known.signature == signature
+            and time.time_ns() - signature[0] > CLOCK_TICK_NS
+        ):
             return known
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISLNK(status.st_mode):

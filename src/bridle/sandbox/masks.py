@@ -39,6 +39,7 @@ class Mask:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
+        self._name = os.urandom(8).hex()
         self._away = ""
         self._stamp_ns = 0
 
@@ -53,7 +54,7 @@ class Mask:
     def move_away(self, folder: str) -> None:
         """Moves it into a folder, if nobody else needs it. Raises `OSError`, and it is where it was then: what somebody
         has put into it is theirs."""
-        away = os.path.join(folder, os.urandom(8).hex())
+        away = os.path.join(folder, self._name)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held = os.fstat(self._fd)

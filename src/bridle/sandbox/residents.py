@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from bridle.base.stand_ins import CLOCK_TICK_NS
 from bridle.sandbox.adapters import Launch
 from bridle.sandbox.cut_off_note import CutOffNote
-from bridle.sandbox.lookout import MARGIN_NS, Lookout, MadeFile
+from bridle.sandbox.lookout import Lookout, MadeFile
 from bridle.sandbox.thread_limits import HeldThread
 from bridle.sandbox.write_listener import WriteListener, can_listen
 
@@ -94,7 +95,7 @@ class Residents:
         else:
             self._loop = asyncio.get_running_loop()
             self._lookout.learn_all(held)
-            self._top_ns = self._all_ns = time.time_ns() - MARGIN_NS
+            self._top_ns = self._all_ns = time.time_ns() - CLOCK_TICK_NS
         self._here[resident] = None
         resident.settle(held, self._hear)
         self._write_note()  # nobody knows yet whether it will be heard
@@ -118,7 +119,7 @@ class Residents:
         if not self._here or (agreed := self._agreed()) is None:
             return False
         found = self._look_at_top(agreed)
-        since_ns, self._all_ns = self._all_ns, time.time_ns() - MARGIN_NS
+        since_ns, self._all_ns = self._all_ns, time.time_ns() - CLOCK_TICK_NS
         if writers := self._writers(since_ns):
             found |= self._judge(writers, since_ns, agreed, top_only=False)
         with self._noting, contextlib.suppress(OSError):
@@ -129,7 +130,7 @@ class Residents:
 
     def _look_at_top(self, agreed: Collection[str]) -> bool:
         """The time is taken first: who writes from here on is judged by the next look."""
-        since_ns, self._top_ns = self._top_ns, time.time_ns() - MARGIN_NS
+        since_ns, self._top_ns = self._top_ns, time.time_ns() - CLOCK_TICK_NS
         self._is_heard = False
         if writers := self._writers(since_ns):
             return self._judge(writers, since_ns, agreed, top_only=True)

@@ -17,6 +17,7 @@ from hashlib import sha256
 
 import msgspec
 
+from bridle.base.file_times import is_settled
 from bridle.base.files import PathChanged, open_beneath, read_limited
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.engine.undo_records import NEVER_THE_SAME, Missed, Seen, Signature, State
@@ -25,9 +26,6 @@ from bridle.undo.repositories import GIT, Keep
 MAX_DEPTH = 100
 _SMALL_BYTES = 256 << 10
 """Files up to this size are read on the way; larger ones afterwards, the smallest first."""
-_SETTLED_NS = 20_000_000
-_COARSE_NS = 2_000_000_000
-"""A file that changed this recently might change again without its times telling. Some systems count whole seconds."""
 
 # fmt: off
 NOT_COVERED = frozenset({
@@ -162,11 +160,9 @@ def signature_of(status: os.stat_result, now_ns: int) -> Signature:
     """How the system describes a file, if that is enough to notice the next change; folders have only a mode."""
     if stat.S_ISDIR(status.st_mode):
         return (0, 0, 0, 0, status.st_mode)
-    changed = status.st_ctime_ns
-    margin = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
-    if now_ns - changed < margin:
+    if not is_settled(status.st_ctime_ns, now_ns):
         return NEVER_THE_SAME
-    return (status.st_mtime_ns, changed, status.st_size, status.st_ino, status.st_mode)
+    return _described(status)
 
 
 def _described(status: os.stat_result) -> Signature:

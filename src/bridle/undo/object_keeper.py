@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
+from bridle.base.file_times import is_settled
 from bridle.base.files import open_beneath, private_folder
 from bridle.engine.undo_records import Lost
 
@@ -39,8 +40,6 @@ _HASHED_BYTES = 64 << 20
 MAX_OBJECTS = 50_000
 """Loose objects of one repository; git itself packs them long before."""
 _DAY_S = 24 * 3600
-_SETTLED_NS = 20_000_000
-_COARSE_NS = 2_000_000_000
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -360,8 +359,7 @@ def _parts(objects: str, known: Parts) -> Parts:
                 if old is not None and old[0] == changed:
                     found[part] = old
                 elif _PART.fullmatch(part) and sum(len(names) for _, names in found.values()) < MAX_OBJECTS:
-                    margin = _COARSE_NS if changed % 1_000_000_000 == 0 else _SETTLED_NS
-                    found[part] = (changed if now_ns - changed > margin else -1, _objects_in(part, where))
+                    found[part] = (changed if is_settled(changed, now_ns) else -1, _objects_in(part, where))
     except OSError:
         pass  # it went away while we were looking
     finally:
