@@ -1,4 +1,4 @@
-"""How long the loop gets to nothing else while secrets are looked for in something long."""
+"""How long the loop gets to nothing else: while secrets are looked for in something long, while sandboxes start."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bridle.protocol.events import ToolCallRequested
 from bridle.providers.script import call, say
 
 TICK_S = 0.001
+STARTED, PAUSE_S = 25, 0.04
 MOST = 4 << 20
 """What one answer may have."""
 _RANDOM = random.Random(1)
@@ -35,17 +36,19 @@ PRINTED = {
 def stall() -> list[Figure]:
     """The gaps between the ticks of a task that wants to run every millisecond."""
     events = [_figure(name, text, _written) for name, text in LONG.items()]
-    return [*events, *(_figure(f"output, {name}", text, _printed) for name, text in PRINTED.items())]
+    printed = [_figure(f"output, {name}", text, _printed) for name, text in PRINTED.items()]
+    return [*events, *printed, _figure("sandboxes that start", "", _started, sandbox="auto", target=5)]
 
 
 Work = Callable[[HarnessSession, str], Awaitable[None]]
 
 
-def _figure(name: str, text: str, work: Work) -> Figure:
-    gaps, took_s = asyncio.run(_gaps(text, work))
-    how = f"{len(text) >> 20} MB; {len(gaps)} ticks in {took_s:.1f} s, longest {max(gaps) * 1e3:.0f} ms"
+def _figure(name: str, text: str, work: Work, *, sandbox: str = "off", target: float = 20) -> Figure:
+    gaps, took_s = asyncio.run(_gaps(text, work, sandbox))
+    size = f"{len(text) >> 20} MB; " if text else ""
+    how = f"{size}{len(gaps)} ticks in {took_s:.1f} s, longest {max(gaps) * 1e3:.0f} ms"
     value = within(gaps, 0.99) * 1e3
-    return Figure(name=f"stall p99, {name}", value=value, unit="ms", target=20, how=how)
+    return Figure(name=f"stall p99, {name}", value=value, unit="ms", target=target, how=how)
 
 
 async def _written(session: HarnessSession, text: str) -> None:
@@ -63,7 +66,14 @@ async def _printed(session: HarnessSession, text: str) -> None:
     assert outcomes(await session.ask("look at it")) == ["ok"]
 
 
-async def _gaps(text: str, work: Work) -> tuple[list[float], float]:
+async def _started(session: HarnessSession, _text: str) -> None:
+    """One for each command, at the pace of a model."""
+    for _ in range(STARTED):
+        assert outcomes(await session.ask("look")) == ["ok"]
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _gaps(text: str, work: Work, sandbox: str) -> tuple[list[float], float]:
     gaps: list[float] = []
 
     async def tick() -> None:
@@ -73,9 +83,10 @@ async def _gaps(text: str, work: Work) -> tuple[list[float], float]:
             gaps.append(time.perf_counter() - before - TICK_S)
 
     with scratch() as home:
-        calls = (call("bash", command="true"), say("ready"), call("bash", command="cat long.txt"))
-        model = scripted(*calls, say("done"))
-        async with harness(model, home=home, mode="yolo", sandbox="off") as session:
+        begin = (call("bash", command="true"), say("ready"))
+        look = (call("bash", command="cat long.txt" if text else "true"), say("done"))
+        model = scripted(*begin, *(look * STARTED))
+        async with harness(model, home=home, mode="yolo" if text else "auto", sandbox=sandbox) as session:
             await session.ask("begin")
             ticking = asyncio.ensure_future(tick())
             begun = time.perf_counter()

@@ -18,13 +18,16 @@ from types import FrameType
 
 import pytest
 
+from bridle.base.duplex import InputPipe
 from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import HeldBack, start
-from bridle.sandbox.adapters import Launch, NeverRan
+from bridle.sandbox.adapters import HeldCommand, Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement, HostContext, Network
+from bridle.sandbox.control_group import ControlGroup
 from bridle.sandbox.gate import Gate, PreparedMounts
+from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.mount_check import ExpectedMounts, expected_mounts, mounted_now
 from bridle.sandbox.mount_list import Mount
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
@@ -112,6 +115,81 @@ async def test_a_sandbox_that_failed_by_itself_is_tried_again(box: Box) -> None:
     assert adapter.tries == 2
     assert (box.workspace / "runs").read_text() == "run\n"
     assert sorted(path.name for path in box.workspace.iterdir()) == ["runs"]
+
+
+async def test_nobody_else_waits_while_the_kernel_puts_a_command_where_it_is_counted(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+    counted: list[bool] = []
+
+    def take(_group: ControlGroup, _pid: int) -> None:
+        loop.call_soon_threadsafe(turned.set)
+        counted.append(turned.wait(5))
+
+    monkeypatch.setattr(ControlGroup, "take", take)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    assert await box.run(Bubblewrap(shutil.which("bwrap") or "bwrap"), RUNS) == (0, "done\n")
+    assert counted == [True, True]
+
+
+@pytest.mark.parametrize("stays", [False, True])
+async def test_what_has_no_gate_runs_with_its_input_once_it_is_counted_and_nobody_else_waits(
+    box: Box, stays: bool
+) -> None:
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+    counted: list[tuple[bool, bool]] = []
+
+    def counting(_pid: int) -> None:
+        loop.call_soon_threadsafe(turned.set)
+        counted.append((turned.wait(5), (box.workspace / "got").exists()))
+
+    words = b"words " * 50_000
+    pipe = InputPipe()
+    writing = asyncio.create_task(pipe.write(words)) if stays else None
+    await asyncio.sleep(0)
+    process = await start(
+        box.processes,
+        Launch(("/bin/sh", "-c", "cat > got")),
+        cwd=str(box.workspace),
+        env={"PATH": "/usr/bin:/bin"},
+        on_output=lambda _chunk: None,
+        stdin=pipe if stays else words,
+        limits=CommandLimits(counting=counting),
+    )
+    if writing is not None:
+        await writing
+        pipe.close()
+    assert (await process.wait(), counted) == (0, [(True, False)])
+    assert (box.workspace / "got").read_bytes() == words
+
+
+async def test_a_start_that_is_cancelled_while_it_is_counted_leaves_nothing(box: Box) -> None:
+    loop, begun, over = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def counting(_pid: int) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        over.wait(5)
+
+    ended: list[int] = []
+    starting = asyncio.create_task(
+        start(
+            box.processes,
+            Launch(("/bin/sh", "-c", RUNS)),
+            cwd=str(box.workspace),
+            env={"PATH": "/usr/bin:/bin"},
+            on_output=lambda _chunk: None,
+            limits=CommandLimits(counting=counting),
+            ended=lambda: ended.append(1),
+        )
+    )
+    await begun.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    over.set()
+    assert ended == [1]
+    assert not (box.workspace / "runs").exists()
 
 
 async def test_a_folder_that_was_swapped_once_is_looked_at_again(box: Box) -> None:
@@ -254,11 +332,26 @@ class Shut:
         self.closed = 0
         self._problem = problem
 
-    async def opened(self, _limits: object) -> None:
+    async def opened(self, _pid: int, _limits: object) -> None:
         raise NeverRan(self._problem)
 
     def close(self) -> None:
         self.closed += 1
+
+
+class Told:
+    """A gate that tells which process it is opened for."""
+
+    def __init__(self, gate: HeldCommand, tell: Callable[[int], None]) -> None:
+        self._gate = gate
+        self._tell = tell
+
+    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
+        self._tell(pid)
+        await self._gate.opened(pid, limits)
+
+    def close(self) -> None:
+        self._gate.close()
 
 
 async def test_what_is_held_back_never_runs_and_nothing_of_it_is_left(box: Box) -> None:
@@ -287,7 +380,7 @@ async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
     at_the_gate = asyncio.Event()
 
     class Waiting(Shut):
-        async def opened(self, _limits: object) -> None:
+        async def opened(self, _pid: int, _limits: object) -> None:
             at_the_gate.set()
             await asyncio.Event().wait()
 
@@ -378,7 +471,7 @@ async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: 
     output = bytearray()
     process = await start(
         box.processes,
-        Launch(argv, pass_fds=tuple(gate.theirs), gate=gate, started=started.append),
+        Launch(argv, pass_fds=tuple(gate.theirs), gate=Told(gate, started.append)),
         cwd="/",
         env={},
         on_output=output.extend,
@@ -415,7 +508,7 @@ async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
 
     process = await start(
         box.processes,
-        launch._replace(started=started),
+        launch._replace(gate=Told(launch.gate, started)),
         cwd="/",
         env={},
         on_output=lambda _chunk: None,

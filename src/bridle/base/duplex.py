@@ -26,11 +26,18 @@ class InputPipe:
         self._rest = memoryview(b"")
         self._turns = asyncio.Lock()
         self._taken: asyncio.Future[None] | None = None
-        self._closing = self._over = False
+        self._held = self._closing = self._over = False
+
+    def hold(self) -> None:
+        """Sends nothing before `begin_with`. For whoever starts the process, before it does."""
+        self._held = True
 
     def begin_with(self, data: bytes) -> None:
-        """Sends this before all else. For whoever starts the process, before it does."""
-        self._rest = memoryview(data + bytes(self._rest))
+        """Sends this before all else, once the process has started."""
+        self._held = False
+        if not self._over:
+            self._rest = memoryview(data + bytes(self._rest))
+            self._begin()
 
     async def write(self, data: bytes) -> None:
         """Returns when the process has all of it in its pipe; whoever wrote before comes first.
@@ -59,7 +66,7 @@ class InputPipe:
     def close(self) -> None:
         """Nothing more comes: the process sees the end of its input behind what is on its way."""
         self._closing = True
-        if not self._rest:
+        if not (self._rest or self._held):
             self.end()
 
     def open(self, fd: int) -> None:
@@ -79,7 +86,7 @@ class InputPipe:
         self._tell_taken()
 
     def _begin(self) -> None:
-        if self._fd is not None:
+        if self._fd is not None and not self._held:
             asyncio.get_running_loop().add_writer(self._fd, self._send)
 
     def _send(self) -> None:

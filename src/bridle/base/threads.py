@@ -1,8 +1,8 @@
 """Work apart from whoever waits for it: a blocking call in a thread, and work that no cancellation cuts short."""
 
+import _thread
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -27,7 +27,8 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
         with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
             loop.call_soon_threadsafe(deliver, settle)
 
-    threading.Thread(target=run, daemon=True).start()
+    # Not a `threading.Thread`: that one would first have to be waited for until it says that it runs.
+    _thread.start_new_thread(run, ())
     return future
 
 

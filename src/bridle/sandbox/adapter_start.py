@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridle.base.processes import Output, Processes, ProcessGroup
+from bridle.base.threads import in_thread
 from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.limits import GO, CommandLimits
 
@@ -47,7 +49,7 @@ async def start(
     limits: CommandLimits = CommandLimits(),  # noqa: B008  frozen
 ) -> ProcessGroup:
     """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
-    Whatever is raised where there is a gate, the command did not run.
+    Whatever is raised, the command did not run.
 
     `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
     is the caller's to call.
@@ -55,12 +57,14 @@ async def start(
     output = _Delivery(on_output)
     error = None if on_error is None else _Delivery(on_error)
     argv = launch.argv
+    held: _HeldInput | None = None
     if not (launch.limits or _is_missing(argv[0], env)):
         if launch.gate is not None:
             argv = limits.starting(argv)
         else:
             argv = (*launch.dying_with_us, *limits.waiting(argv, has_input=stdin is not None))
-            stdin = _after_go(stdin)
+            held = _HeldInput(stdin)
+            stdin = held.pipe
     try:
         process = await processes.start(
             argv,
@@ -82,22 +86,24 @@ async def start(
     finally:
         for fd in launch.pass_fds:
             os.close(fd)
-    if not launch.limits:
-        limits.take(process.pid)
-    launch.started(process.pid)
-    if launch.gate is not None:
-        try:
-            await launch.gate.opened(limits if launch.limits else None)
-        except NeverRan as never:
-            if never.problem:
-                await _kill(process)
-                raise HeldBack(os.fsencode(f"{never.problem}\n"), process) from never
-            await _end(process)
-            raise HeldBack(bytes(output.held if error is None else error.held), process) from never
-        except BaseException:
+    try:
+        if not launch.limits and limits.counting is not None:
+            await in_thread(partial(limits.counting, process.pid))
+        if held is not None:
+            held.go()
+        if launch.gate is not None:
+            await launch.gate.opened(process.pid, limits if launch.limits else None)
+    except NeverRan as never:
+        if never.problem:
             await _kill(process)
-            raise
-        finally:
+            raise HeldBack(os.fsencode(f"{never.problem}\n"), process) from never
+        await _end(process)
+        raise HeldBack(bytes(output.held if error is None else error.held), process) from never
+    except BaseException:
+        await _kill(process)
+        raise
+    finally:
+        if launch.gate is not None:
             launch.gate.close()
     for delivery in (output, error):
         if delivery is not None:
@@ -131,12 +137,21 @@ async def _end(process: ProcessGroup) -> None:
         await _kill(process)
 
 
-def _after_go(stdin: bytes | InputPipe | None) -> bytes | InputPipe:
-    """The input behind the word that lets a command begin, which is sent when we wait next: it is counted by then."""
-    if stdin is None or isinstance(stdin, bytes):
-        return GO + (stdin or b"")
-    stdin.begin_with(GO)
-    return stdin
+class _HeldInput:
+    """The input of a command that waits for a word on it."""
+
+    def __init__(self, stdin: bytes | InputPipe | None) -> None:
+        from bridle.base.duplex import InputPipe
+
+        self._stays = isinstance(stdin, InputPipe)
+        self._first = GO + stdin if isinstance(stdin, bytes) else GO
+        self.pipe = stdin if isinstance(stdin, InputPipe) else InputPipe()
+        self.pipe.hold()
+
+    def go(self) -> None:
+        self.pipe.begin_with(self._first)
+        if not self._stays:
+            self.pipe.close()
 
 
 class _Delivery:

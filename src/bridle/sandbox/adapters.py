@@ -28,9 +28,9 @@ class NeverRan(Exception):
 class HeldCommand(Protocol):
     """A command that waits, after its process was started, until it has been looked at once more."""
 
-    async def opened(self, limits: CommandLimits | None) -> None:
-        """Returns once the command runs, with these limits. Raises `NeverRan` when it certainly did not; its process
-        may be there yet."""
+    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
+        """Returns once the command runs, with these limits. `pid` is what was started for it. Raises `NeverRan` when it
+        certainly did not; its process may be there yet."""
         ...
 
     def close(self) -> None:
@@ -43,11 +43,11 @@ class Launch(NamedTuple):
 
     `pass_fds` belong to whoever starts it, and are closed once it has started. `own_network_at` is where in `argv` the
     programs begin that run in a network of their own; None: none do. `gate` is then to be opened, and sets the limits
-    of the command where it `limits`. `started` is told the process once it runs; `ended` is called exactly once when
-    nothing of it runs any more, or when it could not be started. `terminate` asks what is enclosed by the process to
-    end, and says whether there was anything to ask; without it, or if not, the process group is asked. `dying_with_us`
-    starts it, where it has no gate, so that the kernel kills it when we die; that is so before it runs. `privileged`:
-    what starts it runs as root, and would not without its privileges.
+    of the command where it `limits`. `ended` is called exactly once when nothing of it runs any more, or when it could
+    not be started. `terminate` asks what is enclosed by the process to end, and says whether there was anything to ask;
+    without it, or if not, the process group is asked. `dying_with_us` starts it, where it has no gate, so that the
+    kernel kills it when we die; that is so before it runs. `privileged`: what starts it runs as root, and would not
+    without its privileges.
     """
 
     argv: tuple[str, ...]
@@ -56,7 +56,6 @@ class Launch(NamedTuple):
     within: Within | None = None
     gate: HeldCommand | None = None
     limits: bool = False
-    started: Callable[[int], None] = lambda _pid: None
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None
     dying_with_us: tuple[str, ...] = ()

@@ -26,8 +26,10 @@ import os
 import re
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from bridle.base.threads import in_thread
 from bridle.sandbox.adapters import NeverRan
 from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.mount_check import ExpectedMounts, first_difference, read_table
@@ -99,9 +101,14 @@ class Gate:
             *("--block-fd", str(block), *held, "--info-fd", str(info)),
         )
 
-    async def opened(self, limits: CommandLimits | None) -> None:
-        """Returns once the command runs. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and
-        what `prepare` and the functions it gives raise."""
+    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
+        """Returns once the command runs, which the bubblewrap with this number was started for. Raises `NeverRan` if a
+        mount is not as expected, or bubblewrap has ended; and what `prepare` and the functions it gives raise.
+
+        Whoever is put where it is counted makes us wait for the kernel for up to 20 ms, and those who come soon after
+        it do not. So bubblewrap itself is put there first, in a thread, while it makes mounts.
+        """
+        begun = in_thread(partial(limits.take, pid)) if limits is not None and limits.counting else None
         try:
             mounted = await self.mounted()
             self.child = mounted.child
@@ -113,6 +120,8 @@ class Gate:
                 raise NeverRan(
                     f"sandbox: {difference} was changed by another command in this moment; nothing was run"
                 )
+            if begun is not None:
+                await begun
             if limits is not None:
                 limits.set_on(mounted.child)
             os.write(self._block, b"\n")

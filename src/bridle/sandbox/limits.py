@@ -34,21 +34,23 @@ _MET = ("File size limit exceeded", "File too large")
 _SIGXFSZ = 25
 
 
-def _count_nowhere(_pid: int) -> None:
-    pass
-
-
 class CommandLimits(NamedTuple):
-    """`file_mib`: the largest file a command may make. `take` puts a process where it is counted with others."""
+    """`file_mib`: the largest file a command may make. `counting` puts a process where it is counted with others; None
+    where nothing counts."""
 
     file_mib: int = 16_384
-    take: Callable[[int], None] = _count_nowhere
+    counting: Callable[[int], None] | None = None
 
     def set_on(self, pid: int) -> None:
         """Raises `OSError` where another user's process runs under that number, or none."""
         for kind, both in self._lowered():
             resource.prlimit(pid, kind, both)
         self.take(pid)
+
+    def take(self, pid: int) -> None:
+        """Counts a process and what it starts from now on."""
+        if self.counting is not None:
+            self.counting(pid)
 
     def starting(self, argv: Sequence[str]) -> tuple[str, ...]:
         """What starts `argv` with these limits."""

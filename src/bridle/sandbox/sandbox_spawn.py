@@ -374,7 +374,7 @@ class SandboxSpawn:
             adapter,
             look,
             cwd,
-            CommandLimits(policy.max_file_mib, group.take),
+            CommandLimits(policy.max_file_mib, group.take if group.holds else None),
             watch=functools.partial(self._watch, resident=policy.resident),
             policy=policy,
             outside=self._outside,
