@@ -30,6 +30,8 @@ from bridle.protocol.errors import UsageError
 COLLECTED_AFTER = (2_000, 5, 2)
 """New objects until the young are looked at, and how often that happens until the older ones are: with these, what a
 dozen sessions left."""
+SWITCH_S = 0.001
+"""So long a thread that searches or redacts may keep the loop from going on, by which all sessions wait."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -104,6 +106,7 @@ async def _serve(
     ):
         _tell_where(listening)
         _collect_what_sessions_leave()
+        sys.setswitchinterval(SWITCH_S)
         if await _stopped_or_idle(stop, listening, idle_exit_s):
             tell("ending; again to leave at once")
         else:
