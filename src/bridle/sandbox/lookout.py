@@ -62,10 +62,18 @@ class MadeFile(NamedTuple):
     before: ObeyedFile | None = None
 
 
+class _Inner(NamedTuple):
+    """A folder in another. Of dependencies only repositories count; `theirs` is what is beneath a new repository."""
+
+    path: str
+    depends: bool = False
+    theirs: bool = False
+
+
 class _Folder(NamedTuple):
     ctime_ns: int
     settled: bool
-    folders: tuple[str, ...]
+    inner: tuple[_Inner, ...]
     obeyed: tuple[tuple[str, Kind], ...]
     repository: bool
     bare: bool
@@ -275,29 +283,27 @@ class Lookout:
         looked into, since then, is opened for its owner."""
         until_s = time.monotonic() + limit_s
         before, self._folders = self._folders, {}
-        level = [(root, False, False) for root in self._roots]
+        level = [_Inner(root) for root in self._roots]
         count = 0
         while level:
-            below: list[tuple[str, bool, bool]] = []
-            for path, depends, theirs in level:
+            below: list[_Inner] = []
+            for folder in level:  # tens of thousands, before and after each command
                 count += 1
                 if count > MAX_FOLDERS or (count % 256 == 0 and time.monotonic() > until_s):
-                    self._folders |= {
-                        path: seen for path, seen in before.items() if path not in self._folders
-                    }
+                    self._folders = {**before, **self._folders}
                     return
-                seen = _seen(
-                    path,
-                    before.get(path),
-                    depends=depends,
-                    before_command=before_command,
-                    since_ns=since_ns,
-                )
+                path, _, theirs = folder
+                seen = before.get(path)
+                if seen is None or not (seen.settled and _stands(path, seen, since_ns)):
+                    seen = _seen(folder, seen, before_command=before_command, since_ns=since_ns)
                 if seen is None:
                     continue
                 self._folders[path], own = seen, theirs
-                entry = os.path.join(path, _GIT)
-                if seen.repository and entry not in held and not _keeps_missing(entry):
+                if (
+                    seen.repository
+                    and (entry := os.path.join(path, _GIT)) not in held
+                    and not _keeps_missing(entry)
+                ):
                     new = path not in before and entry not in self._repositories
                     own = theirs or (new and not _reasons(entry, "repository", self._roots))
                     yield _Met(entry, "repository", False)
@@ -309,18 +315,26 @@ class Lookout:
                         yield _Met(inner, kind, own)
                         if kind == "folder":
                             yield from _inside(inner, own)
-                below += [
-                    (os.path.join(path, name), depends or name in _DEPENDENCIES, own) for name in seen.folders
-                ]
+                below += [inner._replace(theirs=True) for inner in seen.inner] if own else seen.inner
             level = below
             if top_only:
                 self._folders = {**before, **self._folders}
                 return
 
 
+def _stands(path: str, known: _Folder, since_ns: int | None) -> bool:
+    """Whether a folder is as it was, and was so before that time."""
+    try:
+        ctime_ns = os.lstat(path).st_ctime_ns
+    except OSError:
+        return False
+    return ctime_ns == known.ctime_ns and (since_ns is None or ctime_ns < since_ns)
+
+
 def _seen(
-    path: str, known: _Folder | None, *, depends: bool, before_command: bool, since_ns: int | None
+    folder: _Inner, known: _Folder | None, *, before_command: bool, since_ns: int | None
 ) -> _Folder | None:
+    path, depends, _ = folder
     try:
         status = os.lstat(path)
         if since_ns is not None and status.st_ctime_ns >= since_ns and status.st_mode & 0o500 != 0o500:
@@ -330,30 +344,29 @@ def _seen(
         if known is not None and known.ctime_ns == ctime_ns:
             if known.settled:
                 return known
-            if before_command and is_settled(
-                ctime_ns, time.time_ns()
-            ):  # and will be another after the command
+            if before_command and is_settled(ctime_ns, time.time_ns()):  # a command will change it
                 return known._replace(settled=True)
         with os.scandir(path) as entries:
             listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except OSError:
         return None
-    folders: list[str] = []
+    inner: list[_Inner] = []
     obeyed: list[tuple[str, Kind]] = []
     above = os.path.basename(path)
     parent = f"{above}/" if above in POLICY_PARENTS else ""
+    beneath = f"{path.rstrip('/')}/"
     for name, is_folder in listed:
         if name == _GIT:
             continue
         if not depends and is_held_file(parent + name):
             obeyed.append((name, "folder" if is_folder else "file"))
         elif is_folder:
-            folders.append(name)
+            inner.append(_Inner(beneath + name, depends or name in _DEPENDENCIES))
     names = {name for name, _ in listed}
     return _Folder(
         ctime_ns,
         is_settled(ctime_ns, time.time_ns()),
-        tuple(folders),
+        tuple(inner),
         tuple(obeyed),
         _GIT in names,
         names >= _BARE,
