@@ -77,9 +77,9 @@ def test_every_name_is_held_at_the_top(work: Path, path: str) -> None:
 def test_every_name_is_seen_where_it_appears(work: Path, path: str, below: str) -> None:
     (work / below).mkdir(parents=True, exist_ok=True)
     lookout = Lookout((str(work),))
-    began = lookout.begin()
+    began = lookout.begin(lookout.before())
     file = make(work, below + path)
-    (came,) = lookout.end(began)
+    (came,) = lookout.end(began, lookout.after())
     assert str(file) == came.path or str(file).startswith(f"{came.path}/")
 
 
@@ -90,7 +90,7 @@ def test_what_is_masked_and_what_holds_some_are_on_the_list() -> None:
 
 def test_workflows_are_asked_about_and_neither_held_nor_put_aside(work: Path) -> None:
     lookout = Lookout((str(work),))
-    began = lookout.begin()
+    began = lookout.begin(lookout.before())
     make(work, ".github/workflows/ci.yml")
-    assert lookout.end(began) == []
+    assert lookout.end(began, lookout.after()) == []
     assert not [path for path in confined(work).read_only if "workflows" in path]

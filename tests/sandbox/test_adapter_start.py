@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -332,7 +332,7 @@ class Shut:
         self.closed = 0
         self._problem = problem
 
-    async def opened(self, _pid: int, _limits: object) -> None:
+    async def opened(self, _pid: int, _limits: object, _ready: object) -> None:
         raise NeverRan(self._problem)
 
     def close(self) -> None:
@@ -346,9 +346,11 @@ class Told:
         self._gate = gate
         self._tell = tell
 
-    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
+    async def opened(
+        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[None]]
+    ) -> None:
         self._tell(pid)
-        await self._gate.opened(pid, limits)
+        await self._gate.opened(pid, limits, ready)
 
     def close(self) -> None:
         self._gate.close()
@@ -380,7 +382,7 @@ async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
     at_the_gate = asyncio.Event()
 
     class Waiting(Shut):
-        async def opened(self, _pid: int, _limits: object) -> None:
+        async def opened(self, _pid: int, _limits: object, _ready: object) -> None:
             at_the_gate.set()
             await asyncio.Event().wait()
 

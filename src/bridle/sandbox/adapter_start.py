@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,10 @@ _END_S = 2.0
 
 
 def _nothing() -> None:
+    pass
+
+
+async def _ready_at_once() -> None:
     pass
 
 
@@ -45,14 +49,15 @@ async def start(
     on_output: Output,
     on_error: Output | None = None,
     stdin: bytes | InputPipe | None = None,
+    ready: Callable[[], Awaitable[object]] = _ready_at_once,
     ended: Callable[[], None] = _nothing,
     limits: CommandLimits = CommandLimits(),  # noqa: B008  frozen
 ) -> ProcessGroup:
     """Starts a launch with `limits` and opens its gate. Raises `CannotStart`, or `HeldBack`; nothing is delivered then.
     Whatever is raised, the command did not run.
 
-    `ended` is called, exactly once, when nothing of it runs any more or when it could not be started; the launch's own
-    is the caller's to call.
+    The command does not run before `ready` has returned. `ended` is called, exactly once, when nothing of it runs any
+    more or when it could not be started; the launch's own is the caller's to call.
     """
     output = _Delivery(on_output)
     error = None if on_error is None else _Delivery(on_error)
@@ -89,10 +94,11 @@ async def start(
     try:
         if not launch.limits and limits.counting is not None:
             await in_thread(partial(limits.counting, process.pid))
-        if held is not None:
-            held.go()
         if launch.gate is not None:
-            await launch.gate.opened(process.pid, limits if launch.limits else None)
+            await launch.gate.opened(process.pid, limits if launch.limits else None, ready)
+        elif held is not None:
+            await ready()
+            held.go()
     except NeverRan as never:
         if never.problem:
             await _kill(process)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from bridle.base.processes import Within
@@ -28,9 +28,11 @@ class NeverRan(Exception):
 class HeldCommand(Protocol):
     """A command that waits, after its process was started, until it has been looked at once more."""
 
-    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
-        """Returns once the command runs, with these limits. `pid` is what was started for it. Raises `NeverRan` when it
-        certainly did not; its process may be there yet."""
+    async def opened(
+        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Returns once the command runs, with these limits, and not before `ready` has returned. `pid` is what was
+        started for it. Raises `NeverRan` when it certainly did not; its process may be there yet."""
         ...
 
     def close(self) -> None:

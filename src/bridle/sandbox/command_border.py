@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.base.processes import CannotStart
+from bridle.base.threads import in_thread
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.base.processes import ProcessGroup
     from bridle.engine.ports import Hosts
     from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.lookout import Lookout, MadeFile
+    from bridle.sandbox.lookout import FolderLook, Lookout, MadeFile
     from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.residents import Resident, Residents
@@ -36,11 +39,13 @@ def _nothing() -> None:
 
 class FolderWatch(NamedTuple):
     """Who looks after what is made in the folders of a command. `residents` is None where there were none yet. `open`
-    are the policies of those that run."""
+    are the policies of those that run; what is `unsettled` is to be called where nobody can wait any more until it is
+    known what a command made."""
 
     lookout: Lookout
     residents: Residents | None
     open: list[SpawnPolicy]
+    unsettled: list[Callable[[], None]]
 
 
 class CommandBorder:
@@ -74,7 +79,10 @@ class CommandBorder:
         self._watch_for = watch
         self._watch: FolderWatch | None = None
         self.policy = policy
+        self._is_open = False
+        self._before: asyncio.Future[FolderLook] | None = None
         self._began: int | None = None
+        self._settled: asyncio.Future[None] | None = None
         self._resident: Resident | None = None
         self._tell: Callable[[Notice], None] | None = None
         self._held: frozenset[str] = frozenset()
@@ -140,8 +148,8 @@ class CommandBorder:
         return confinement
 
     def begin(self) -> bool:
-        """A command is about to run in it. False where one that waited is of no use any more: something was put aside
-        just now that a resident had made."""
+        """A command is about to run in it, once it is `ready`. False where one that waited is of no use any more:
+        something was put aside just now that a resident had made."""
         confinement = self._confinement
         if confinement is not None and confinement.folders:
             watch = self._watch_for(confinement.folders)
@@ -151,6 +159,16 @@ class CommandBorder:
                     return False
             self._enter(confinement, watch)
         self._waits = False
+        return True
+
+    async def ready(self) -> bool:
+        """Returns when it is known what is there before the command. Whether that had to be waited for."""
+        if self._before is None:
+            return False
+        before = await self._before
+        self._before = None
+        if self._watch is not None:  # else it is over already
+            self._began = self._watch.lookout.begin(before)
         return True
 
     def learn_top(self) -> None:
@@ -173,8 +191,17 @@ class CommandBorder:
         if self._resident is not None and watch.residents is not None:
             watch.residents.enter(self._resident, self._held)
         else:
-            self._began = watch.lookout.begin(self._held)
+            look = partial(watch.lookout.before, self._held)
+            if watch.lookout.is_long and watch.residents is None:
+                self._before = in_thread(look)
+            else:
+                self._began = watch.lookout.begin(look())
             watch.open.append(self.policy)
+            self._is_open = True
+
+    def _leave(self, watch: FolderWatch) -> None:
+        watch.open.remove(self.policy)
+        self._is_open = False
 
     def _held_of(self, confinement: Confinement) -> frozenset[str]:
         """What no command can change."""
@@ -183,7 +210,13 @@ class CommandBorder:
 
     def around(self, started: ProcessGroup) -> ConfinedProcess:
         return ConfinedProcess(
-            started, self.adapter.name, self.explain, self.put_aside, self.hosts, self.follow_put_aside
+            started,
+            self.adapter.name,
+            self.explain,
+            self.put_aside,
+            self.hosts,
+            self.follow_put_aside,
+            self.settled,
         )
 
     def _unwatch(self) -> None:
@@ -193,9 +226,12 @@ class CommandBorder:
             self._resident.listener.end()
             if watch is not None and watch.residents is not None:
                 watch.residents.leave(self._resident)
-        elif watch is not None and self._began is not None:
-            watch.lookout.forget(self._began)
-            watch.open.remove(self.policy)
+        elif watch is not None:
+            began, self._before, self._began = self._began, None, None
+            if began is not None:
+                watch.lookout.forget(began)
+            if self._is_open:
+                self._leave(watch)
 
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
@@ -209,20 +245,53 @@ class CommandBorder:
         if self._resident is not None:
             self._unwatch()
             return
-        sealed, watch = self._confinement, self._watch
         self._put_right(since_ns=0)
-        if sealed and watch and self._began is not None:
-            began, self._began = self._began, None
-            came = watch.lookout.end(began, held=self._held, agreed=self.policy.agreed)
-            if came and self.policy.git_tree:
-                came = self._without_committed(came, watch.lookout)
-            if came:
-                self._put_aside(came)
-            if sealed.working_trees and not self.policy.git_tree and _git_moved(sealed, began):
-                self._tell_stayed(sealed, began)
-            watch.open.remove(self.policy)
-            if watch.residents is not None:
-                watch.residents.look()
+        watch = self._watch
+        if self._began is None or watch is None:
+            self._unwatch()
+            return
+        look = partial(watch.lookout.after, self._held)
+        if not watch.lookout.is_long:
+            self._judge(look())
+            return
+        settled = self._settled = asyncio.get_running_loop().create_future()
+        watch.unsettled.append(self.settle_now)
+
+        def judge(looked: asyncio.Future[FolderLook]) -> None:
+            try:
+                self._judge(looked.result())
+            finally:
+                watch.unsettled.remove(self.settle_now)
+                settled.set_result(None)
+
+        in_thread(look).add_done_callback(judge)
+
+    async def settled(self) -> None:
+        """Returns when it is known what the command made, and that is put aside which may not be."""
+        if self._settled is not None:
+            await asyncio.shield(self._settled)
+
+    def settle_now(self) -> None:
+        """The same at once: nobody can wait any more."""
+        if self._watch is not None and self._began is not None:
+            self._judge(self._watch.lookout.after(self._held))
+
+    def _judge(self, after: FolderLook) -> None:
+        """Harmless where that was done before."""
+        sealed, watch, began = self._confinement, self._watch, self._began
+        if sealed is None or watch is None or began is None:
+            return
+        self._began = None
+        came = watch.lookout.end(began, after, agreed=self.policy.agreed)
+        if came and self.policy.git_tree:
+            came = self._without_committed(came, watch.lookout)
+        if came:
+            self._put_aside(came)
+        if sealed.working_trees and not self.policy.git_tree and _git_moved(sealed, began):
+            self._tell_stayed(sealed, began)
+        self._leave(watch)
+        if watch.residents is not None:
+            watch.residents.look()
 
     def _put_right(self, since_ns: int) -> bool:
         sealed = self._confinement

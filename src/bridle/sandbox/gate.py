@@ -25,7 +25,7 @@ import fcntl
 import os
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -101,9 +101,12 @@ class Gate:
             *("--block-fd", str(block), *held, "--info-fd", str(info)),
         )
 
-    async def opened(self, pid: int, limits: CommandLimits | None) -> None:
-        """Returns once the command runs, which the bubblewrap with this number was started for. Raises `NeverRan` if a
-        mount is not as expected, or bubblewrap has ended; and what `prepare` and the functions it gives raise.
+    async def opened(
+        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Returns once the command runs, which the bubblewrap with this number was started for, and not before `ready`
+        has returned. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and what `ready`,
+        `prepare` and the functions it gives raise.
 
         Whoever is put where it is counted makes us wait for the kernel for up to 20 ms, and those who come soon after
         it do not. So bubblewrap itself is put there first, in a thread, while it makes mounts.
@@ -124,6 +127,7 @@ class Gate:
                 await begun
             if limits is not None:
                 limits.set_on(mounted.child)
+            await ready()
             os.write(self._block, b"\n")
         except (ConnectionError, ProcessLookupError):
             raise NeverRan from None

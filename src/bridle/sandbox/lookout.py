@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from bridle.base.file_times import is_settled
@@ -28,6 +28,8 @@ from bridle.sandbox.git_places import GitPlaces, repository_at
 MAX_FOLDERS = 30_000
 FIRST_S, LATER_S = 1.0, 0.5
 """How far a look goes, nearest folders first."""
+LONG_LOOK = 1_000
+"""So many folders take some ms."""
 _MAX_BYTES = 256 * 1024
 _MAX_OBEYED = 512
 _GIT = ".git"
@@ -86,6 +88,14 @@ class _Met(NamedTuple):
     """It is beneath a new repository, and part of it."""
 
 
+class FolderLook(NamedTuple):
+    """What was found; `since_ns` is what was asked for."""
+
+    met: Sequence[_Met]
+    folders: dict[str, _Folder]
+    since_ns: int = 0
+
+
 class Lookout:
     """For the folders that are writable together, from the first command to the last."""
 
@@ -99,10 +109,24 @@ class Lookout:
         self._shared = False
         self._begun = False
 
-    def begin(self, held: Collection[str] = ()) -> int:
+    @property
+    def is_long(self) -> bool:
+        """Whether a look takes so long that nobody else should wait for it: `before` and `after` are for a thread
+        then."""
+        return not self._begun or len(self._folders) > LONG_LOOK
+
+    def before(self, held: Collection[str] = ()) -> FolderLook:
+        """What is there before a command, for `begin`. `held` no command can change."""
+        if self._running:
+            return FolderLook((), self._folders)
+        return self._look(LATER_S if self._begun else FIRST_S, held, before_command=True)
+
+    def begin(self, before: FolderLook) -> int:
         """A command is about to start. What it is called when it ends."""
         self._shared = bool(self._running)
-        self.learn_all(held)
+        if not self._shared:
+            self._learn_all(before)
+        self._begun = True
         began = time.time_ns() - CLOCK_TICK_NS
         self._running.append(began)
         return began
@@ -110,32 +134,42 @@ class Lookout:
     def learn_all(self, held: Collection[str] = ()) -> None:
         """What is there now counts as it is, unless a command runs that may have made it."""
         if not self._running:
-            for met in self._walk(LATER_S if self._begun else FIRST_S, held, before_command=True):
-                self._learn(met)
+            self._learn_all(self.before(held))
         self._begun = True
 
-    def end(self, began: int, *, held: Collection[str] = (), agreed: Collection[str] = ()) -> list[MadeFile]:
-        """What the command made that it may not. `held` no command can change, `agreed` a person let it change."""
-        first = min(self._running)
+    def after(self, held: Collection[str] = ()) -> FolderLook:
+        """What is there after a command, for `end`. `held` no command can change."""
+        return self._look(LATER_S, held, since_ns=min(self._running, default=time.time_ns()))
+
+    def end(self, began: int, after: FolderLook, *, agreed: Collection[str] = ()) -> list[MadeFile]:
+        """What the command made that it may not. `agreed` a person let it change."""
         self._running.remove(began)
-        walk = self._walk(LATER_S, held, since_ns=first)
-        return self._sift(walk, first, began, agreed, alone=not self._shared)
+        self._folders = after.folders
+        return self._sift(after.met, after.since_ns, began, agreed, alone=not self._shared)
 
     def look(
         self, since_ns: int, *, held: Collection[str], agreed: Collection[str], top_only: bool
     ) -> list[MadeFile]:
         """What came or changed since then that may not: somebody who stays may have made it. `top_only` looks at the
         top of the folders and no further."""
-        walk = self._walk(LATER_S, held, since_ns=since_ns, top_only=top_only)
-        return self._sift(walk, since_ns, since_ns, agreed, alone=False)
+        look = self._look(LATER_S, held, since_ns=since_ns, top_only=top_only)
+        self._folders = look.folders
+        return self._sift(look.met, since_ns, since_ns, agreed, alone=False)
 
     def learn_top(self, until_ns: int, *, held: Collection[str]) -> None:
         """At the top of the folders, what has not changed since then counts as it is, unless a command may have made
         it."""
         until_ns = min((until_ns, *self._running))
-        for met in self._walk(LATER_S, held, top_only=True):
+        look = self._look(LATER_S, held, top_only=True)
+        self._folders = look.folders
+        for met in look.met:
             if (changed_ns := _changed_ns(met)) < until_ns:
                 self._learn(met, changed_ns)
+
+    def _learn_all(self, look: FolderLook) -> None:
+        self._folders = look.folders
+        for met in look.met:
+            self._learn(met)
 
     def _sift(
         self, walk: Iterable[_Met], first: int, began: int, agreed: Collection[str], *, alone: bool
@@ -174,7 +208,7 @@ class Lookout:
         found: list[MadeFile] = []
         names = ALWAYS_PROTECTED if top_held else ()
         held = {os.path.join(root, name) for root in self._roots for name in names}
-        for met in self._walk(FIRST_S, held):
+        for met in self._look(FIRST_S, held).met:
             if met.kind == "folder" or is_beneath_any(met.path, held) or _changed_ns(met) < since_ns:
                 continue
             if met.kind == "file":
@@ -270,7 +304,7 @@ class Lookout:
         elif len(self._obeyed) < _MAX_OBEYED or met.path in self._obeyed:
             self._obeyed[met.path] = now
 
-    def _walk(
+    def _look(
         self,
         limit_s: float,
         held: Collection[str] = (),
@@ -278,11 +312,26 @@ class Lookout:
         before_command: bool = False,
         since_ns: int | None = None,
         top_only: bool = False,
-    ) -> Iterator[_Met]:
+    ) -> FolderLook:
         """Everything that counts, nearest first; what is in a folder after the folder itself. A folder that cannot be
-        looked into, since then, is opened for its owner."""
+        looked into, since then, is opened for its owner. Nothing is noted here, so that it may be done in a thread."""
+        known = self._folders
+        folders: dict[str, _Folder] = {}
+        walk = self._walk(known, folders, limit_s, held, before_command, since_ns, top_only)
+        met = list(walk)
+        return FolderLook(met, {**known, **folders} if top_only else folders, since_ns or 0)
+
+    def _walk(
+        self,
+        before: Mapping[str, _Folder],
+        folders: dict[str, _Folder],
+        limit_s: float,
+        held: Collection[str],
+        before_command: bool,
+        since_ns: int | None,
+        top_only: bool,
+    ) -> Iterator[_Met]:
         until_s = time.monotonic() + limit_s
-        before, self._folders = self._folders, {}
         level = [_Inner(root) for root in self._roots]
         count = 0
         while level:
@@ -290,7 +339,7 @@ class Lookout:
             for folder in level:  # tens of thousands, before and after each command
                 count += 1
                 if count > MAX_FOLDERS or (count % 256 == 0 and time.monotonic() > until_s):
-                    self._folders = {**before, **self._folders}
+                    folders |= {path: seen for path, seen in before.items() if path not in folders}
                     return
                 path, _, theirs = folder
                 seen = before.get(path)
@@ -298,7 +347,7 @@ class Lookout:
                     seen = _seen(folder, seen, before_command=before_command, since_ns=since_ns)
                 if seen is None:
                     continue
-                self._folders[path], own = seen, theirs
+                folders[path], own = seen, theirs
                 if (
                     seen.repository
                     and (entry := os.path.join(path, _GIT)) not in held
@@ -318,7 +367,6 @@ class Lookout:
                 below += [inner._replace(theirs=True) for inner in seen.inner] if own else seen.inner
             level = below
             if top_only:
-                self._folders = {**before, **self._folders}
                 return
 
 

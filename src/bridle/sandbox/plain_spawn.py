@@ -7,7 +7,7 @@ none; every other variable stays behind, whatever it is called.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def _nothing() -> None:
     pass
 
 
+async def _settled_at_once() -> None:
+    pass
+
+
 class ConfinedProcess:
     """A started process and what holds it."""
 
@@ -76,11 +80,11 @@ class ConfinedProcess:
         put_aside: Sequence[Notice] = (),
         hosts: Callable[[], Hosts] = dict,
         follow_put_aside: Callable[[Callable[[Notice], None]], Callable[[], None]] = lambda _tell: _nothing,
+        settled: Callable[[], Awaitable[None]] = _settled_at_once,
     ) -> None:
         self.pid = started.pid
         self.sandbox = sandbox
-        self.wait = started.wait
-        self.stop = started.stop
+        self._settled = settled
         self.when_output_ends = started.when_output_ends
         self._started = started
         self._explain = explain
@@ -91,6 +95,17 @@ class ConfinedProcess:
     @property
     def returncode(self) -> int | None:
         return self._started.returncode
+
+    async def wait(self) -> int:
+        """As that of a process, once it is known what it made."""
+        exit_code = await self._started.wait()
+        await self._settled()
+        return exit_code
+
+    async def stop(self, grace_s: float = 0.3) -> None:
+        """As that of a process, once it is known what it made."""
+        await self._started.stop(grace_s)
+        await self._settled()
 
     def follow_put_aside(self, tell: Callable[[Notice], None]) -> Callable[[], None]:
         return self._follow(tell)

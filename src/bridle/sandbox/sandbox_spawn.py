@@ -107,6 +107,7 @@ class SandboxSpawn:
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
         self._residents: dict[tuple[str, ...], Residents] = {}
         self._open: list[SpawnPolicy] = []
+        self._unsettled: list[Callable[[], None]] = []
         self._changing: list[Sequence[str]] = []
         self._groups: dict[tuple[int, int], ControlGroup] = {}
 
@@ -223,8 +224,9 @@ class SandboxSpawn:
         if sandbox.adapter is not adapter:
             sandbox.discard()
             return None
-        meant = self._meant(policy, cwd)
-        return sandbox.run(argv, on_output, meant, stands=self._confinements.stands(meant))
+        return await sandbox.run(
+            argv, on_output, functools.partial(self._meant, policy, cwd), self._confinements.stands
+        )
 
     async def _confined(
         self,
@@ -411,6 +413,7 @@ class SandboxSpawn:
             on_output=on_output,
             on_error=on_error,
             stdin=stdin,
+            ready=border.ready,
             ended=border.over,
             limits=border.limits,
         )
@@ -427,7 +430,9 @@ class SandboxSpawn:
             self._changing.remove(paths)
 
     def close(self) -> None:
-        """No command runs any more."""
+        """No command runs any more, and nobody waits."""
+        for settle in [*self._unsettled]:
+            settle()
         for group in self._groups.values():
             group.close()
         self._groups.clear()
@@ -488,7 +493,7 @@ class SandboxSpawn:
 
             residents = Residents(lookout, folders[0], self._agreed, self._notes)
             self._residents[folders] = residents
-        return FolderWatch(lookout, residents, self._open)
+        return FolderWatch(lookout, residents, self._open, self._unsettled)
 
     def _agreed(self) -> list[str] | None:
         """What commands that run and our own tools may change; None: anything, as git has it."""

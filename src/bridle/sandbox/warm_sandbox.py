@@ -114,31 +114,41 @@ class WarmSandbox:
         self._output = output
         self._at = at
 
-    def run(
-        self, argv: Sequence[str], on_output: Output, confinement: Confinement, *, stands: bool = False
+    async def run(
+        self,
+        argv: Sequence[str],
+        on_output: Output,
+        mean: Callable[[], Confinement],
+        stands: Callable[[Confinement], bool] = lambda _confinement: False,
     ) -> ConfinedProcess | None:
-        """Runs a command in it, if what it may touch is still exactly this; None: it certainly did not run, and the
-        sandbox is gone. `stands`: this is what was known, for nothing that it follows from has changed since."""
-        line = line_of(argv)
-        if not line or confinement != self._mounts.confinement or not self._output.is_ready:
+        """Runs a command in it, if what it may touch is still exactly what `mean` says; None: it certainly did not run,
+        and the sandbox is gone. `stands`: it is what was known, and nothing it follows from has changed since."""
+        line, confinement = line_of(argv), mean()
+        if not line or confinement != self._mounts.confinement or not self._border.begin():
             self.discard()
             return None
-        if not self._border.begin():  # before masks are put back, by which folders change that are looked at
-            self.discard()
-            return None
-        if self._holds(stands and self.stood and confinement is self._mounts.confinement):
-            self._output.deliver_to(on_output)
-            if self._inlet.send_last(line):
-                return self._border.around(self._process)
-        self._border.begin_later()
-        self.discard()
-        return None
+        runs = False
+        try:  # before masks are put back, by which folders change that are looked at
+            if await self._border.ready():
+                confinement = mean()
+            if self._output.is_ready and self._holds(confinement, stands):
+                self._output.deliver_to(on_output)
+                runs = self._inlet.send_last(line)
+        finally:
+            if not runs:
+                self._border.begin_later()
+                self.discard()
+        return self._border.around(self._process) if runs else None
 
     def discard(self) -> None:
         """Nothing has run in it, so there is nothing to be gentle with."""
         self._process.signal_group(signal.SIGKILL)
 
-    def _holds(self, unmoved: bool) -> bool:
+    def _holds(self, confinement: Confinement, stands: Callable[[Confinement], bool]) -> bool:
+        known = self._mounts.confinement
+        if confinement != known:
+            return False
+        unmoved = self.stood and confinement is known and stands(confinement)
         try:
             held = self._mounts.put_back(unmoved=unmoved) and (
                 unmoved or os.path.samestat(self._at, os.stat(self._border.policy.workspace))
