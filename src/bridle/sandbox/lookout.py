@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from bridle.base.file_times import is_settled
+from bridle.base.file_times import is_telling
 from bridle.base.files import open_up, read_limited
 from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.paths import is_beneath, is_beneath_any
@@ -63,7 +63,7 @@ class MadeFile(NamedTuple):
 
 
 class _Folder(NamedTuple):
-    ctime_ns: int
+    described: tuple[int, int, int]
     settled: bool
     folders: tuple[str, ...]
     obeyed: tuple[tuple[str, Kind], ...]
@@ -327,10 +327,11 @@ def _seen(
             open_up(path)
             status = os.lstat(path)
         ctime_ns = status.st_ctime_ns
-        if known is not None and known.ctime_ns == ctime_ns:
+        described = (status.st_dev, status.st_ino, ctime_ns)  # two folders may have one time, and change places
+        if known is not None and known.described == described:
             if known.settled:
                 return known
-            if before_command and is_settled(
+            if before_command and is_telling(
                 ctime_ns, time.time_ns()
             ):  # and will be another after the command
                 return known._replace(settled=True)
@@ -351,8 +352,8 @@ def _seen(
             folders.append(name)
     names = {name for name, _ in listed}
     return _Folder(
-        ctime_ns,
-        is_settled(ctime_ns, time.time_ns()),
+        described,
+        is_telling(ctime_ns, time.time_ns()),
         tuple(folders),
         tuple(obeyed),
         _GIT in names,
