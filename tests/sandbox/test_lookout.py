@@ -32,7 +32,9 @@ def test_a_folder_that_takes_the_place_of_another_of_the_same_time_is_looked_int
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 10_000_000_000)  # as if all had long been as it is
+    monkeypatch.setattr(
+        time, "time_ns", lambda: now_ns() + 10_000_000_000
+    )  # as if all had long been as it is
     (tmp_path / "ws/node_modules").mkdir(parents=True)
     lookout = Lookout([str(tmp_path / "ws")])
     began = lookout.begin()

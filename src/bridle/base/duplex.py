@@ -33,9 +33,9 @@ class InputPipe:
         self._held = True
 
     def begin_with(self, data: bytes) -> None:
-        """Sends this before all else, once the process has started."""
+        """Sends this before all else, once the process has started; even if nothing else was to come."""
         self._held = False
-        if not self._over:
+        if self._fd is not None:
             self._rest = memoryview(data + bytes(self._rest))
             self._begin()
 

@@ -92,7 +92,7 @@ async def start(
         if held is not None:
             held.go()
         if launch.gate is not None:
-            await launch.gate.opened(process.pid, limits if launch.limits else None)
+            await launch.gate.opened(limits if launch.limits else None)
     except NeverRan as never:
         if never.problem:
             await _kill(process)
