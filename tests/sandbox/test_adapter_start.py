@@ -1,5 +1,6 @@
 """A command runs once its mounts were looked at, and not before; what certainly did not run is tried again."""
 
+import _thread
 import asyncio
 import fcntl
 import gc
@@ -70,7 +71,12 @@ class Box:
             (base / name).mkdir()
 
     async def run(
-        self, adapter: Bubblewrap, script: str, on_output: Callable[[bytes], None] | None = None
+        self,
+        adapter: Bubblewrap,
+        script: str,
+        on_output: Callable[[bytes], None] | None = None,
+        *,
+        stdin: InputPipe | None = None,
     ) -> tuple[int, str]:
         async def choose() -> Bubblewrap:
             return adapter
@@ -89,7 +95,11 @@ class Box:
             ),
             call_id="call_1",
             on_output=on_output or output.extend,
+            stdin=stdin,
         )
+        if stdin is not None:
+            await stdin.write(b"words")
+            stdin.close()
         code = await process.wait()
         process.blocked(output.decode())
         return code, output.decode()
@@ -115,6 +125,14 @@ async def test_a_sandbox_that_failed_by_itself_is_tried_again(box: Box) -> None:
     assert adapter.tries == 2
     assert (box.workspace / "runs").read_text() == "run\n"
     assert sorted(path.name for path in box.workspace.iterdir()) == ["runs"]
+
+
+async def test_what_is_talked_with_hears_its_input_after_a_sandbox_that_failed_by_itself(box: Box) -> None:
+    protected = box.workspace / "CLAUDE.md"
+    protected.write_text("x")
+    adapter = Disturbed(lambda tries: protected.unlink() if tries == 1 else None)
+    assert await box.run(adapter, "cat", stdin=InputPipe()) == (0, "words")
+    assert adapter.tries == 2
 
 
 async def test_nobody_else_waits_while_the_kernel_puts_a_command_where_it_is_counted(
@@ -339,6 +357,32 @@ async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) ->
     assert reasons == {"no resources"}
     assert (box.workspace / "runs").read_text() == "run\n" * ran
     assert await descriptors() == in_use
+
+
+@pytest.mark.parametrize("left", [0, 1])
+async def test_without_threads_a_command_says_so_and_runs_later(
+    box: Box, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """One thread starts bubblewrap, another counts."""
+    adapter, begun, start_thread = Disturbed(lambda _tries: None), 0, _thread.start_new_thread
+
+    def start_one(run: Callable[..., None], args: tuple[object, ...]) -> int:
+        nonlocal begun
+        begun += 1
+        if begun > left:
+            begun = 0
+            raise RuntimeError("can't start new thread")
+        return start_thread(run, args)
+
+    monkeypatch.setattr(ControlGroup, "take", lambda _group, _pid: None)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(_thread, "start_new_thread", start_one)
+        with pytest.raises(CannotStart) as refused:
+            await box.run(adapter, RUNS)
+    assert refused.value.reason == "no resources"
+    assert list(box.workspace.iterdir()) == []
+    assert await box.run(adapter, RUNS) == (0, "done\n")
 
 
 async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:

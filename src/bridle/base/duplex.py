@@ -70,9 +70,10 @@ class InputPipe:
             self.end()
 
     def open(self, fd: int) -> None:
-        """The writing end of the pipe; it belongs to this object from here on."""
+        """The writing end of the pipe; it belongs to this object from here on. A process may come after one that ended
+        before it began."""
         os.set_blocking(fd, False)
-        self._fd = fd
+        self._fd, self._over = fd, False
         if self._rest or self._closing:
             self._begin()
 

@@ -313,7 +313,9 @@ def _index_with_submodules(index: str) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return b""
-        data = file.read(min(status.st_size, MAX_INDEX_BYTES))  # no room for more than there is: that is not free
+        data = file.read(
+            min(status.st_size, MAX_INDEX_BYTES)
+        )  # no room for more than there is: that is not free
     return data if _GITLINK in data else b""
 
 

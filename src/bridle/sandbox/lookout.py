@@ -327,7 +327,11 @@ def _seen(
             open_up(path)
             status = os.lstat(path)
         ctime_ns = status.st_ctime_ns
-        described = (status.st_dev, status.st_ino, ctime_ns)  # two folders may have one time, and change places
+        described = (
+            status.st_dev,
+            status.st_ino,
+            ctime_ns,
+        )  # two folders may have one time, and change places
         if known is not None and known.described == described:
             if known.settled:
                 return known
