@@ -77,7 +77,7 @@ class ObjectKeeper:
     def look(self, objects: str) -> Lost | None:
         """Keeps what is new; returns what went since the last look, or was spoiled. The first look compares with what
         is kept."""
-        known = self._seen.get(objects)
+        known: Parts | None = self._seen.get(objects)
         now = _parts(objects, known or {})
         self._seen[objects] = now
         spoiled: set[str] = set()
