@@ -167,6 +167,33 @@ async def test_what_is_counted_is_the_command_and_never_what_has_yet_to_start_it
     assert inside == ["1"]
 
 
+def is_at_the_gate(pid: int) -> bool:
+    """Whether the process in a sandbox has nothing left to do but to wait for our word."""
+    options = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    block = int(options[options.index("--block-fd") + 1])
+    return Path(f"/proc/{pid}/syscall").read_text().split()[1:2] == [hex(block)]
+
+
+async def test_a_command_waits_at_its_gate_until_it_is_counted(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, waited = asyncio.get_running_loop(), list[bool]()
+
+    def take(_group: ControlGroup, pid: int) -> None:
+        while not is_at_the_gate(pid):
+            os.sched_yield()
+        for _ in range(100):  # in which the loop could have opened it
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            turned.wait(5)
+        waited.append(is_at_the_gate(pid))
+
+    monkeypatch.setattr(ControlGroup, "take", take)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    assert await box.run(Bubblewrap(shutil.which("bwrap") or "bwrap"), RUNS) == (0, "done\n")
+    assert waited == [True]
+
+
 @pytest.mark.parametrize("stays", [False, True])
 async def test_what_has_no_gate_runs_with_its_input_once_it_is_counted_and_nobody_else_waits(
     box: Box, stays: bool
