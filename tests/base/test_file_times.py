@@ -2,11 +2,13 @@
 
 import os
 import time
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.file_times import FolderNames, is_settled
+from bridle.base.file_times import FolderNames, is_settled, is_telling
 
 _LATER_NS = 10_000_000_000
 """As if all files had been changed long ago."""
@@ -55,3 +57,40 @@ def test_a_time_in_whole_seconds_settles_later() -> None:
     assert is_settled(whole, whole + 2_000_000_001)
     assert not is_settled(fine, fine + 20_000_000)
     assert is_settled(fine, fine + 20_000_001)
+
+
+def test_a_time_in_whole_seconds_does_not_tell_who_set_it() -> None:
+    whole, fine = 1_700_000_000_000_000_000, 1_700_000_000_000_000_001
+    assert not is_telling(whole, whole + _LATER_NS)
+    assert not is_telling(0, whole)
+    assert not is_telling(fine, fine + 20_000_000)
+    assert is_telling(fine, fine + 20_000_001)
+
+
+def test_names_are_those_of_the_folder_whose_time_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who moves the folders above it changes no time of its own."""
+    for around, name in (("here", "AGENTS.md"), ("other", "harmless")):
+        (tmp_path / around / "in").mkdir(parents=True)
+        (tmp_path / around / "in" / name).touch()
+
+    def swap() -> None:
+        (tmp_path / "here").rename(tmp_path / "aside")
+        (tmp_path / "other").rename(tmp_path / "here")
+        (tmp_path / "aside").rename(tmp_path / "other")
+
+    listdir = os.listdir
+
+    def listed_meanwhile(folder: str | int) -> list[str]:
+        swap()
+        try:
+            return listdir(folder)
+        finally:
+            swap()
+
+    names = FolderNames(now_ns=lambda: time.time_ns() + _LATER_NS)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(os, "listdir", listed_meanwhile)
+        names.of(str(tmp_path / "here/in"))
+    assert names.of(str(tmp_path / "here/in")) == ["AGENTS.md"]

@@ -1,5 +1,6 @@
 """Looking at a repository runs nothing but git, or it is not called looking."""
 
+import mmap
 import os
 import shutil
 import subprocess
@@ -215,27 +216,50 @@ def test_a_submodule_whose_files_are_said_to_be_elsewhere_is_not_plain(
     assert not is_plain(str(repository))
 
 
-def test_an_index_that_comes_to_name_a_submodule_is_noticed_whatever_its_size_and_time(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_ns = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 10_000_000_000)  # as if it had long been as it is
-    index = repository / ".git/index"
+def index_of_one(mode: bytes) -> bytes:
+    entry = bytes(24) + mode + bytes(32) + len(b"src").to_bytes(2, "big") + b"src"
+    head = b"DIRC" + (2).to_bytes(4, "big") + (1).to_bytes(4, "big")
+    return head + entry + bytes(8 - len(entry) % 8)
 
-    def write(mode: bytes) -> None:
-        entry = bytes(24) + mode + bytes(32) + len(b"src").to_bytes(2, "big") + b"src"
-        count = (1).to_bytes(4, "big")
-        index.write_bytes(b"DIRC" + (2).to_bytes(4, "big") + count + entry + bytes(8 - len(entry) % 8))
+
+_FILE, _SUBMODULE = index_of_one(b"\x00\x00\x81\xa4"), index_of_one(b"\x00\x00\xe0\x00")
+
+
+@pytest.fixture
+def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every file had long been as it is."""
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 10_000_000_000)
+
+
+@pytest.mark.usefixtures("long_ago")
+def test_an_index_that_comes_to_name_a_submodule_is_noticed_whatever_its_size_and_time(
+    repository: Path,
+) -> None:
+    index = repository / ".git/index"
 
     def found() -> list[str]:
         return submodule_folders(str(repository), str(repository / ".git"))
 
-    write(b"\x00\x00\x81\xa4")
+    index.write_bytes(_FILE)
     before = index.stat()
     assert found() == found() == []
-    write(b"\x00\x00\xe0\x00")
+    index.write_bytes(_SUBMODULE)
     os.utime(index, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert index.stat().st_size == before.st_size
     assert found() == [str(repository / "src")]
-    write(b"\x00\x00\x81\xa4")
+    index.write_bytes(_FILE)
     assert found() == []
+
+
+@pytest.mark.usefixtures("long_ago")
+def test_an_index_that_changes_in_the_memory_of_a_process_is_noticed(repository: Path) -> None:
+    index = repository / ".git/index"
+    index.write_bytes(_FILE)
+    with index.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[:] = _FILE  # from here on the kernel hears of no change
+        changed_ns = index.stat().st_ctime_ns
+        assert submodule_folders(str(repository), str(repository / ".git")) == []
+        mapped[:] = _SUBMODULE
+        assert index.stat().st_ctime_ns == changed_ns
+        assert submodule_folders(str(repository), str(repository / ".git")) == [str(repository / "src")]

@@ -116,6 +116,13 @@ def test_ten_processes_too_many_cannot_be_started_and_the_limit_is_named(place: 
 
 @needs_bubblewrap
 @needs_a_group
+def test_of_a_sandbox_only_what_is_inside_is_counted(place: Place) -> None:
+    ran = place.bridle("sandbox", "run", "--set", "sandbox.max_processes=2", "--", "/bin/echo", "ran")
+    assert (ran.code, ran.out) == (0, "ran\n")
+
+
+@needs_bubblewrap
+@needs_a_group
 def test_a_command_that_takes_more_memory_than_it_may_is_ended_and_the_limit_is_named(place: Place) -> None:
     script = "print(len(bytearray(200 << 20)))"
     asked = ("sandbox", "run", "--set", "sandbox.max_memory_mib=100", "--", sys.executable, "-c", script)

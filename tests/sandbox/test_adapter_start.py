@@ -1,5 +1,6 @@
 """A command runs once its mounts were looked at, and not before; what certainly did not run is tried again."""
 
+import _thread
 import asyncio
 import fcntl
 import gc
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -22,7 +23,7 @@ from bridle.base.duplex import InputPipe
 from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import HeldBack, start
-from bridle.sandbox.adapters import HeldCommand, Launch, NeverRan
+from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement, HostContext, Network
 from bridle.sandbox.control_group import ControlGroup
@@ -70,7 +71,12 @@ class Box:
             (base / name).mkdir()
 
     async def run(
-        self, adapter: Bubblewrap, script: str, on_output: Callable[[bytes], None] | None = None
+        self,
+        adapter: Bubblewrap,
+        script: str,
+        on_output: Callable[[bytes], None] | None = None,
+        *,
+        stdin: InputPipe | None = None,
     ) -> tuple[int, str]:
         async def choose() -> Bubblewrap:
             return adapter
@@ -89,7 +95,11 @@ class Box:
             ),
             call_id="call_1",
             on_output=on_output or output.extend,
+            stdin=stdin,
         )
+        if stdin is not None:
+            await stdin.write(b"words")
+            stdin.close()
         code = await process.wait()
         process.blocked(output.decode())
         return code, output.decode()
@@ -117,6 +127,14 @@ async def test_a_sandbox_that_failed_by_itself_is_tried_again(box: Box) -> None:
     assert sorted(path.name for path in box.workspace.iterdir()) == ["runs"]
 
 
+async def test_what_is_talked_with_hears_its_input_after_a_sandbox_that_failed_by_itself(box: Box) -> None:
+    protected = box.workspace / "CLAUDE.md"
+    protected.write_text("x")
+    adapter = Disturbed(lambda tries: protected.unlink() if tries == 1 else None)
+    assert await box.run(adapter, "cat", stdin=InputPipe()) == (0, "words")
+    assert adapter.tries == 2
+
+
 async def test_nobody_else_waits_while_the_kernel_puts_a_command_where_it_is_counted(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +148,50 @@ async def test_nobody_else_waits_while_the_kernel_puts_a_command_where_it_is_cou
     monkeypatch.setattr(ControlGroup, "take", take)
     monkeypatch.setattr(ControlGroup, "holds", True)
     assert await box.run(Bubblewrap(shutil.which("bwrap") or "bwrap"), RUNS) == (0, "done\n")
-    assert counted == [True, True]
+    assert counted == [True]
+
+
+async def test_what_is_counted_is_the_command_and_never_what_has_yet_to_start_it(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else bubblewrap would fail where no process more may be counted, as if it did not work on this machine."""
+    inside: list[str] = []
+
+    def take(_group: ControlGroup, pid: int) -> None:
+        status = Path(f"/proc/{pid}/status").read_text()
+        inside.extend(line.split()[-1] for line in status.splitlines() if line.startswith("NSpid:"))
+
+    monkeypatch.setattr(ControlGroup, "take", take)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    assert await box.run(Bubblewrap(shutil.which("bwrap") or "bwrap"), RUNS) == (0, "done\n")
+    assert inside == ["1"]
+
+
+def is_at_the_gate(pid: int) -> bool:
+    """Whether the process in a sandbox has nothing left to do but to wait for our word."""
+    options = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    block = int(options[options.index("--block-fd") + 1])
+    return Path(f"/proc/{pid}/syscall").read_text().split()[1:2] == [hex(block)]
+
+
+async def test_a_command_waits_at_its_gate_until_it_is_counted(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, waited = asyncio.get_running_loop(), list[bool]()
+
+    def take(_group: ControlGroup, pid: int) -> None:
+        while not is_at_the_gate(pid):
+            os.sched_yield()
+        for _ in range(100):  # in which the loop could have opened it
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            turned.wait(5)
+        waited.append(is_at_the_gate(pid))
+
+    monkeypatch.setattr(ControlGroup, "take", take)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    assert await box.run(Bubblewrap(shutil.which("bwrap") or "bwrap"), RUNS) == (0, "done\n")
+    assert waited == [True]
 
 
 @pytest.mark.parametrize("stays", [False, True])
@@ -162,6 +223,21 @@ async def test_what_has_no_gate_runs_with_its_input_once_it_is_counted_and_nobod
         pipe.close()
     assert (await process.wait(), counted) == (0, [(True, False)])
     assert (box.workspace / "got").read_bytes() == words
+
+
+async def test_what_has_no_gate_runs_even_if_its_input_was_closed_before(box: Box) -> None:
+    pipe, output = InputPipe(), bytearray()
+    pipe.close()
+    process = await start(
+        box.processes,
+        Launch(("/bin/sh", "-c", "wc -c")),
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+        on_output=output.extend,
+        stdin=pipe,
+    )
+    async with asyncio.timeout(60):
+        assert (await process.wait(), output) == (0, b"0\n")
 
 
 async def test_a_start_that_is_cancelled_while_it_is_counted_leaves_nothing(box: Box) -> None:
@@ -310,6 +386,32 @@ async def test_without_descriptors_a_command_says_so_and_runs_later(box: Box) ->
     assert await descriptors() == in_use
 
 
+@pytest.mark.parametrize("left", [0, 1])
+async def test_without_threads_a_command_says_so_and_runs_later(
+    box: Box, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """One thread starts bubblewrap, another counts."""
+    adapter, begun, start_thread = Disturbed(lambda _tries: None), 0, _thread.start_new_thread
+
+    def start_one(run: Callable[..., None], args: tuple[object, ...]) -> int:
+        nonlocal begun
+        begun += 1
+        if begun > left:
+            begun = 0
+            raise RuntimeError("can't start new thread")
+        return start_thread(run, args)
+
+    monkeypatch.setattr(ControlGroup, "take", lambda _group, _pid: None)
+    monkeypatch.setattr(ControlGroup, "holds", True)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(_thread, "start_new_thread", start_one)
+        with pytest.raises(CannotStart) as refused:
+            await box.run(adapter, RUNS)
+    assert refused.value.reason == "no resources"
+    assert list(box.workspace.iterdir()) == []
+    assert await box.run(adapter, RUNS) == (0, "done\n")
+
+
 async def test_a_command_finds_nothing_of_the_gate_among_its_descriptors(box: Box) -> None:
     code, output = await box.run(
         Disturbed(lambda _tries: None), "for fd in /proc/self/fd/*; do echo ${fd##*/}; done"
@@ -332,28 +434,22 @@ class Shut:
         self.closed = 0
         self._problem = problem
 
-    async def opened(self, _pid: int, _limits: object, _ready: object) -> None:
+    async def opened(self, _limits: object, _ready: object) -> None:
         raise NeverRan(self._problem)
 
     def close(self) -> None:
         self.closed += 1
 
 
-class Told:
-    """A gate that tells which process it is opened for."""
+def telling(launch: Launch, tell: Callable[[int], None]) -> Launch:
+    """One that tells which process was started."""
 
-    def __init__(self, gate: HeldCommand, tell: Callable[[int], None]) -> None:
-        self._gate = gate
-        self._tell = tell
+    def within(starting: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        popen = starting() if launch.within is None else launch.within(starting)
+        tell(popen.pid)
+        return popen
 
-    async def opened(
-        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._tell(pid)
-        await self._gate.opened(pid, limits, ready)
-
-    def close(self) -> None:
-        self._gate.close()
+    return launch._replace(within=within)
 
 
 async def test_what_is_held_back_never_runs_and_nothing_of_it_is_left(box: Box) -> None:
@@ -382,7 +478,7 @@ async def test_a_cancelled_start_leaves_nothing(box: Box) -> None:
     at_the_gate = asyncio.Event()
 
     class Waiting(Shut):
-        async def opened(self, _pid: int, _limits: object, _ready: object) -> None:
+        async def opened(self, _limits: object, _ready: object) -> None:
             at_the_gate.set()
             await asyncio.Event().wait()
 
@@ -473,7 +569,7 @@ async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: 
     output = bytearray()
     process = await start(
         box.processes,
-        Launch(argv, pass_fds=tuple(gate.theirs), gate=Told(gate, started.append)),
+        telling(Launch(argv, pass_fds=tuple(gate.theirs), gate=gate), started.append),
         cwd="/",
         env={},
         on_output=output.extend,
@@ -510,7 +606,7 @@ async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
 
     process = await start(
         box.processes,
-        launch._replace(gate=Told(launch.gate, started)),
+        telling(launch, started),
         cwd="/",
         env={},
         on_output=lambda _chunk: None,

@@ -18,6 +18,8 @@ from bridle.sandbox.confinement_cache import ConfinementCache
 from bridle.sandbox.mount_list import mounts_of
 
 _LATER_NS = 60_000_000_000
+_INDEX = bytes.fromhex(f"44495243 00000002 00000001 {'00' * 24} 000081a4 {'00' * 32} 0003 737263 000000")
+"""Of git, with one file, `src`."""
 
 
 class Scene:
@@ -107,6 +109,16 @@ def test_what_does_not_hold_is_forgotten(scene: Scene) -> None:
     again = scene.cache.of(policy, scene.place, cwd)
     assert again == first
     assert again is not first
+
+
+def test_an_index_that_is_a_link_is_looked_at_where_it_leads(scene: Scene) -> None:
+    index = scene.workspace / "index"
+    (scene.workspace / ".git" / "index").symlink_to("../index")
+    index.write_bytes(_INDEX)
+    (scene.workspace / "src" / ".git").write_text("gitdir: elsewhere\n")
+    scene.settle()
+    index.write_bytes(_INDEX.replace(b"\x81\xa4", b"\xe0\x00"))
+    assert scene.is_true()
 
 
 def _replace(path: Path) -> None:

@@ -1,6 +1,7 @@
 """In a project with many folders a look takes long: a thread takes it, nobody else waits, and nothing gets by."""
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -183,3 +184,24 @@ async def test_a_sandbox_that_is_killed_while_it_looks_is_forgotten(
     box.obeyed.write_text("by a person")
     assert await box.run("echo y > other") == 0
     assert box.obeyed.read_text() == "by a person"
+
+
+async def test_where_there_is_no_room_for_a_thread_it_is_done_all_the_same(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(box.workspace / "pkg" / "pipe")
+    process = await box.start("read go < pkg/pipe; echo x > pkg/AGENTS.md")
+    with monkeypatch.context() as full:
+        full.setattr("bridle.base.threads.start_thread", _no_room)
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(_write, box)
+            assert await process.wait() == 0
+    assert (box.obeyed.exists(), box.aside.exists()) == (False, True)
+
+
+def _write(box: Box) -> None:
+    (box.workspace / "pkg" / "pipe").write_text("go\n")
+
+
+def _no_room(*_words: object) -> None:
+    raise BlockingIOError(errno.EAGAIN, "no more threads")

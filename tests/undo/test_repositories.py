@@ -69,6 +69,13 @@ def the_branches_packed(folder: Path) -> None:
     packed.write_text("".join(line for line in lines if "refs/heads" not in line))
 
 
+def loose_objects_and_the_times_of_their_folders(folder: Path) -> None:
+    for victim in loose_objects(folder):
+        before = victim.parent.stat()
+        victim.unlink()
+        os.utime(victim.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 HARM: dict[str, Callable[[Path], object]] = {
     "everything": lambda folder: shutil.rmtree(folder / ".git"),
     "what a sandbox lets go": what_a_sandbox_lets_go,
@@ -84,6 +91,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     "objects": in_git("objects"),
     "packs": in_git("objects/pack"),
     "loose objects": every_fan_out,
+    "loose objects, with times set back": loose_objects_and_the_times_of_their_folders,
     "config": in_git("config"),
 }
 

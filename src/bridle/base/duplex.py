@@ -33,9 +33,9 @@ class InputPipe:
         self._held = True
 
     def begin_with(self, data: bytes) -> None:
-        """Sends this before all else, once the process has started."""
+        """Sends this before all else, once the process has started; even if nothing else was to come."""
         self._held = False
-        if not self._over:
+        if self._fd is not None:
             self._rest = memoryview(data + bytes(self._rest))
             self._begin()
 
@@ -70,9 +70,10 @@ class InputPipe:
             self.end()
 
     def open(self, fd: int) -> None:
-        """The writing end of the pipe; it belongs to this object from here on."""
+        """The writing end of the pipe; it belongs to this object from here on. A process may come after one that ended
+        before it began."""
         os.set_blocking(fd, False)
-        self._fd = fd
+        self._fd, self._over = fd, False
         if self._rest or self._closing:
             self._begin()
 

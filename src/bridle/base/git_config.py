@@ -12,16 +12,11 @@ import functools
 import os
 import re
 import stat
-import time
 from collections.abc import Sequence
-
-from bridle.base.file_times import is_settled
-from bridle.base.files import read_limited
 
 MAX_CONFIG_BYTES = 256 * 1024
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 MAX_SUBMODULE_DEPTH = 4
-_MOST_KNOWN = 64
 
 _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"((?:[^\"\\]|\\.)*)\")?\s*\]")
 _KEY = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=|$)")
@@ -309,30 +304,19 @@ def is_odd(submodule: str) -> bool:
         return True
 
 
-_without_submodules: dict[str, tuple[int, ...]] = {}
-"""How the kernel described indexes that name none."""
-
-
 def _index_with_submodules(index: str) -> bytes:
-    """An index that may name submodules; empty for any other. One that names none is not read again until it changes:
-    commands ask before and after they run, and it may be large."""
-    now_ns = time.time_ns()
-    fd = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(fd)
-        description = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        if not stat.S_ISREG(status.st_mode) or _without_submodules.get(index) == description:
+    """An index that may name submodules; empty for any other.
+
+    It is read each time, whatever its times say: who has mapped it changes it without them.
+    """
+    with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             return b""
-        data = read_limited(fd, MAX_INDEX_BYTES).data
-    finally:
-        os.close(fd)
-    if _GITLINK in data:
-        return data
-    if is_settled(status.st_ctime_ns, now_ns):
-        if len(_without_submodules) >= _MOST_KNOWN:
-            _without_submodules.clear()
-        _without_submodules[index] = description
-    return b""
+        data = file.read(
+            min(status.st_size, MAX_INDEX_BYTES)
+        )  # no room for more than there is: that is not free
+    return data if _GITLINK in data else b""
 
 
 def _gitlinks(data: bytes, hash_bytes: int = 20) -> list[str] | None:

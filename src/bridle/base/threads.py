@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -27,9 +28,22 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
         with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
             loop.call_soon_threadsafe(deliver, settle)
 
-    # Not a `threading.Thread`: that one would first have to be waited for until it says that it runs.
-    _thread.start_new_thread(run, ())
+    try:
+        start_thread(run)
+    except OSError as error:
+        future.set_exception(error)
     return future
+
+
+def start_thread(run: Callable[..., None], *args: Any) -> None:
+    """Not a `threading.Thread`: that one would first have to be waited for until it says that it runs.
+
+    Raises `OSError` where this machine has too little for one more, as for processes.
+    """
+    try:
+        _thread.start_new_thread(run, args)
+    except RuntimeError as error:
+        raise BlockingIOError(errno.EAGAIN, str(error)) from error
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -95,7 +95,7 @@ async def start(
         if not launch.limits and limits.counting is not None:
             await in_thread(partial(limits.counting, process.pid))
         if launch.gate is not None:
-            await launch.gate.opened(process.pid, limits if launch.limits else None, ready)
+            await launch.gate.opened(limits if launch.limits else None, ready)
         elif held is not None:
             await ready()
             held.go()

@@ -28,11 +28,9 @@ class NeverRan(Exception):
 class HeldCommand(Protocol):
     """A command that waits, after its process was started, until it has been looked at once more."""
 
-    async def opened(
-        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]
-    ) -> None:
-        """Returns once the command runs, with these limits, and not before `ready` has returned. `pid` is what was
-        started for it. Raises `NeverRan` when it certainly did not; its process may be there yet."""
+    async def opened(self, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]) -> None:
+        """Returns once the command runs, with these limits, and not before `ready` has returned. Raises `NeverRan` when
+        it certainly did not; its process may be there yet."""
         ...
 
     def close(self) -> None:

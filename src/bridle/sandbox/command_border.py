@@ -259,7 +259,9 @@ class CommandBorder:
 
         def judge(looked: asyncio.Future[FolderLook]) -> None:
             try:
-                self._judge(looked.result())
+                self._judge(
+                    look() if looked.exception() else looked.result()
+                )  # there may be no room for a thread
             finally:
                 watch.unsettled.remove(self.settle_now)
                 settled.set_result(None)

@@ -270,7 +270,7 @@ def _around(folder: str) -> _Around | None:
         return None
     if any(os.path.lexists(os.path.join(git.git_dir, name)) for name in _MANY) or _names_files(git.git_dir):
         return None
-    if submodule_folders(top, git.git_dir):
+    if submodule_folders(top, git.git_dir) or os.path.islink(os.path.join(git.git_dir, "index")):
         return None
     entries += (os.path.join(git.git_dir, name) for name in _OF_A_REPOSITORY)
     return _Around(entries, [git.git_dir])

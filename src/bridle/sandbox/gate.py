@@ -39,6 +39,8 @@ _NEW_ROOT = "/newroot"
 _MADE, _COPY = "/dev/.made", "/dev/.mounted"
 """Mean nothing, and are in a command's own /dev."""
 _MAX_INFO_BYTES = 4_096
+_SOON_S = 0.001
+"""How long mounts take at least."""
 _CHILD = re.compile(rb'"child-pid": (\d+)\b')
 
 
@@ -73,6 +75,7 @@ class Gate:
         self._waits = waits
         self.child = 0
         """The process that becomes the command, once its mounts are made."""
+        self._counted: asyncio.Future[None] | None = None
         self._ours: list[int] = []
         self.theirs: list[int] = []
         self._ends: list[socket.socket] = []
@@ -101,19 +104,11 @@ class Gate:
             *("--block-fd", str(block), *held, "--info-fd", str(info)),
         )
 
-    async def opened(
-        self, pid: int, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]
-    ) -> None:
-        """Returns once the command runs, which the bubblewrap with this number was started for, and not before `ready`
-        has returned. Raises `NeverRan` if a mount is not as expected, or bubblewrap has ended; and what `ready`,
-        `prepare` and the functions it gives raise.
-
-        Whoever is put where it is counted makes us wait for the kernel for up to 20 ms, and those who come soon after
-        it do not. So bubblewrap itself is put there first, in a thread, while it makes mounts.
-        """
-        begun = in_thread(partial(limits.take, pid)) if limits is not None and limits.counting else None
+    async def opened(self, limits: CommandLimits | None, ready: Callable[[], Awaitable[object]]) -> None:
+        """Returns once the command runs, and not before `ready` has returned. Raises `NeverRan` if a mount is not as
+        expected, or bubblewrap has ended; and what `ready`, `prepare` and the functions it gives raise."""
         try:
-            mounted = await self.mounted()
+            mounted = await self.mounted(limits)
             self.child = mounted.child
             if not self._waits and (
                 difference := first_difference(
@@ -123,10 +118,10 @@ class Gate:
                 raise NeverRan(
                     f"sandbox: {difference} was changed by another command in this moment; nothing was run"
                 )
-            if begun is not None:
-                await begun
             if limits is not None:
                 limits.set_on(mounted.child)
+                if limits.counting is not None:
+                    await (self._counted or in_thread(partial(limits.counting, mounted.child)))
             await ready()
             os.write(self._block, b"\n")
         except (ConnectionError, ProcessLookupError):
@@ -141,13 +136,16 @@ class Gate:
         for fd in ours:
             os.close(fd)
 
-    async def mounted(self) -> MountedCommand:
-        """Has the mounts made, and looks at them once they are there. Raises `NeverRan` if bubblewrap has ended."""
+    async def mounted(self, limits: CommandLimits | None = None) -> MountedCommand:
+        """Has the mounts made, and looks at them once they are there. Meanwhile the process is counted that makes them.
+        Raises `NeverRan` if bubblewrap has ended."""
         prepared = self._prepare()
         self._tell(prepared.options)
         prepared.make()
         self._made.shutdown(socket.SHUT_WR)
         expected = prepared.expected()
+        if limits is not None and limits.counting is not None:
+            self._count_soon(limits.counting)
         loop = asyncio.get_running_loop()
         seen: asyncio.Future[tuple[int, bytes]] = loop.create_future()
 
@@ -174,10 +172,9 @@ class Gate:
 
     def _look(self) -> tuple[int, bytes]:
         """The process that will become the command, and its mounts as it sees them now."""
-        told = _CHILD.search(os.pread(self._info, _MAX_INFO_BYTES, 0))
-        if told is None:
+        child = self._told()
+        if not child:
             raise NeverRan
-        child = int(told[1])
         try:
             return child, b"" if self._waits else read_table(f"/proc/{child}/mountinfo")
         except PermissionError as error:
@@ -186,6 +183,21 @@ class Gate:
             ) from error
         except OSError:
             raise NeverRan from None
+
+    def _told(self) -> int:
+        """The process that will become the command; 0 while bubblewrap has not said so."""
+        told = _CHILD.search(os.pread(self._info, _MAX_INFO_BYTES, 0))
+        return int(told[1]) if told is not None else 0
+
+    def _count_soon(self, counting: Callable[[int], None]) -> None:
+        """In a thread: the kernel makes us wait for up to 20 ms. Not bubblewrap itself: where no process more may be
+        counted it could not start this one, and it would look as if this machine could not hold commands."""
+        if self._copy not in self._ours:
+            return  # the mounts are made, or nobody waits for them any more
+        if child := self._told():
+            self._counted = in_thread(partial(counting, child))
+        else:
+            asyncio.get_running_loop().call_later(_SOON_S, self._count_soon, counting)
 
     def _let_go(self, fd: int) -> None:
         self._ours.remove(fd)

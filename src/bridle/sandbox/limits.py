@@ -35,8 +35,8 @@ _SIGXFSZ = 25
 
 
 class CommandLimits(NamedTuple):
-    """`file_mib`: the largest file a command may make. `counting` puts a process where it is counted with others; None
-    where nothing counts."""
+    """`file_mib`: the largest file a command may make. `counting` puts a process where it is counted with others, and
+    what it starts from then on; None where nothing counts."""
 
     file_mib: int = 16_384
     counting: Callable[[int], None] | None = None
@@ -45,12 +45,6 @@ class CommandLimits(NamedTuple):
         """Raises `OSError` where another user's process runs under that number, or none."""
         for kind, both in self._lowered():
             resource.prlimit(pid, kind, both)
-        self.take(pid)
-
-    def take(self, pid: int) -> None:
-        """Counts a process and what it starts from now on."""
-        if self.counting is not None:
-            self.counting(pid)
 
     def starting(self, argv: Sequence[str]) -> tuple[str, ...]:
         """What starts `argv` with these limits."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from bridle.base.file_times import is_settled
+from bridle.base.file_times import is_telling
 from bridle.base.files import open_up, read_limited
 from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.paths import is_beneath, is_beneath_any
@@ -73,7 +73,7 @@ class _Inner(NamedTuple):
 
 
 class _Folder(NamedTuple):
-    ctime_ns: int
+    described: tuple[int, int, int]
     settled: bool
     inner: tuple[_Inner, ...]
     obeyed: tuple[tuple[str, Kind], ...]
@@ -373,10 +373,11 @@ class Lookout:
 def _stands(path: str, known: _Folder, since_ns: int | None) -> bool:
     """Whether a folder is as it was, and was so before that time."""
     try:
-        ctime_ns = os.lstat(path).st_ctime_ns
+        status = os.lstat(path)
     except OSError:
         return False
-    return ctime_ns == known.ctime_ns and (since_ns is None or ctime_ns < since_ns)
+    described = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    return described == known.described and (since_ns is None or status.st_ctime_ns < since_ns)
 
 
 def _seen(
@@ -389,10 +390,15 @@ def _seen(
             open_up(path)
             status = os.lstat(path)
         ctime_ns = status.st_ctime_ns
-        if known is not None and known.ctime_ns == ctime_ns:
+        described = (
+            status.st_dev,
+            status.st_ino,
+            ctime_ns,
+        )  # two folders may have one time, and change places
+        if known is not None and known.described == described:
             if known.settled:
                 return known
-            if before_command and is_settled(ctime_ns, time.time_ns()):  # a command will change it
+            if before_command and is_telling(ctime_ns, time.time_ns()):  # a command will change it
                 return known._replace(settled=True)
         with os.scandir(path) as entries:
             listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -412,8 +418,8 @@ def _seen(
             inner.append(_Inner(beneath + name, depends or name in _DEPENDENCIES))
     names = {name for name, _ in listed}
     return _Folder(
-        ctime_ns,
-        is_settled(ctime_ns, time.time_ns()),
+        described,
+        is_telling(ctime_ns, time.time_ns()),
         tuple(inner),
         tuple(obeyed),
         _GIT in names,

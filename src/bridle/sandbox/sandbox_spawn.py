@@ -253,11 +253,9 @@ class SandboxSpawn:
             border = self._border(
                 adapter, policy, cwd, lambda: self._looked(self._meant(policy, cwd)), handed=handed
             )
-            launch = None
             try:
-                launch = border.launch(argv, policy)
                 started = await self._start(
-                    launch,
+                    border.launch(argv, policy),
                     border,
                     cwd=cwd,
                     env=env,
@@ -276,8 +274,6 @@ class SandboxSpawn:
                     raise _NotHeld(held_back.said, failed) from held_back
                 (on_error or on_output)(held_back.said)
             except (OSError, CannotConfine) as refused:
-                if launch is not None and launch.gate is None:
-                    raise  # who knows whether it ran
                 if pause_s is not None:
                     self._confinements.forget()
                     await asyncio.sleep(pause_s)

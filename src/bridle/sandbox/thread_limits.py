@@ -7,13 +7,14 @@ program, nothing that runs between fork and exec.
 
 from __future__ import annotations
 
-import _thread
 import os
 import struct
 from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
+
+from bridle.base.threads import start_thread
 
 if TYPE_CHECKING:
     import subprocess  # noqa: TID251  the type of what is handed on
@@ -42,8 +43,7 @@ class HeldThread:
 
     def __call__(self, starting: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
         """Raises what giving up or starting raises; the thread is gone then."""
-        # Not a `threading.Thread`: that one would first have to be waited for until it says that it runs.
-        _thread.start_new_thread(self._run, (starting,))
+        start_thread(self._run, starting)
         started = self._answers.get()
         if isinstance(started, BaseException):
             raise started

@@ -9,7 +9,6 @@ The thread that answers is ours and does nothing else, so nobody waits for the l
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import fcntl
 import os
@@ -20,6 +19,7 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from bridle.base.threads import start_thread
 from bridle.sandbox import seccomp, thread_limits
 
 _RECEIVE, _ANSWER = 0xC0502100, 0xC0182101
@@ -49,7 +49,7 @@ class WriteListener:
 
     def begin(self) -> None:
         """Before the process is started, in a thread that has given up nothing."""
-        _thread.start_new_thread(self._serve, ())
+        start_thread(self._serve)
 
     def enter(self) -> None:
         """In the thread that starts the process. Where the kernel refuses, it is as if it wrote all the time."""

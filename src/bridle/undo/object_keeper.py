@@ -55,8 +55,9 @@ _CHUNK = 1 << 20
 _Signature: TypeAlias = tuple[int, int, int, int]
 """When the kernel saw a change, inode, size, and when it was written."""
 
-Parts: TypeAlias = dict[str, tuple[int, frozenset[str]]]
-"""The folders below `objects`: when each last changed (-1: too recently to tell), and the names in it."""
+Parts: TypeAlias = dict[str, tuple[tuple[int, int] | None, frozenset[str]]]
+"""The folders below `objects`: which each is and when it last changed, as no command can set it (None: too recently to
+tell), and the names in it."""
 
 
 class ObjectKeeper:
@@ -76,12 +77,12 @@ class ObjectKeeper:
     def look(self, objects: str) -> Lost | None:
         """Keeps what is new; returns what went since the last look, or was spoiled. The first look compares with what
         is kept."""
-        known = self._seen.get(objects)
+        known: Parts | None = self._seen.get(objects)
         now = _parts(objects, known or {})
         self._seen[objects] = now
         spoiled: set[str] = set()
         if known is None:
-            known = {part: (0, names) for part, names in self._kept(objects)}
+            known = {part: (None, names) for part, names in self._kept(objects)}
         else:
             spoiled = self._spoiled(objects, now)
             unchanged = all(now.get(part) is was for part, was in known.items()) and len(now) == len(known)
@@ -90,7 +91,7 @@ class ObjectKeeper:
         went = {
             f"{part}/{name}"
             for part, (_, names) in known.items()
-            for name in names - now.get(part, (0, frozenset()))[1]
+            for name in names - now.get(part, (None, frozenset()))[1]
         }
         lost = self._missing(objects, went | spoiled, _without(spoiled, now) if spoiled else now)
         self._take_new(objects, now, known)
@@ -108,7 +109,7 @@ class ObjectKeeper:
         went = {
             name
             for name in lost.names
-            if name.split("/")[1] not in now.get(name[: name.index("/")], (0, ()))[1]
+            if name.split("/")[1] not in now.get(name[: name.index("/")], (None, ()))[1]
             or not _stands_whole(os.path.join(lost.name, name), name)
         }
         now = _without(went, now)
@@ -175,7 +176,7 @@ class ObjectKeeper:
         begin = self._turn % max(len(names), 1)
         self._turn = begin + _IN_TURN
         asked = {*names[begin : self._turn], *names[: max(self._turn - len(names), 0)]}
-        asked |= signatures.keys() & {f"{_PACK}/{name}" for name in now.get(_PACK, (0, ()))[1]}
+        asked |= signatures.keys() & {f"{_PACK}/{name}" for name in now.get(_PACK, (None, ()))[1]}
         if all(_signature(objects, name) == signatures[name] for name in asked):
             return set()
         spoiled: set[str] = set()
@@ -260,7 +261,7 @@ class ObjectKeeper:
         """Of the files that went, those with an object that is nowhere else."""
         if not went:
             return set()
-        packs = now.get(_PACK, (0, frozenset()))[1]
+        packs = now.get(_PACK, (None, frozenset()))[1]
         with contextlib.ExitStack() as opened:
             indexes = [
                 opened.enter_context(_Index(os.path.join(objects, _PACK, name)))
@@ -326,7 +327,7 @@ class _Index:
                 rest -= other.beginning_with(first)
             if rest:
                 part = f"{first:02x}"
-                loose = now.get(part, (0, frozenset()))[1]
+                loose = now.get(part, (None, frozenset()))[1]
                 if any(number.hex()[2:] not in loose for number in rest):
                     return False
         return True
@@ -354,12 +355,14 @@ def _parts(objects: str, known: Parts) -> Parts:
         with os.scandir(where) as entries:
             for entry in entries:  # hundreds of times per command: hence so plain
                 part = entry.name
-                changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                status = entry.stat(follow_symlinks=False)
+                described = (status.st_ino, status.st_ctime_ns)
                 old = known.get(part)
-                if old is not None and old[0] == changed:
+                if old is not None and old[0] == described:
                     found[part] = old
                 elif _PART.fullmatch(part) and sum(len(names) for _, names in found.values()) < MAX_OBJECTS:
-                    found[part] = (changed if is_settled(changed, now_ns) else -1, _objects_in(part, where))
+                    settled = is_settled(status.st_ctime_ns, now_ns)
+                    found[part] = (described if settled else None, _objects_in(part, where))
     except OSError:
         pass  # it went away while we were looking
     finally:
@@ -386,7 +389,7 @@ def _without(names: Collection[str], now: Parts) -> Parts:
     for name in names:
         part, rest = name.split("/")
         gone.setdefault(part, set()).add(rest)
-    return now | {part: (-1, now[part][1] - left) for part, left in gone.items() if part in now}
+    return now | {part: (None, now[part][1] - left) for part, left in gone.items() if part in now}
 
 
 def _signature(objects: str, name: str) -> _Signature | None:
