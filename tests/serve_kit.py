@@ -87,10 +87,11 @@ def read_reply(opened: socket.socket) -> Reply:
 
 
 @contextmanager
-def serving(place: Place, *words: str, **env: str) -> Iterator[ServingProcess]:
-    """`bridle serve`, from when it answers. Whatever happens, it is gone afterwards."""
+def serving(place: Place, *words: str, through: Sequence[str] = (), **env: str) -> Iterator[ServingProcess]:
+    """`bridle serve`, from when it answers, started by another program if there is one. Whatever happens, it is gone
+    afterwards."""
     process = subprocess.Popen(
-        [*BRIDLE, "serve", *words],
+        [*through, *BRIDLE, "serve", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -414,7 +415,20 @@ linux_only = pytest.mark.skipif(
 )
 
 
+@pytest.fixture
+def nobodys_heir():
+    """The only children are those we start: an earlier test may have left this process adopting orphans, and what a
+    stopped shell was waiting for is one."""
+    set_subreaper, get_subreaper = 36, 37
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    assert prctl(get_subreaper, ctypes.byref(before), 0, 0, 0) == 0
+    assert prctl(set_subreaper, 0, 0, 0, 0) == 0
+    yield
+    assert prctl(set_subreaper, before.value, 0, 0, 0) == 0
+
+
 @linux_only
+@pytest.mark.usefixtures("nobodys_heir")
 async def test_one_guardian_serves_all_runs_and_leaves_with_close():
     before = children()
     processes = Processes()
@@ -426,6 +440,7 @@ async def test_one_guardian_serves_all_runs_and_leaves_with_close():
 
 
 @linux_only
+@pytest.mark.usefixtures("nobodys_heir")
 async def test_a_guardian_that_was_killed_is_replaced_and_running_processes_are_spared():
     before = set(children())
     processes = Processes()
@@ -540,6 +555,7 @@ async def test_without_descriptors_for_a_guardian_nothing_starts_and_none_is_los
 
 
 @linux_only
+@pytest.mark.usefixtures("nobodys_heir")
 async def test_a_process_ends_as_usual_where_its_guardian_was_killed_and_cannot_be_replaced():
     before = set(children())
     processes = Processes()

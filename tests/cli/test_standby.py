@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import select
 import signal
@@ -10,7 +11,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from bridle._version import __version__
 from bridle.base.engine_place import EnginePlace, connected_socket, socket_address
 from bridle.base.hand_over import AGREED, DECLINED, GO, LENGTH_BYTES, STATUS_BYTES
 from bridle.base.peer_process import parent_of
+from bridle.base.standby import SPARE_MS, wait_before_fork_ms
 from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import ServingProcess, serving
@@ -31,6 +34,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody stands b
 MORE_THAN_A_PIPE_HOLDS = 70_000
 LOADED = b"/msgspec/"
 """In the map of every process that has loaded what a command needs."""
+
+SLEEPS, STOPPED = "S", "T"
+LOOKS = 100_000
 
 
 @pytest.fixture
@@ -96,6 +102,12 @@ def _open_files(pid: int) -> list[str]:
         return [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
         return []
+
+
+def _comes_to(state: str, pid: int) -> bool:
+    """Whether a process is ever seen in this state, as the kernel calls it. What goes round and round never sleeps."""
+    stat = Path(f"/proc/{pid}/stat")
+    return any(stat.read_text().rpartition(")")[2].split()[0] == state for _ in range(LOOKS))
 
 
 def _is_gone(pidfd: int) -> bool:
@@ -238,7 +250,7 @@ def test_it_pauses_with_whoever_handed_it_over(place: Place, engine: ServingProc
         run.process.send_signal(signal.SIGTSTP)
         _, status = os.waitpid(run.process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
-        assert Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        assert _comes_to(STOPPED, other)
         run.process.send_signal(signal.SIGCONT)
         assert run.end().code == 0
 
@@ -367,21 +379,120 @@ def _next_in_line(standby: int, busy: Held) -> int:
             return others.pop()
 
 
-def test_where_there_is_no_room_for_more_what_has_begun_goes_on(place: Place, engine: ServingProcess) -> None:
-    with held(place) as run:
+@contextmanager
+def without_room(standby: int, *, more: int) -> Iterator[None]:
+    """It can open only so many files more, which is not enough for another process."""
+    soft, most = resource.prlimit(standby, resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir(f"/proc/{standby}/fd"))
+    resource.prlimit(standby, resource.RLIMIT_NOFILE, (highest + 1 + more, most))
+    try:
+        yield
+    finally:
+        resource.prlimit(standby, resource.RLIMIT_NOFILE, (soft, most))
+
+
+def _standby_row(place: Place) -> tuple[str, str]:
+    """What `bridle doctor` says of it."""
+    rows = place.bridle("doctor", "--offline", "--json").result["rows"]
+    (found,) = [(row["status"], row["text"]) for row in rows if row["part"] == "standby"]
+    return found
+
+
+def _wait_for_room(place: Place) -> None:
+    while (found := _standby_row(place))[0] != "ok":
+        assert found in {("warn", NO_ROOM_NOW), ("warn", NO_ANSWER)}
+
+
+BY_THEMSELVES = "bridle run and sessions of scripts run by themselves: "
+NO_ROOM_NOW = f"{BY_THEMSELVES}no process could be forked for them just now; it is tried again twice a minute"
+NO_ANSWER = f"{BY_THEMSELVES}the process that stands by did not answer within 0.5 s"
+
+
+@pytest.mark.parametrize(("more", "said"), [(1, NO_ROOM_NOW), (0, NO_ANSWER)])
+def test_where_there_is_no_room_for_more_what_has_begun_goes_on_and_it_is_tried_again(
+    place: Place, engine: ServingProcess, more: int, said: str
+) -> None:
+    with ExitStack() as holds:
+        run = holds.enter_context(held(place))
         standby = _standby(engine)
         _next_in_line(standby, run)
-        highest = max(int(name) for name in os.listdir(f"/proc/{standby}/fd"))
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.prlimit(standby, resource.RLIMIT_NOFILE, (highest + 2, most))
-        with held(place) as last:
+        assert _comes_to(SLEEPS, standby)  # and has opened all that belongs to that one
+        with without_room(standby, more=more):
+            last = holds.enter_context(held(place))
             assert last.is_handed_over
-            gone = os.pidfd_open(standby)
-            assert (last.end().code, run.end().code) == (0, 0)
-            assert _is_gone(gone)
-            os.close(gone)
-    with held(place) as alone:
-        assert not alone.is_handed_over
+            with held(place) as alone:
+                assert not alone.is_handed_over
+                assert alone.end().code == 0
+            assert _standby_row(place) == ("warn", said)
+            assert _comes_to(SLEEPS, standby)
+        assert (last.end().code, run.end().code) == (0, 0)
+    _wait_for_room(place)
+    with held(place) as again:
+        assert again.is_handed_over
+
+
+def test_each_try_comes_later_than_the_one_before_and_none_later_than_half_a_minute() -> None:
+    waits = [wait_before_fork_ms(failures) for failures in range(50)]
+    assert waits[0] == SPARE_MS
+    assert all(2 * before == wait or before == wait > 30_000 for before, wait in pairwise(waits))
+    assert waits[-1] < 31_000
+
+
+def test_one_that_waits_for_a_command_and_is_killed_is_replaced(place: Place, engine: ServingProcess) -> None:
+    standby = _standby(engine)
+    (waits,) = [pid for pid in _processes() if parent_of(pid) == standby]
+    os.kill(waits, signal.SIGKILL)
+    _wait_for_room(place)
+    with held(place) as run:
+        assert run.is_handed_over
+
+
+KILLED = (
+    f"{BY_THEMSELVES}the process that stood by was killed, or could not be started; start bridle serve again"
+)
+
+
+def test_it_is_said_how_one_stands_by_again_after_it_was_killed(place: Place, engine: ServingProcess) -> None:
+    standby = _standby(engine)
+    gone = os.pidfd_open(standby)
+    os.kill(standby, signal.SIGKILL)
+    assert _is_gone(gone)
+    os.close(gone)
+    with held(place) as run:
+        assert not run.is_handed_over
+        assert run.end().code == 0
+    assert _standby_row(place) == ("warn", KILLED)
+
+
+WITHOUT_FORKS = """
+import ctypes, errno, os, struct, sys
+LOAD, EQUALS, HAS_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
+CLONE, CLONE3, OF_THREADS_AND_VFORK = 56, 435, 0x14000
+ALLOW, FAIL = 0x7FFF0000, 0x00050000
+steps = [
+    (LOAD, 0, 0, 0),
+    (EQUALS, 4, 0, CLONE3),
+    (EQUALS, 0, 2, CLONE),
+    (LOAD, 0, 0, 16),
+    (HAS_BIT, 0, 2, OF_THREADS_AND_VFORK),
+    (RETURN, 0, 0, ALLOW),
+    (RETURN, 0, 0, FAIL | errno.ENOSYS),
+    (RETURN, 0, 0, FAIL | errno.EAGAIN),
+]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0
+assert prctl(22, 2, struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes a program that can start others and threads, and for whose forks there is no room."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls of the system have other numbers")
+def test_an_engine_serves_where_nobody_can_be_forked_to_stand_by(place: Place) -> None:
+    with serving(place, through=(sys.executable, "-c", WITHOUT_FORKS)):
+        assert _standby_row(place) == ("warn", KILLED)
+        assert place.bridle("run", "-m", "demo", "hi").code == 0
 
 
 def test_one_that_is_stopped_keeps_nothing_open(place: Place, engine: ServingProcess) -> None:

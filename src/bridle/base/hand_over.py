@@ -23,7 +23,7 @@ else:
 STANDBY_NAME = "standby.sock"
 """Of the socket, in the folder of an engine that listens."""
 TOKEN_NAME = "token"  # noqa: S105  of a file
-AGREED, GO = b"+", b"!"
+AGREED, NO_ROOM, GO = b"+", b"-", b"!"
 LENGTH_BYTES = STATUS_BYTES = 4
 STREAMS = 3
 ANSWER_S = 0.5
@@ -65,11 +65,12 @@ def hand_over(folder: str, version: str, arguments: Sequence[str]) -> int | None
     return 128 - code
 
 
-def would_be_taken(folder: str, version: str) -> bool:
-    """Whether who stands by agrees to a command of ours. None begins."""
+def ask_standby(folder: str, version: str) -> bytes:
+    """What who stands by answers to a command of ours, of which none begins: `AGREED`, `NO_ROOM`, or nothing where it
+    declines. Raises OSError."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        return _is_agreed(connection, folder, version, ())
+        return _answer(connection, folder, version, ())
     finally:
         connection.close()
 
@@ -84,17 +85,24 @@ def start_of(version: str, token: bytes) -> list[bytes]:
 
 def _is_agreed(connection: _socket.socket, folder: str, version: str, arguments: Sequence[str]) -> bool:
     try:
-        connection.settimeout(ANSWER_S)
-        _connect(connection, folder)
-        if _user_at(connection) != os.geteuid():
-            return False
-        _send(connection, start_of(version, _token_in(folder)), arguments)
-        if connection.recv(len(AGREED)) != AGREED:
-            return False
+        is_agreed = _answer(connection, folder, version, arguments) == AGREED
         connection.settimeout(None)
     except OSError:
         return False
-    return True
+    return is_agreed
+
+
+def _answer(connection: _socket.socket, folder: str, version: str, arguments: Sequence[str]) -> bytes:
+    """What who stands by in a folder says to a command; nothing where that is somebody else. Raises OSError."""
+    connection.settimeout(ANSWER_S)
+    _connect(connection, folder)
+    if _user_at(connection) != os.geteuid():
+        return b""
+    try:  # noqa: SIM105  contextlib is not loaded
+        _send(connection, start_of(version, _token_in(folder)), arguments)
+    except (BrokenPipeError, ConnectionResetError):  # it has answered without hearing us
+        pass
+    return connection.recv(len(AGREED))
 
 
 def _connect(connection: _socket.socket, folder: str) -> None:

@@ -12,17 +12,20 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import NoReturn
 
-from bridle.base.hand_over import DECLINED, GO, MOST_TOKEN_BYTES, STATUS_BYTES, STREAMS
+from bridle.base.hand_over import DECLINED, GO, MOST_TOKEN_BYTES, NO_ROOM, STATUS_BYTES, STREAMS
 from bridle.base.handed_command import CommandReceiver, become, close_others
 from bridle.base.own_process import end_with_parent
 
 SPARE_MS = 30
 """So long after a command the next process is forked, unless somebody waits for it: until then, others have work."""
+MOST_DOUBLINGS = 10
+"""Of that time, where it failed so often in a row: from then on it is tried twice a minute."""
 _TOLD = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGWINCH, signal.SIGSTOP, signal.SIGCONT}
 )
@@ -40,30 +43,40 @@ def decline() -> NoReturn:
     raise Declined
 
 
+def wait_before_fork_ms(failures: int) -> int:
+    """So long nobody is forked after this many failures in a row."""
+    return SPARE_MS << min(failures, MOST_DOUBLINGS)
+
+
 def start_standby(stand_by: Callable[[socket.socket], None]) -> socket.socket | None:
     """Starts a process that calls `stand_by` with its end of a connection to us; our end. None where the system cannot.
+    Where there is no room for one, the other end is closed, as it is when that process is killed.
 
     It is nobody's child: what descends from us may be a command. Call it while there is one thread, before anything
-    was started or marked. It is to end when our end is closed, whatever closes it.
+    was started or marked; so there is no other later. It is to end when our end is closed, whatever closes it.
     """
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()  # or it would be said twice
-    first = os.fork()
-    if first == 0:
-        ours.close()
-        _run_to_end(lambda: _begin(stand_by, theirs))
+    with suppress(OSError):
+        first = os.fork()
+        if first == 0:
+            ours.close()
+            _run_to_end(lambda: _begin(stand_by, theirs))
+        os.waitpid(first, 0)
     theirs.close()
-    os.waitpid(first, 0)
     return ours
 
 
 def _begin(stand_by: Callable[[socket.socket], None], link: socket.socket) -> int:
     os.setsid()
-    if os.fork() != 0:
-        return 0
+    try:
+        if os.fork() != 0:
+            return 0
+    except OSError:  # there is no room for it
+        return 1
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in range(STREAMS):
         os.dup2(nothing, fd)
@@ -123,31 +136,44 @@ class Standby:
         self._poll = select.poll()
         self._is_over = False
         self._spare: _Forked | None = None
+        self._failures = 0
+        """How many processes could not be forked, or did not live to take a command, since one did."""
+        self._fork_at_s = 0.0
+        """When the next one is forked, by a clock that only goes forward."""
         self._busy: dict[int, _Forked] = {}
         """Those that carry a command out, by what is heard of them: their end, and whoever waits for it."""
 
     def run(self) -> None:
-        """Returns when every command has ended, and whoever started us has gone or no process can be forked."""
+        """Returns when whoever started us has gone, and every command has ended."""
         gc.collect()
         gc.freeze()  # a child that collects would copy all of it
         self._poll.register(self._link, select.POLLIN)
-        self._fork()
         while self._busy or not self._is_over:
-            heard = self._poll.poll(None if self._spare or self._is_over else SPARE_MS)
-            if not heard:
+            left_ms = self._left_ms()
+            if left_ms == 0:
                 self._fork()
-            for fd, _ in heard:
+                continue
+            for fd, _ in self._poll.poll(left_ms):
                 if fd == self._link.fileno():
                     self._poll.unregister(fd)
                     if self._spare is not None and select.select([self._spare.link], (), (), 0)[0]:
                         self._begin(self._spare)  # it has a command already
                     self._stop()
                 elif not self._is_over and fd == self._listener.fileno():
-                    self._fork()
+                    if self._failures:
+                        self._refuse()
+                    else:
+                        self._fork()
                 elif self._spare is not None and fd == self._spare.link.fileno():
                     self._begin(self._spare)
                 elif (forked := self._busy.get(fd)) is not None:
                     self._hear(forked, fd)
+
+    def _left_ms(self) -> float | None:
+        """Until the next process is to be forked; None where none is."""
+        if self._spare is not None or self._is_over:
+            return None
+        return max(0.0, self._fork_at_s - time.monotonic()) * 1000
 
     def _fork(self) -> None:
         """Another one that waits for a command."""
@@ -155,18 +181,39 @@ class Standby:
             self._poll.unregister(self._listener)
         standby = os.getpid()
         try:
-            ours, theirs = socket.socketpair()
-            os.close(os.dup(ours.fileno()))  # where whoever waits for its end will be heard
-            pid = os.fork()
-        except OSError:  # there is no room for more, and nobody waits for it
-            self._stop()
+            with ExitStack() as failed:
+                ours, theirs = map(failed.enter_context, socket.socketpair())
+                for room in socket.socketpair():  # for whoever waits for its end, and for one who is refused
+                    room.close()
+                pid = os.fork()
+                if pid == 0:
+                    ours.close()
+                    _run_to_end(lambda: self._wait_for_command(theirs, standby))
+                failed.callback(_kill, pid)
+                watch = os.pidfd_open(pid)
+                failed.pop_all()
+        except OSError:  # there is no room for more
+            self._put_off(self._failures + 1)
             return
-        if pid == 0:
-            ours.close()
-            _run_to_end(lambda: self._wait_for_command(theirs, standby))
         theirs.close()
-        self._spare = _Forked(pid, os.pidfd_open(pid), ours)
+        self._spare = _Forked(pid, watch, ours)
         self._poll.register(ours, select.POLLIN)
+
+    def _put_off(self, failures: int) -> None:
+        """Has the next one forked later, the later the more often that failed. Until then we hear who asks for it."""
+        self._failures = failures
+        self._fork_at_s = time.monotonic() + wait_before_fork_ms(failures) / 1000
+        self._poll.register(self._listener, select.POLLIN)
+
+    def _refuse(self) -> None:
+        """Tells whoever asks that there is no room. Nothing is read of it."""
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # not even for that, until the next one is tried
+            self._poll.unregister(self._listener)
+            return
+        with connection, suppress(OSError):
+            connection.send(NO_ROOM)
 
     def _wait_for_command(self, link: socket.socket, standby: int) -> int:
         """In the child: waits for a command, and is it from then on. Nobody would hear of its end without us."""
@@ -181,21 +228,20 @@ class Standby:
         return self._carry(handover.arguments)
 
     def _begin(self, forked: _Forked) -> None:
-        """The process that waited has a command; or it has gone, and so would the next."""
+        """The process that waited has a command; or it has gone, and so may the next."""
         self._poll.unregister(forked.link)
         self._spare = None
         _, fds, _, _ = socket.recv_fds(forked.link, len(GO), 1)
         if not fds:
             os.waitpid(forked.pid, 0)
             forked.close()
-            self._stop()
+            self._put_off(self._failures + 1)
             return
         forked.caller = socket.socket(fileno=fds[0])
         for fd in (forked.watch, forked.caller.fileno()):
             self._busy[fd] = forked
             self._poll.register(fd, select.POLLIN)
-        if not self._is_over:
-            self._poll.register(self._listener, select.POLLIN)  # until there is another that waits
+        self._put_off(0)
 
     def _hear(self, forked: _Forked, fd: int) -> None:
         if fd == forked.watch:
@@ -237,9 +283,13 @@ class Standby:
         if (spare := self._spare) is not None:
             self._spare = None
             self._poll.unregister(spare.link)
-            os.kill(spare.pid, signal.SIGKILL)
-            os.waitpid(spare.pid, 0)
+            _kill(spare.pid)
             spare.close()
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 class _Forked:

@@ -86,13 +86,27 @@ def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
 
 def _standby_row(folder: str) -> DoctorRow:
     """Whether a command that is started as this one was would be handed over."""
-    from bridle.base.hand_over import would_be_taken
+    from bridle.base.hand_over import AGREED, ANSWER_S, NO_ROOM, ask_standby
 
     which = "bridle run and sessions of scripts"
-    if would_be_taken(folder, __version__):
+    alone = f"{which} run by themselves"
+    try:
+        answer = ask_standby(folder, __version__)
+    except ConnectionRefusedError:
+        why = "the process that stood by was killed, or could not be started; start bridle serve again"
+        return DoctorRow("warn", "standby", f"{alone}: {why}")
+    except TimeoutError:
+        why = f"the process that stands by did not answer within {ANSWER_S:g} s"
+        return DoctorRow("warn", "standby", f"{alone}: {why}")
+    except OSError:  # nobody was to stand by, or it hung up on us
+        answer = b""
+    if answer == AGREED:
         return DoctorRow("ok", "standby", f"{which} are carried out beside the engine")
+    if answer == NO_ROOM:
+        why = "no process could be forked for them just now; it is tried again twice a minute"
+        return DoctorRow("warn", "standby", f"{alone}: {why}")
     why = "engine.standby is false, or limits, rights or Python variables here are not those of bridle serve"
-    return DoctorRow("skip", "standby", f"{which} run by themselves: {why}")
+    return DoctorRow("skip", "standby", f"{alone}: {why}")
 
 
 async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
