@@ -506,7 +506,8 @@ class Printer:
         result.reason = ended.reason
         result.success = ended.stop == "end_turn"
         if not result.success:
-            result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
+            result.reason = ended.reason or ended.stop
+            result.error = {"name": result.reason, "message": ended.message or ended.stop}
         self._ended, self._cost_said = ended, self._cost_words()
         if result.success:
             return 0

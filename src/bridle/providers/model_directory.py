@@ -255,7 +255,7 @@ class Models:
                 raise UsageError(f"[providers.{name}]: {problem}") from None
         known = preset(name)
         if known is None:
-            raise CommandRefused("UnknownProvider", provider=name, known=", ".join(self.names()))
+            raise self.unknown_provider(name)
         if not known.base_url:
             raise UsageError(f"{name} needs an address: set providers.{name}.base_url")
         return known
