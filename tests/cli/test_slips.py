@@ -72,6 +72,32 @@ def test_the_keys_of_a_conversation_are_a_page(place: Place) -> None:
     assert (ran.code, ran.out.splitlines()) == (0, list(KEYS))
 
 
+def test_the_demo_needs_no_key(place: Place) -> None:
+    ran = place.bridle("login", "demo")
+    said = "demo plays a script and needs no key. Try it: bridle run -m demo PROMPT"
+    assert (ran.code, ran.story) == (2, [said])
+
+
+def test_a_session_without_a_title_has_words_all_the_same(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "--session", "job", "one")
+    place.bridle("sessions", "rename", "job")
+    assert "(no title)" in place.bridle("sessions").out
+    assert "(no title)" in place.bridle("sessions", "search", "scripted").out
+
+
+def test_what_is_said_to_bring_an_undone_session_back_does(place: Place) -> None:
+    model = place.script('call write_file {"path": "made", "content": "x"}\n---\nsay Done.\n')
+    place.bridle("run", "-y", "-m", model, "--session", "job", "one")
+    place.bridle("run", "-m", "demo", "two")
+    undone = place.bridle("undo", "job", "-y")
+    assert not (place.work / "made").exists()
+    way_back = undone.out.splitlines()[-1].partition("Undone. bridle ")[2].partition(" brings it back")[0]
+    assert place.bridle(*way_back.split(), "-y").code == 0
+    assert (place.work / "made").exists()
+    refused = place.bridle("undo", "job", "--redo", "-y")
+    assert refused.story == ["--redo takes back the last undo. Of which session: --redo --session ID"]
+
+
 # Variables
 
 

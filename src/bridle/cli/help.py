@@ -84,7 +84,7 @@ bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file t
   bridle undo                    the last turn of the newest session here that changed something; shown, then asked
   bridle undo 4                  turn 4 of it          bridle undo call_01J8…    one call
   bridle undo 01J8ZQ             everything a session changed; any name of it will do
-  bridle undo --redo             takes back the last undo
+  bridle undo --redo             takes back the last undo; of another session: --session ID
   --dry-run                      only shows what would happen
   -y, --yes                      does not ask; a file that changed since stops it, unless:
   --conflicts skip|overwrite     leaves such files as they are, or writes over them (an undo keeps them for --redo)

@@ -266,7 +266,7 @@ class Models:
         from bridle.providers.remote import near_names
 
         known = self.names()
-        near = near_names(name, known)
+        near = [] if name in known else near_names(name, known)
         listed = ", ".join(known) + (f" (nearest: {near[0]})" if near else "")
         return CommandRefused("UnknownProvider", provider=visible(name, newlines=False), known=listed)
 
