@@ -98,6 +98,13 @@ def test_what_is_said_to_bring_an_undone_session_back_does(place: Place) -> None
     assert refused.story == ["--redo takes back the last undo. Of which session: --redo --session ID"]
 
 
+def test_a_deadline_before_anything_has_begun_is_one_too(place: Place) -> None:
+    ran = place.bridle("run", "-m", "demo", "--timeout", "0.000001", "hi")
+    assert (ran.code, ran.out, ran.story) == (124, "", ["The run did not finish within 1e-06 s."])
+    result = place.bridle("run", "-m", "demo", "--json", "--timeout", "0.000001", "hi").result
+    assert (result["exit_code"], result["reason"]) == (124, "DeadlineReached")
+
+
 # Variables
 
 
