@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -229,6 +230,24 @@ def test_a_backup_that_cannot_be_written_is_named(place: Place) -> None:
     name = "x" * 300
     ran = place.bridle("sessions", "backup", name)
     assert (ran.code, ran.story) == (2, [f"{place.work / name} cannot be written (File name too long)"])
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_the_doctor_finds_a_store_that_cannot_be_written(place: Place) -> None:
+    place.bridle("run", "-m", "demo", "hi")
+    home = str(place.home)
+    done = subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home, *BRIDLE, "doctor", "--offline"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=place.work,
+        env=place.environment(),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    row = next(line for line in done.stdout.decode().splitlines() if line.split()[1:2] == ["store"])
+    assert (done.returncode, row.split()[0]) == (1, "fail")
+    assert row.endswith(f"{place.data}/sessions.db is not yours to write: nothing new can be kept")
 
 
 def without_room(place: Place, *words: str) -> Ran:
