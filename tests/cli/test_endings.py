@@ -73,6 +73,7 @@ def test_a_signal_ends_the_turn_and_the_exit_code_says_which(
         ran = running.signal(number)
     last = json.loads(ran.out.splitlines()[-1])
     assert (ran.code, last["eventType"], last["exit_code"]) == (code, "run.result", code)
+    assert (last["reason"], last["error"]["name"]) == ("cancelled", "cancelled")
     assert "Traceback" not in ran.err
     assert life.ends_within(5)
     session = place.only_session()

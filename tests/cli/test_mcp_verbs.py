@@ -172,7 +172,9 @@ def test_a_server_is_tried_in_the_sandbox_of_a_session(place: Place) -> None:
     [
         ({"command": ["no-such-program-anywhere"], "sandbox": "off"}, MISSING),
         (server({"silent": True}, connect_s=0.5), "it was not ready within 0.5 s"),
-        ({"url": "http://127.0.0.1:9/mcp"}, "All connection attempts failed"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "connection refused"),
+        ({"url": "http://localhost:9/mcp"}, "connection refused"),
+        ({"url": "http://nowhere.invalid/mcp"}, "the name of the host was not found"),
     ],
 )
 def test_a_server_that_is_not_there_is_said_in_one_sentence(place: Place, table: dict, problem: str) -> None:

@@ -10,6 +10,7 @@ from bridle.engine.conversation import Conversation
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
+from bridle.tools.repo_map import repo_map_tool
 from cli_kit import Place
 
 
@@ -17,7 +18,11 @@ def ignore(_event: DurableEvent) -> None:
     """Nothing runs here."""
 
 
-TOOLS = (*builtin_tools(Jobs(ignore)), skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation))
+TOOLS = (
+    *builtin_tools(Jobs(ignore)),
+    repo_map_tool(""),
+    skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation),
+)
 
 
 @pytest.mark.requirement("T2.3", "T2.8a", "G7.20")

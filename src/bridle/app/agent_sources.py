@@ -18,6 +18,7 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentScope
 from bridle.base.files import repository_root
+from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.config.folders import AGENTS, Folders, home_of, project_folder
 from bridle.protocol.errors import CommandRefused, sentence
@@ -92,7 +93,9 @@ def chosen_agent(registry: AgentRegistry, name: str, waiting: Sequence[WaitingAg
     waits = next((one for one in waiting if one.stem == name), None) if agent is None else None
     if waits is not None:
         raise CommandRefused("AgentNotTrusted", agent=name, path=visible(waits.shown, newlines=False))
-    known = ", ".join(one.name for one in registry.primary)
+    names = [one.name for one in registry.primary]
+    near = nearest(name, names)
+    known = ", ".join(names) + (f" (nearest: {near})" if near else "")
     reason = "UnknownAgent" if agent is None else "AgentNotSelectable"
     raise CommandRefused(reason, agent=visible(name, newlines=False)[:100], known=known)
 

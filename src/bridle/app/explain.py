@@ -15,6 +15,8 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders, home_of
+from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
+from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
@@ -30,6 +32,7 @@ from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
+from bridle.tools.repo_map import is_map_installed, repo_map_tool
 
 if TYPE_CHECKING:
     from bridle.plugin.loading import LoadedPlugin
@@ -120,7 +123,12 @@ def standing(
         settings, plugins = session_plugins(settings)
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
-    tools = (*builtin_tools(Jobs(lambda _event: None)), exit_plan_tool(lambda: chosen, lambda: chosen))
+    tools = (
+        *builtin_tools(Jobs(lambda _event: None)),
+        exit_plan_tool(lambda: chosen, lambda: chosen),
+        skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation),
+        *((repo_map_tool(""),) if settings.repo_map != "off" and is_map_installed() else ()),
+    )
     registry = session_registry(settings, mode=lambda: chosen)
     registry.replace(BUILTIN.scope, tools, BUILTIN)
     for plugin in plugins:

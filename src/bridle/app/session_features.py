@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
-from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
     from bridle.safety.trust.approved_edits import ApprovedEdits
     from bridle.sandbox.warm_sandbox import WarmSandboxes
 
-GRAMMAR = "tree_sitter_python"
-"""The package of the extra `map` that is looked for; the others come with it."""
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
 
@@ -198,10 +195,12 @@ def repo_map(parts: SessionParts) -> Iterator[Feature]:
 
     Where its extra is not installed, or a setting says so, there is no feature.
     """
-    if parts.settings.repo_map == "off" or PathFinder.find_spec(GRAMMAR) is None:
+    if parts.settings.repo_map == "off":
         return
-    from bridle.tools.repo_map import NAME, repo_map_tool
+    from bridle.tools.repo_map import NAME, is_map_installed, repo_map_tool
 
+    if not is_map_installed():
+        return
     cache_folder = os.path.join(parts.services.where.state, "repo-map")
     feature = Feature(name=NAME, origin=BUILTIN, tools=with_kept_schemas((repo_map_tool(cache_folder),)))
     if parts.settings.repo_map == "tail":

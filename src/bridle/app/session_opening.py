@@ -22,7 +22,6 @@ from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import has_agent_folder, home_of
-from bridle.config.problems import shown
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
@@ -506,13 +505,10 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
     """The settings, with a word on every tool pack that is none."""
     if settings.tool_packs is None:
         return settings
-    from bridle.tools.packs import PACKS
+    from bridle.app.settings_use import packs_that_are_none
 
-    known = (*PACKS, *(feature.name for feature in plugged))
-    unknown = [pack for pack in settings.tool_packs if pack not in known]
-    said = tuple(
-        f'tools.packs: there is no pack "{shown(pack)}" (there are {", ".join(known)}).' for pack in unknown
-    )
+    clauses = packs_that_are_none(settings.tool_packs, [feature.name for feature in plugged])
+    said = (f"{clause}." for clause in clauses)
     return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from bridle.safety.rules import Rule
 
 
+COMING = frozenset({"delegate_agent", "memory", "repo_map", "skill", "tool_search"})
+"""Tools of ours that a session has or has not, by its settings and servers: a rule about one is no slip."""
+
+
 def rules_without_a_tool(rules: Iterable[Rule], tools: Collection[str]) -> Iterator[tuple[Rule, str]]:
     """Rules about a tool that is not there, each with a clause that says so: a denial that denies nothing looks like
     one that does. A pattern of names, and tools of servers that may come, are left alone.
@@ -27,7 +31,13 @@ def rules_without_a_tool(rules: Iterable[Rule], tools: Collection[str]) -> Itera
 
     for rule in rules:
         name = rule.tool
-        if name in tools or name in ALIASES or name.startswith("mcp__") or not name.isidentifier():
+        if (
+            name in tools
+            or name in COMING
+            or name in ALIASES
+            or name.startswith("mcp__")
+            or not name.isidentifier()
+        ):
             continue
         near = nearest(name, (*tools, *ALIASES))
         yield (
@@ -43,6 +53,7 @@ def all_problems(tiers: Tiers) -> list[Problem]:
         plugins = _plugins(tiers)
         found += plugins.problems
         found += (*_hooks(tiers), *_servers(tiers), *_rules(tiers, plugins.tools), *_levels(tiers))
+        found += (*_packs(tiers, plugins.names), *_listen(tiers))
         found += _agents(tiers)
         found += _not_used_yet(tiers)
     return sorted(found, key=lambda problem: problem.severity != "error")
@@ -86,6 +97,7 @@ class _Plugins(NamedTuple):
 
     problems: Sequence[Problem] = ()
     tools: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def _plugins(tiers: Tiers) -> _Plugins:
@@ -100,7 +112,7 @@ def _plugins(tiers: Tiers) -> _Plugins:
     idle = idle_sections(tiers, [plugin.name for plugin in loaded])
     said = [warning for plugin in loaded for warning in plugin.warnings]
     tools = tuple(tool.name for plugin in loaded for tool in plugin.feature.tools)
-    return _Plugins([*said, *idle], tools)
+    return _Plugins([*said, *idle], tools, tuple(plugin.name for plugin in loaded))
 
 
 def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
@@ -150,6 +162,35 @@ def _levels(tiers: Tiers) -> Iterator[Problem]:
         wanted_levels(tiers.get("log.levels"))
     except BridleError as refused:
         yield _problem(origin, "log.levels", refused.message, "error")
+
+
+def packs_that_are_none(packs: Sequence[str], plugged: Sequence[str]) -> Iterator[str]:
+    """A clause for each name of a group of tools that nobody has. `plugged` are the names of plugins."""
+    from bridle.tools.packs import PACKS
+
+    known = (*PACKS, *plugged)
+    for pack in packs:
+        if pack not in known:
+            yield f'tools.packs: there is no pack "{shown(pack)}" (there are {", ".join(known)})'
+
+
+def _packs(tiers: Tiers, plugged: Sequence[str]) -> Iterator[Problem]:
+    origin = tiers.origin("tools.packs")
+    if origin is not None:
+        for problem in packs_that_are_none(tiers.get("tools.packs"), plugged):
+            yield _problem(origin, "tools.packs", problem, "warning")
+
+
+def _listen(tiers: Tiers) -> Iterator[Problem]:
+    origin = tiers.origin("engine.listen")
+    if origin is None:
+        return
+    from bridle.control.listening_socket import tcp_address
+
+    try:
+        tcp_address(tiers.get("engine.listen"), "engine.listen")
+    except UsageError as refused:
+        yield _problem(origin, "engine.listen", refused.message, "error")
 
 
 def _problem(origin: ValueOrigin, key: str, problem: str, severity: Severity) -> Problem:

@@ -69,6 +69,20 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o600, durable: bool = T
         sync_folder(folder)
 
 
+def write_new(path: str, text: str) -> None:
+    """Makes a file that is not there yet; where it cannot be written whole, nothing of it is left.
+
+    Raises OSError, FileExistsError where something is there.
+    """
+    with open(path, "x", encoding="utf-8") as made:
+        try:
+            made.write(text)
+            made.flush()
+        except OSError:
+            os.unlink(path)
+            raise
+
+
 def _write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:

@@ -56,6 +56,7 @@ Reason = Literal[
     "no sandbox",
     "sandbox lost",
     "no network filter",
+    "the state folder cannot be written",
 ]
 
 _CHUNK = 64 * 1024

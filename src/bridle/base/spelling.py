@@ -16,6 +16,12 @@ def folded_name(written: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", written).lower()
 
 
+def meant_words(name: str, known: Iterable[str]) -> str:
+    """What is added to a sentence about an unknown name: ` Did you mean X?`, or nothing."""
+    near = nearest(name, known)
+    return f" Did you mean {near}?" if near else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name somebody probably meant; None where none is near."""
     from difflib import get_close_matches

@@ -18,6 +18,8 @@ from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrig
 from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.settings import agent_settings, is_acked
+from bridle.base.files import write_new
+from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.cli.trust import stored_approvals
@@ -175,9 +177,9 @@ def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             raise CommandRefused("AgentNotTrusted", agent=name, path=waits.shown)
         for problem in agent_list(found, None).problems:  # perhaps it is there, and no agent as it stands
             tell(visible(problem, newlines=False))
-        known = ", ".join(one.name for one in found.registry.list())
-        shown = visible(name, newlines=False)[:100]
-        raise UsageError(f'There is no agent "{shown}". Agents: {known}. See: bridle agents')
+        names = [one.name for one in found.registry.list()]
+        shown, hint = visible(name, newlines=False)[:100], meant_words(name, names)
+        raise UsageError(f'There is no agent "{shown}".{hint} Agents: {", ".join(names)}. See: bridle agents')
     if parsed.json:
         return say_json(agent)
     return say("\n".join(visible(line, newlines=False) for line in _facts(agent)) + f"\n{_prompt(agent)}")
@@ -341,8 +343,7 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise UsageError(f"--description: {read.problems[0].clause}")
     try:
         os.makedirs(os.path.dirname(file), mode=0o700 if parsed.own else 0o777, exist_ok=True)
-        with open(file, "x", encoding="utf-8") as made:
-            made.write(text)
+        write_new(file, text)
     except FileExistsError:
         raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
     except OSError as failure:

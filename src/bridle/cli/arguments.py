@@ -125,6 +125,8 @@ class Parser(argparse.ArgumentParser):
         }
         near = nearest(name.lstrip("-"), options) if name.startswith("-") else None
         hint = ELSEWHERE.get(name) or (f"Did you mean {options[near]}?" if near else "")
+        if self.prog == f"bridle {TALK}" and _is_of_run(name):
+            hint = f"It is one of a run: bridle run {name} …"
         what = f'There is no option "{name}" here' if name.startswith("-") else f'"{word}" means nothing here'
         if self._topic == "login" and not name.startswith("-"):
             what, hint = "One word too many", _KEY_PLACE  # which it may be, so it is not said again
@@ -143,11 +145,10 @@ class Parser(argparse.ArgumentParser):
         """A word that is none of those there are is named with them, and with the one that was probably meant."""
         if action.choices is None or value in action.choices:
             return
-        from bridle.base.spelling import nearest
+        from bridle.base.spelling import meant_words
 
         known = [str(choice) for choice in action.choices]
-        near = nearest(str(value), known)
-        hint = f" Did you mean {near}?" if near else ""
+        hint = meant_words(str(value), known)
         name = "/".join(action.option_strings) or self._topic
         raise UsageError(
             f'{name}: "{value}" is none of {", ".join(known)}.{hint} See: bridle help {self._topic}'.rstrip()
@@ -177,6 +178,10 @@ def parser(only: str | None = None) -> Parser:
         if only in (None, name):
             add_words(verb(name))
     return root
+
+
+def _is_of_run(option: str) -> bool:
+    return any(option in action.option_strings for action in parser("run").below["run"].arguments)
 
 
 class _NamedFolder(argparse.Action):

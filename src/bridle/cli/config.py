@@ -127,7 +127,7 @@ def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> 
     try:
         change = set_value(where, parsed.key, parsed.value)
     except OSError as problem:
-        raise unwritable(where, problem) from None
+        raise unwritable(user_file(where), problem) from None
     said = "was so already" if change.before == change.after else "is set"
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
@@ -151,7 +151,7 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
         try:
             change = unset(where, parsed.key)
         except OSError as problem:
-            raise unwritable(where, problem) from None
+            raise unwritable(user_file(where), problem) from None
     said = "is not set" if change.before is None else "is no longer set"
     return _report(change, f"{change.key} {said} in {change.path}", parsed, env)
 
@@ -167,11 +167,11 @@ def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, en
     return say("\n".join(lines) + "\n")
 
 
-def unwritable(where: Folders, problem: OSError) -> BridleError:
-    """Why the person's own file could not be changed."""
+def unwritable(path: str, problem: OSError) -> BridleError:
+    """Why a file of the person's own could not be changed."""
     is_folder = not isinstance(problem, FileExistsError | NotADirectoryError)
     clause = problem.strerror if is_folder else f"{problem.filename} is not a folder"
-    return BridleError("FileUnwritable", path=user_file(where), problem=clause)
+    return BridleError("FileUnwritable", path=path, problem=clause)
 
 
 def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:

@@ -202,6 +202,10 @@ def _store(found: Machine) -> Iterable[DoctorRow]:
         _stored_keys(found), found.where, found.env
     )  # opening may have wrapped its key
     text = f"{counted(len(sessions), 'session')}, {size / 1e6:.1f} MB, encrypted, {integrity}"
+    if not os.access(path, os.W_OK):
+        return [
+            DoctorRow("fail", "store", f"{text}, but {path} is not yours to write: nothing new can be kept")
+        ]
     if without_tip:
         return [DoctorRow("warn", "store", tips_gone(found.where.data, without_tip))]
     if lock_words:

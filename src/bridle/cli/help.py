@@ -22,7 +22,7 @@ Common options
   --on-orphan ask|fail|mark-unknown   after a crash: ask a person, refuse to go on, or tell the model to check
 
 bridle help VERB     bridle help options     bridle help exit-codes     bridle help env     bridle help settings
-bridle help scripts     bridle help man     the manual page, for ~/.local/share/man/man1/bridle.1
+bridle help scripts     bridle help keys     bridle help man     the manual page, for ~/.local/share/man/man1/bridle.1
 bridle help builders    commands for those who build with Bridle     bridle help mcp-serve    a tool of other agents
 """
 
@@ -84,7 +84,7 @@ bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file t
   bridle undo                    the last turn of the newest session here that changed something; shown, then asked
   bridle undo 4                  turn 4 of it          bridle undo call_01J8…    one call
   bridle undo 01J8ZQ             everything a session changed; any name of it will do
-  bridle undo --redo             takes back the last undo
+  bridle undo --redo             takes back the last undo; of another session: --session ID
   --dry-run                      only shows what would happen
   -y, --yes                      does not ask; a file that changed since stops it, unless:
   --conflicts skip|overwrite     leaves such files as they are, or writes over them (an undo keeps them for --redo)
@@ -526,20 +526,23 @@ BRIDLE_HOME     all of Bridle's files under this one folder
 BRIDLE_MODEL    the model to use when -m is not given, as provider:model
 BRIDLE_API_KEY  the key for the provider of that model
 BRIDLE_MODE     the mode to use when --mode is not given
+BRIDLE_SANDBOX  what commands may write when -s is not given
 BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
 BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMARY_TARGET_TOKENS
                 as context.max_tokens, context.compact_at and context.summary_tokens
 BRIDLE_SUB_…    the same for agents that are sent, and more of them: docs/agents.md
 BRIDLE_AGENT, BRIDLE_AGENT_MODE   who is talked with, and whether they may send others (single, multi)
+BRIDLE_PLAIN    text that only grows, as with --plain; so does ACCESSIBLE
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)
 BRIDLE_NO_ATTACH    run in this process, whatever engine listens    BRIDLE_URL, BRIDLE_TOKEN_FILE  for bridle attach
 BRIDLE_HUB_TASK, BRIDLE_HUB_RUN, BRIDLE_HUB_AGENT  what a hub calls a run (run --output-format hub)
 BRIDLE_PASSPHRASE   what locks the keys that bridle login stores, if you want a passphrase
 BRIDLE_MACHINE_KEY  the same, as 32 bytes: as they are, as 64 hex digits or as base64
-Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, HOME,
-XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME. An empty value counts as unset; an unknown BRIDLE_ name is reported.
+Also read: the key variables of providers (bridle models --keys), proxy variables, VISUAL, EDITOR, PAGER,
+NO_COLOR, FORCE_COLOR, HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_CACHE_HOME.
+An empty value counts as unset; an unknown BRIDLE_ name is reported.
 Without an absolute HOME and without BRIDLE_HOME nothing is written anywhere: one sentence, exit 2.
 """
 
@@ -607,13 +610,15 @@ SETTINGS = "settings"
 """The page that is made from the table of settings, and longer than a screen."""
 MAN = "man"
 """All pages as one for `man`."""
+KEYS = "keys"
+"""The page that `/keys` is in a conversation."""
 OPTIONS = "options"
 """The page of every option, longer than a screen too."""
 
 
 def topics() -> list[str]:
     """Every page but the first."""
-    return [*filter(None, PAGES), OPTIONS, SETTINGS, MAN]
+    return [*filter(None, PAGES), KEYS, OPTIONS, SETTINGS, MAN]
 
 
 def topic_of(words: list[str]) -> str:
@@ -630,6 +635,10 @@ def page(words: list[str]) -> tuple[str, int]:
         from bridle.cli.man_page import man_page
 
         return man_page(PAGES), 0
+    if topic == KEYS:
+        from bridle.clients.interaction import slash_table
+
+        return "\n".join(slash_table.KEYS) + "\n", 0
     if topic == OPTIONS:
         from bridle.cli.option_page import option_page
 
@@ -638,4 +647,7 @@ def page(words: list[str]) -> tuple[str, int]:
         from bridle.config.settings_report import reference  # what it brings is too much for the other pages
 
         return "\n".join(reference()) + "\n", 0
-    return f'There is no help page "{topic}". Pages: {", ".join(topics())}', 2
+    from bridle.base.spelling import meant_words
+
+    pages = topics()
+    return f'There is no help page "{topic}".{meant_words(topic, pages)} Pages: {", ".join(pages)}', 2

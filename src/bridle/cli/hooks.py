@@ -14,6 +14,7 @@ from bridle.app.hook_feature import written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.files import repository_root
 from bridle.base.processes import Processes
+from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
@@ -150,7 +151,8 @@ def _lines(rows: list[HookRow]) -> list[str]:
 def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     event = event_named(parsed.event)
     if event is None:
-        raise UsageError(f'There is no hook event "{parsed.event}". Events: {", ".join(EVENTS)}')
+        hint = meant_words(parsed.event, EVENTS)
+        raise UsageError(f'There is no hook event "{parsed.event}".{hint} Events: {", ".join(EVENTS)}')
     given = _input_in(parsed.input)
     here = folder_hooks(parsed, env)
     about_tools = event in ABOUT_TOOLS

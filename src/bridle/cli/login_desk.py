@@ -15,6 +15,7 @@ from bridle.cli.console import tell
 from bridle.cli.hidden_input import hidden_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError
+from bridle.providers import DEMO
 from bridle.providers.model_directory import Models
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class LoginDesk:
 
     def endpoint(self, name: str) -> Endpoint:
         """The endpoint of a provider that a key can be stored for."""
+        if name == DEMO:
+            raise UsageError(f"{DEMO} plays a script and needs no key. Try it: bridle run -m {DEMO} PROMPT")
         endpoint = self.models.endpoint(name)
         if endpoint.local and endpoint.placeholder_key:
             raise UsageError(

@@ -15,7 +15,7 @@ from bridle.cli.console import say
 from bridle.cli.mcp_servers import FolderServers, folder_servers
 from bridle.config.folders import folders
 from bridle.config.problems import shown
-from bridle.config.settings_writer import SettingChange, set_entry
+from bridle.config.settings_writer import SettingChange, set_entry, user_file
 from bridle.mcp.launch_pins import unpinned_words
 from bridle.mcp.server_definitions import BadServer, decode_server
 from bridle.protocol.errors import UsageError
@@ -95,4 +95,4 @@ def _written(name: str, entry: dict[str, Any] | None, env: Mapping[str, str]) ->
     try:
         return set_entry(where, ("mcp_servers", name), entry)
     except OSError as problem:
-        raise unwritable(where, problem) from None
+        raise unwritable(user_file(where), problem) from None

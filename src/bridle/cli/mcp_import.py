@@ -239,4 +239,4 @@ def _write(plan: _Plan, here: FolderServers, stored: StoredKeys) -> None:
         try:
             set_entry(here.where, ("mcp_servers", one.name), one.settings)
         except OSError as problem:
-            raise unwritable(here.where, problem) from None
+            raise unwritable(user_file(here.where), problem) from None

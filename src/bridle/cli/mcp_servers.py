@@ -18,7 +18,7 @@ from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.files import read_limited, repository_root
 from bridle.base.phrases import counted
 from bridle.base.redact import redact
-from bridle.base.spelling import nearest
+from bridle.base.spelling import meant_words
 from bridle.base.tool_names import unique_server_parts
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
@@ -81,8 +81,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         """Raises `UsageError` where there is none of that name."""
         found = {row.name: row for row in self.rows(env)}
         if name not in found:
-            near = nearest(name, found)
-            hint = f" Did you mean {near}?" if near else ""
+            hint = meant_words(name, found)
             raise UsageError(f'There is no MCP server "{shown(name)}" here.{hint} See: bridle mcp list')
         return found[name]
 

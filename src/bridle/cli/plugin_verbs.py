@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
-from bridle.base.spelling import nearest
+from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
@@ -427,8 +427,7 @@ def _remove(name: str, where: Folders) -> int:
 def _named(name: str, where: Folders) -> BundleRecord:
     found = {record.name: record for record in _records(where)}
     if name not in found:
-        near = nearest(name, found)
-        hint = f" Did you mean {near}?" if near else ""
+        hint = meant_words(name, found)
         raise UsageError(f'There is no bundle "{shown(name)}" here.{hint} See: bridle plugins list')
     return found[name]
 

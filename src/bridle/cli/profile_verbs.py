@@ -12,7 +12,7 @@ import msgspec
 from bridle.app.profile_answers import is_trusted_profile, profile_entries
 from bridle.base.files import private_folder, write_atomic
 from bridle.base.phrases import counted
-from bridle.base.spelling import nearest
+from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.config import problem_data, unwritable
 from bridle.cli.console import say, say_json
@@ -195,8 +195,7 @@ def _named(name: str, where: Folders, cwd: str) -> ProfileFile:
         return wanted
     found = find_profile(name, config_folder=where.config, project=project, relative_to=cwd)
     if found is None:
-        near = nearest(name, [file.name for file in find_profiles(where.config, project)])
-        hint = f" Did you mean {near}?" if near else ""
+        hint = meant_words(name, [file.name for file in find_profiles(where.config, project)])
         raise UsageError(f'There is no profile "{shown(name)}" here.{hint} See: bridle profiles list')
     return found
 
@@ -217,7 +216,7 @@ def _new(parsed: argparse.Namespace, where: Folders, cwd: str) -> int:
         private_folder(folder)
         write_atomic(path, text.encode())
     except OSError as problem:
-        raise unwritable(where, problem) from None
+        raise unwritable(path, problem) from None
     return say(
         visible(f'Profile "{name}" is in {path} now. Look at it: bridle profiles show {name}', newlines=False)
         + "\n"

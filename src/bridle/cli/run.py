@@ -538,13 +538,19 @@ def _refuse_unwritable(path: str | None) -> None:
     """Where the answer surely cannot go is said before anybody is paid for it."""
     if path is None:
         return
+    folder, problem = os.path.dirname(path) or ".", ""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        problem = "" if os.path.isdir(folder) else "No such file or directory"
+    except OSError as refused:
+        problem = refused.strerror
     if os.path.isdir(path):
         problem = "Is a directory"
-    elif not os.path.isdir(os.path.dirname(path) or "."):
-        problem = "No such file or directory"
-    else:
-        return
-    raise UsageError(f"The answer cannot be written to {path} ({problem}); nothing was run")
+    elif not problem and not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        problem = "not yours to write"
+    if problem:
+        raise UsageError(f"The answer cannot be written to {path} ({problem}); nothing was run")
 
 
 def _write_answer(path: str, answer: str) -> None:

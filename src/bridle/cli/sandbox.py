@@ -44,6 +44,7 @@ FIRST_BYTE_S = 3.0
 _TAIL_BYTES = 4_096
 _STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 _LABEL, _VALUE = 9, 25
+_NO_PLACE = "the state folder cannot be written"
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -54,15 +55,22 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         return give_back(parsed.path, os.getcwd())
     here = _here(parsed, env)
-    match parsed.action:
-        case "run":
-            return _run(parsed.command, here)
-        case "probe":
-            from bridle.cli.sandbox_probe import probe
+    try:
+        match parsed.action:
+            case "run":
+                return _run(parsed.command, here)
+            case "probe":
+                from bridle.cli.sandbox_probe import probe
 
-            return probe(parsed, here)
-        case _:
-            return _show(parsed, here)
+                return probe(parsed, here)
+            case _:
+                return _show(parsed, here)
+    except CannotStart as problem:  # that says nothing about what would hold
+        raise UsageError(
+            f"What holds commands here cannot be tried: {problem.reason}. It is {here.where.state}"
+            if problem.reason == _NO_PLACE
+            else f"What holds commands here cannot be tried now: {problem.reason}"
+        ) from None
 
 
 def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
@@ -140,6 +148,8 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
     except CannotStart as problem:
         if problem.reason == "no sandbox":
             raise CommandRefused("SandboxRequired") from None
+        if problem.reason == _NO_PLACE:
+            raise
         if problem.reason == "sandbox lost":
             raise CommandRefused("SandboxLost", sandbox=spawn.adapter) from None
         tell(visible(f"{command[0]}: {problem.reason}", newlines=False))

@@ -63,7 +63,9 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     tiers = load(where=folders(env), cwd=home_of(env), env=env).checked()
     listen = None if parsed.no_listen else parsed.listen or tiers.get("engine.listen")
     return ListenOptions(
-        address=None if listen is None else tcp_address(listen),
+        address=None
+        if listen is None
+        else tcp_address(listen, "engine.listen" if parsed.listen is None else "--listen"),
         token_file=parsed.auth_token_file,
         tls_cert=parsed.tls_cert,
         tls_key=parsed.tls_key,

@@ -10,7 +10,7 @@ from bridle.app.query_answers import FOUND_MAX, search_hits
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
-from bridle.cli.session_words import short
+from bridle.cli.session_words import short, title_words
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import SearchHit
 from bridle.sessions.store import SessionRow, SessionStore
@@ -39,7 +39,7 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def _shown(hit: SearchHit, row: SessionRow, *, everywhere: bool) -> str:
-    title = visible(row.title or "(no words yet)", newlines=False)
+    title = title_words(row)
     where = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
     when = age(time.time() * 1000 - hit.ts_ms)
     turn = f"   turn {hit.turn}" if hit.turn is not None else ""

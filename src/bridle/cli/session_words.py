@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bridle.base.visible import visible
 from bridle.sessions.store import SessionRow
 
 
@@ -14,6 +15,11 @@ def notes(row: SessionRow) -> list[str]:
         *([f"branch of {short(row.branch_of)}"] if row.branch_of is not None else []),
         *(["content expired"] if row.expired_ms is not None else []),
     ]
+
+
+def title_words(row: SessionRow) -> str:
+    """The title of a session, or that it has none."""
+    return visible(row.title or ("(no title)" if row.turns else "(no words yet)"), newlines=False)
 
 
 def short(session: str) -> str:

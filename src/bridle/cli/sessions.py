@@ -16,7 +16,7 @@ from bridle.base.ids import list_place
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
-from bridle.cli.session_words import day, notes
+from bridle.cli.session_words import day, notes, title_words
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.story import Story
@@ -118,7 +118,7 @@ def _row(row: SessionRow, own_id: str, now_ms: float, *, everywhere: bool) -> st
     facts = f"{age(now_ms - row.updated_ms):>12}   {counted(row.turns, 'turn'):>8}"
     where = f"   {_end_of(visible(row.cwd, newlines=False), FOLDER_COLUMNS)}" if everywhere else ""
     room = COLUMNS - len(own_id) - 4 - width_of(facts) - (FOLDER_COLUMNS + 3 if everywhere else 0)
-    title = visible(row.title or "(no words yet)", newlines=False)
+    title = title_words(row)
     if special := notes(row):
         about = f" ({', '.join(special)})"
         title = _cut(title, max(8, room - len(about))) + about

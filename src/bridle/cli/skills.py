@@ -12,6 +12,7 @@ import msgspec
 from bridle.app.settings import is_acked, skill_settings
 from bridle.app.skill_sources import agreed_of, find_all
 from bridle.base.clock import SystemClock
+from bridle.base.files import write_new
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.trust import stored_approvals
@@ -197,8 +198,7 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     file = os.path.join(folder, SKILL_FILE)
     try:
         os.makedirs(folder, mode=0o700 if parsed.own else 0o777, exist_ok=True)
-        with open(file, "x", encoding="utf-8") as made:
-            made.write(text)
+        write_new(file, text)
     except FileExistsError:
         raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
     except OSError as problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
 from bridle.tools.packs import in_packs
+from bridle.tools.repo_map import is_map_installed, repo_map_tool
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +42,18 @@ def tools(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tiers = _settings(parsed, env)
     packs = None if tiers is None else tiers.get("tools.packs")
     uses_skills = skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation)
-    built_in = (*in_packs(builtin_tools(Jobs(_nothing)), packs), uses_skills)
+    built_in = (*in_packs(builtin_tools(Jobs(_nothing)), packs), *_map(tiers), uses_skills)
     listed = [_row(tool, BUILTIN) for tool in built_in]
     listed += _of_plugins(tiers, packs)
     listed += _of_modules(tiers, env)
     if parsed.json:
         return say_json(listed)
     return say("\n".join(_lines(listed)) + "\n")
+
+
+def _map(tiers: Tiers | None) -> Iterator[Tool]:
+    if is_map_installed() and (tiers is None or tiers.get("context.repo_map") != "off"):
+        yield repo_map_tool("")
 
 
 def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers | None:

@@ -13,6 +13,7 @@ from bridle.app.machine_store import session_store, store_to_look
 from bridle.app.session_undo import StoredUndo, stored_undo
 from bridle.base.visible import visible
 from bridle.cli.console import say, tell
+from bridle.cli.session_words import short
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.story import Story
@@ -40,14 +41,15 @@ def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             plan = stored.work.redo_plan() if parsed.redo else stored.work.plan(what)
             if plan is None:
                 return say(_nothing(row, redo=parsed.redo))
-            return _carry_out(stored, plan, what, parsed)
+            named = f" --session {short(row.id)}" if parsed.session or what == SESSION else ""
+            return _carry_out(stored, plan, what, parsed, f"bridle undo --redo{named}")
 
 
 def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow, str]:
     """The session, and the turn or call in it; a name that is neither is that of a session, and means all of it."""
     here = os.path.realpath(parsed.cwd)
     if parsed.redo and parsed.what:
-        raise UsageError("--redo takes back the last undo; it needs no name")
+        raise UsageError("--redo takes back the last undo. Of which session: --redo --session ID")
     what = parsed.what or ""
     if what and not (what.isascii() and what.isdigit()) and not what.startswith("call_"):
         if parsed.session:
@@ -63,7 +65,8 @@ def _nothing(row: SessionRow, *, redo: bool) -> str:
     return f"There is nothing to {'redo' if redo else 'undo'} in {row.id}{named}.\n"
 
 
-def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace) -> int:
+def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
+    """`redo` is what to type to have it back."""
     work = stored.work
     shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=_now_ms())
     lines = undo_lines(shown)
@@ -84,12 +87,12 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
         return EXIT_STOPPED
     applied = work.apply(plan, overwrite=overwrite)
     if applied is None:
-        why = words.not_done(plan, undo="bridle undo", redo="bridle undo --redo")
+        why = words.not_done(plan, undo="bridle undo", redo=redo)
         return failed or say(f"{why}\n")
     told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
     stored.journal.emit(told)
     stored.journal.emit(applied)
-    story = Story(undo="bridle undo", redo="bridle undo --redo")
+    story = Story(undo="bridle undo", redo=redo)
     return failed or say("\n".join(story.lines(applied)) + "\n")
 
 

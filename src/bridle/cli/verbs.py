@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from bridle.clients.print import Format
 
 
+_PATHS = (
+    "cwd",
+    "output",
+    "prompt_file",
+    "image",
+    "output_schema",
+    "config",
+    "env_file",
+    "lockfile",
+    "add_dir",
+)
+"""Options whose values are paths."""
+
+
 def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None) -> int:
     """The exit code. `decline` is given where this process stands in for the one that was started: it is called for
     what only that one can carry out, before anything is read or said."""
@@ -24,11 +38,14 @@ def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None
         words = [
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
         ]  # bytes of any kind arrive
+        damaged = [word for word, given in zip(words, arguments, strict=True) if word != given]
         words = _without_habits(words)
         _refuse_a_folder_that_is_gone()
         try:
             _refuse_a_setting_behind_c(words)
             parsed = parser(only=words[0]).parse_words(words)
+            if damaged:
+                _refuse_another_file(parsed, damaged)
         except UsageError as failure:
             if (form := _form_asked(words)) is None:
                 raise
@@ -270,6 +287,15 @@ def _refuse_a_folder_that_is_gone() -> None:
         raise CommandRefused(
             "UnreadableFolder", path="The current folder", problem=problem.strerror
         ) from None
+
+
+def _refuse_another_file(parsed: argparse.Namespace, damaged: Sequence[str]) -> None:
+    """A path whose bytes are no text would be the path of another file, or of none. Prompts may have any bytes."""
+    for name in _PATHS:
+        given = getattr(parsed, name, None) or ()
+        for path in (given,) if isinstance(given, str) else given:
+            if "\ufffd" in path and any(word.endswith(path) for word in damaged):
+                raise UsageError(f"{path} cannot be used: its name is not UTF-8 text. Rename it")
 
 
 def _refuse_a_setting_behind_c(words: Sequence[str]) -> None:

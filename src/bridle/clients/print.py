@@ -214,7 +214,7 @@ class Printer:
         except BridleError as failure:
             self.fail(failure)
         except asyncio.CancelledError:
-            self._result.exit_code = self._interrupted_code
+            self._result.exit_code = self._stopped()
         finally:
             if self._onlooker is not None:
                 await self._onlooker.end()
@@ -506,7 +506,8 @@ class Printer:
         result.reason = ended.reason
         result.success = ended.stop == "end_turn"
         if not result.success:
-            result.error = {"name": ended.reason or ended.stop, "message": ended.message or ended.stop}
+            result.reason = ended.reason or ended.stop
+            result.error = {"name": result.reason, "message": ended.message or ended.stop}
         self._ended, self._cost_said = ended, self._cost_words()
         if result.success:
             return 0
@@ -572,8 +573,10 @@ class Printer:
         return self._turn_ended(as_turn)
 
     def _stopped(self) -> int:
-        """A git command was stopped, by its deadline or by somebody."""
+        """A git command, or what had not begun yet, was stopped by its deadline or by somebody."""
         if self._deadline_s is None:
+            self._result.reason = "cancelled"
+            self._result.error = {"name": "cancelled", "message": "cancelled"}
             return self._interrupted_code
         self.fail(BridleError("DeadlineReached", timeout_s=f"{self._deadline_s:g}"))
         return exit_code_of("DeadlineReached")

@@ -53,9 +53,10 @@ VARIABLES: Mapping[str, str] = {
 OTHER_VARIABLES = (
     "BRIDLE_HOME", "BRIDLE_CONFIG", "BRIDLE_NO_ATTACH", "BRIDLE_URL", "BRIDLE_TOKEN_FILE", "BRIDLE_MACHINE_KEY",
     "BRIDLE_PASSPHRASE", "BRIDLE_LOG", "BRIDLE_PLAIN", "BRIDLE_APPROVED_LOCK", "BRIDLE_HUB_TASK", "BRIDLE_HUB_RUN",
-    "BRIDLE_HUB_AGENT",
+    "BRIDLE_HUB_AGENT", "BRIDLE_HOOK_EVENT", "BRIDLE_SESSION_ID", "BRIDLE_TOOL_NAME", "BRIDLE_TOOL_INPUT",
+    "BRIDLE_TOOL_OUTPUT",
 )  # fmt: skip
-"""The variables that mean something else."""
+"""The variables that mean something else; the last five are what a hook is told, and so is a Bridle that it starts."""
 
 
 BUNDLE = "bundle "

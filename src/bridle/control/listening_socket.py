@@ -123,8 +123,11 @@ class TcpAddress(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def tcp_address(text: str) -> TcpAddress:
-    """`127.0.0.1:8421`, `[::1]:8421`, `localhost:8421`; a name is none of those that could mean several addresses."""
+def tcp_address(text: str, name: str = "--listen") -> TcpAddress:
+    """`127.0.0.1:8421`, `[::1]:8421`, `localhost:8421`; no host that could mean several addresses.
+
+    `name` is the option or setting that says so.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if host == "localhost":
@@ -135,7 +138,7 @@ def tcp_address(text: str) -> TcpAddress:
     except ValueError:
         address, number = None, -1
     if not colon or address is None or not 0 <= number < 65536:
-        raise UsageError(f'--listen takes an address and a port, such as 127.0.0.1:8421, not "{text}"')
+        raise UsageError(f'{name} takes an address and a port, such as 127.0.0.1:8421, not "{text}"')
     return TcpAddress(str(address), number)
 
 

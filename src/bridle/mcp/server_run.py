@@ -301,7 +301,20 @@ async def _drain(process: DuplexProcess) -> None:
 
 
 def root_cause(fault: BaseException) -> str:
-    """The innermost reason of a failure, in its own words."""
+    """The innermost reason of a failure, in its own words; of a connection that failed, in those for providers."""
     while isinstance(fault, BaseExceptionGroup):
         fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
+    cause = None if isinstance(fault, OSError) else _behind(fault)
+    while cause is not None and not (isinstance(cause, OSError) and cause.errno):
+        cause = _behind(cause)
+    if cause is not None:
+        from bridle.base.http_dial import unreached
+
+        return unreached(cause)[1]
     return str(fault) or type(fault).__name__
+
+
+def _behind(fault: BaseException) -> BaseException | None:
+    if isinstance(fault, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
+    return fault.__cause__ or fault.__context__

@@ -255,7 +255,7 @@ class Models:
                 raise UsageError(f"[providers.{name}]: {problem}") from None
         known = preset(name)
         if known is None:
-            raise CommandRefused("UnknownProvider", provider=name, known=", ".join(self.names()))
+            raise self.unknown_provider(name)
         if not known.base_url:
             raise UsageError(f"{name} needs an address: set providers.{name}.base_url")
         return known
@@ -266,7 +266,7 @@ class Models:
         from bridle.providers.remote import near_names
 
         known = self.names()
-        near = near_names(name, known)
+        near = [] if name in known else near_names(name, known)
         listed = ", ".join(known) + (f" (nearest: {near[0]})" if near else "")
         return CommandRefused("UnknownProvider", provider=visible(name, newlines=False), known=listed)
 

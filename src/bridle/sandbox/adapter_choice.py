@@ -103,7 +103,8 @@ class Chooser:
     async def choose(self) -> ChosenAdapter:
         """The strongest way that held when it was tried.
 
-        Raises `CannotStart` where there was too little of something to try: that says nothing about what would hold.
+        Raises `CannotStart` where there was too little of something, or no place, to try: that says nothing about what
+        would hold.
         """
         async with self._lock:
             if self._chosen is None:
@@ -135,7 +136,10 @@ class Chooser:
         import shutil
         import tempfile
 
-        folder = tempfile.mkdtemp(prefix="sandbox-", dir=private_folder(self._state))
+        try:
+            folder = tempfile.mkdtemp(prefix="sandbox-", dir=private_folder(self._state))
+        except OSError as error:
+            raise CannotStart(adapter.name, "the state folder cannot be written") from error
         try:
             return await self._held(adapter, _Ground(folder))
         finally:

@@ -32,7 +32,7 @@ def new_files(path: str, *endings: str, beside: tuple[str, ...] = ()) -> Generat
         raise UsageError(f"{path} cannot be written ({problem.strerror})") from None
     finally:
         for ending in ("", *endings, *beside):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(partial + ending)
 
 

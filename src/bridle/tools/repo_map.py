@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 NAME: Final = "repo_map"
 DEFAULT_TOKENS: Final = 1_500
 MAX_TOKENS: Final = 8_000
+_GRAMMAR: Final = "tree_sitter_python"
+"""The package of the extra `map` that is looked for; the others come with it."""
 
 
 class RepoMapArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +33,11 @@ class RepoMapArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[int, Meta(ge=100, description="How long the map may be; at most 8000.")] = (
         DEFAULT_TOKENS
     )
+
+
+def is_map_installed() -> bool:
+    """Whether the extra that the map needs is there. Nothing of it is loaded."""
+    return PathFinder.find_spec(_GRAMMAR) is not None
 
 
 def repo_map_tool(cache_folder: str) -> Tool:

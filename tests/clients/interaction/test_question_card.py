@@ -200,6 +200,14 @@ def test_everything_that_is_approved_is_on_the_screen() -> None:
     assert "Allow read_file: /etc/hosts?" in text(QUESTIONS["question-read"], 100)
 
 
+def test_an_answer_that_is_wider_than_the_screen_is_broken_between_words() -> None:
+    change = file_change("cart.py", "a\n", "b\n")
+    question = asked("edit_file", "write", changes=(change,), path="cart.py", old_string="a", new_string="b")
+    rows = text(question, 20).splitlines()
+    assert all(len(row) <= 20 for row in rows)
+    assert "    session" in rows
+
+
 def test_no_argument_is_approved_unseen() -> None:
     question = asked("bash", command="sleep 9", background=True, timeout_ms=5, workdir="web")
     shown = text(question, 100)

@@ -30,6 +30,7 @@ def test_the_environment_says_what_may_be_sent(
 def test_a_pipe_gets_no_codes_and_plain_is_for_people_who_listen() -> None:
     assert not look_of({"TERM": "xterm", "FORCE_COLOR": "1"}, terminal=False).codes
     assert look_of({"TERM": "xterm"}, terminal=True, plain=True) == Look(reader=True)
+    assert look_of({"TERM": "xterm", "BRIDLE_PLAIN": "1"}, terminal=True) == Look(reader=True)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ async def written(look: Look, text: str, *, notify: bool = False) -> bytes:
 
 async def test_without_unicode_marks_become_letters_everybody_has() -> None:
     assert await written(Look(unicode=False), "\u203a a · b… ☂") == b"> a - b... ?"
+    assert await written(Look(unicode=False), "├ rm a └ make 9k → 3k") == b"+ rm a + make 9k -> 3k"
 
 
 @pytest.mark.parametrize(

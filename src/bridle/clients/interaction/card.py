@@ -211,15 +211,15 @@ def _indented(text: str, columns: int) -> Iterable[str]:
 
 
 def _inline_choices(question: Question, columns: int) -> list[Row]:
-    """The answers in one line, broken between two of them where it is too long."""
+    """The answers in one line, broken between two of them where it is too long, and in one that is wider than all."""
     words = [f"{choice.key} {choice.words}" for choice in question.choices if choice.words]
     words += ["v whole file"] if question.whole else []
     words += [question.last_words] if question.last_words else []
-    rows, row = list[Row](), ""
+    rows, row = list[str](), ""
     for text in words:
         longer = f"{row} · {text}" if row else f"  {text}"
         if row and columns > 0 and width_of(longer) > columns:
-            rows.append(Row(row))
+            rows.append(row)
             longer = f"  {text}"
         row = longer
-    return [*rows, Row(row)]
+    return [Row(part) for one in (*rows, row) for part in wrapped(one, columns, indent="    ")]

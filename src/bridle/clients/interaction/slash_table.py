@@ -221,7 +221,7 @@ MAIN_AGENT: Final = "main"
 """What whoever a person talks to is called, where nobody chose one by name."""
 _NAME_COLUMNS: Final = 14
 _PROVIDER_CHARACTERS: Final = 30
-_KEYS: Final = (
+KEYS: Final = (
     "Enter      send; during a turn it waits until the turn ends",
     "Ctrl-S     say it now, during a turn: before what is queued",
     "Ctrl-J     new line, also Alt-Enter or a backslash before Enter",
@@ -241,6 +241,7 @@ _KEYS: Final = (
     "!command   run a command yourself; !!command also shows it to the model",
     "As text    begin with a blank, or with //",
 )
+"""What the keys do at a terminal, a line each."""
 
 
 def no_file(_path: str) -> bool:
@@ -288,7 +289,7 @@ def carry_out(name: str, arguments: str, now: SlashContext) -> SlashOutcome:
                 " " * _NAME_COLUMNS,
             )
         case "keys":
-            return Lines(_KEYS, " " * 11)
+            return Lines(KEYS, " " * 11)
         case "stop":
             return CancelTurn(session=session) if view.running else Lines(("No turn is running.",))
         case "clear" | "resume" if view.running:

@@ -52,6 +52,9 @@ _ASCII: Final = str.maketrans(
         "│": "|",
         "─": "-",
         "┼": "+",
+        "├": "+",
+        "└": "+",
+        "→": "->",
     }
 )
 
@@ -77,7 +80,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 def look_of(env: Mapping[str, str], *, terminal: bool, plain: bool = False) -> Look:
     """What the environment says of the terminal; `plain` is `--plain`. An empty variable counts as unset."""
-    reader = plain or bool(env.get("ACCESSIBLE"))
+    reader = plain or bool(env.get("BRIDLE_PLAIN") or env.get("ACCESSIBLE"))
     forced = bool(env.get("FORCE_COLOR")) and env.get("FORCE_COLOR") != "0"
     codes = terminal and env.get("TERM", "") not in ("", "dumb") and not reader
     locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or ""

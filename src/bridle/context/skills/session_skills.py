@@ -112,9 +112,12 @@ class SessionSkills:
 
 
 def unknown_skill(name: str, known: Iterable[str]) -> CommandRefused:
+    from bridle.base.spelling import nearest
     from bridle.base.visible import visible
 
-    some = ", ".join(list(known)[:10]) or "none"
+    names = list(known)
+    near = nearest(name, names)
+    some = (", ".join(names[:10]) or "none") + (f" (nearest: {near})" if near else "")
     return CommandRefused("UnknownSkill", name=visible(name, newlines=False)[:100], known=some)
 
 
