@@ -73,6 +73,8 @@ def test_no_package_names_a_folder_of_a_machine_or_holds_what_looks_like_a_secre
         if name.startswith("tests/"):
             continue
         text = data.decode("utf-8", "replace")
+        if name.endswith("/RECORD"):  # a digest may look like anything
+            text = "\n".join(line.split(",")[0] for line in text.splitlines())
         assert LOCAL.search(text) is None, name
         assert str(repository) not in text, name
         assert tokens_in(text) == set(), name

@@ -90,7 +90,7 @@ async def test_an_agent_that_is_not_there_is_refused_with_those_there_are(home: 
         with pytest.raises(BridleError) as refused:
             await session.connection.send(CreateSession(cwd=session.folder, env={}, agent="reviewer"))
         assert refused.value.reason == "UnknownAgent"
-        known = "You can talk with: build, plan, review, solve. See: bridle agents"
+        known = "You can talk with: build, plan, review, solve (nearest: review). See: bridle agents"
         assert refused.value.message == f'There is no agent "reviewer". {known}'
         assert len(session.engine.store.list()) == 1, "nothing was begun"
 
