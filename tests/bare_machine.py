@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from cli_kit import Place, Ran
 
 _AROUND = (
     "bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent", "--bind", "/", "/", "--dev", "/dev",
@@ -58,19 +58,9 @@ def _run(place: Place, around: Sequence[str], words: Sequence[str], *, landlock:
     os.write(fd, _filter(b"" if landlock else _refusing(_LANDLOCK_CREATE_RULESET)))
     os.lseek(fd, 0, os.SEEK_SET)
     try:
-        done = subprocess.run(
-            [*around, "--seccomp", str(fd), *BRIDLE, *words],
-            pass_fds=(fd,),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=place.work,
-            env=place.environment(),
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        return place.bridle(*words, around=(*around, "--seccomp", str(fd)), pass_fds=(fd,))
     finally:
         os.close(fd)
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def has_landlock() -> bool:

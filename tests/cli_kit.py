@@ -76,12 +76,19 @@ class Place:
         return f"demo:{name}"
 
     def bridle(
-        self, *words: str, stdin: str = "", cwd: Path | None = None, env: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        stdin: str = "",
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        around: Sequence[str] = (),
+        pass_fds: Sequence[int] = (),
     ) -> Ran:
-        """Runs `bridle WORDS…` to its end."""
+        """Runs `bridle WORDS…` to its end, by the program `around` it where there is one."""
         self.prepare(words)
         done = subprocess.run(
-            [*BRIDLE, *words],
+            [*around, *BRIDLE, *words],
+            pass_fds=pass_fds,
             input=stdin.encode(),
             capture_output=True,
             cwd=cwd or self.work,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 
 import pytest
 
@@ -17,7 +16,7 @@ from bridle.context.memory import memory_tool
 from bridle.context.skills import session_skills
 from bridle.mcp import tool_search
 from bridle.tools import repo_map
-from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
+from cli_kit import Place
 
 # Names
 
@@ -236,32 +235,11 @@ def test_a_backup_that_cannot_be_written_is_named(place: Place) -> None:
 def test_the_doctor_finds_a_store_that_cannot_be_written(place: Place) -> None:
     place.bridle("run", "-m", "demo", "hi")
     home = str(place.home)
-    done = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home, *BRIDLE, "doctor", "--offline"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd=place.work,
-        env=place.environment(),
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    row = next(line for line in done.stdout.decode().splitlines() if line.split()[1:2] == ["store"])
-    assert (done.returncode, row.split()[0]) == (1, "fail")
+    read_only = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home)
+    ran = place.bridle("doctor", "--offline", around=read_only)
+    row = next(line for line in ran.out.splitlines() if line.split()[1:2] == ["store"])
+    assert (ran.code, row.split()[0]) == (1, "fail")
     assert row.endswith(f"{place.data}/sessions.db is not yours to write: nothing new can be kept")
-
-
-def without_room(place: Place, *words: str) -> Ran:
-    """As on a full disk: a file can be made, and nothing written to it."""
-    done = subprocess.run(
-        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *BRIDLE, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd=place.work,
-        env=place.environment(),
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.mark.parametrize(
@@ -270,7 +248,13 @@ def without_room(place: Place, *words: str) -> Ran:
 def test_a_file_that_could_not_be_written_whole_is_not_left_behind(
     place: Place, verb: str, file: str
 ) -> None:
-    ran = without_room(place, verb, "new", "foo")
+    full = (
+        "sh",
+        "-c",
+        'ulimit -f 0; exec "$@"',
+        "sh",
+    )  # as a disk: a file can be made, and nothing written to it
+    ran = place.bridle(verb, "new", "foo", around=full)
     assert (ran.code, ran.story) == (1, [f"{place.work}/{file} cannot be written: File too large."])
     assert not (place.work / file).exists()
     assert place.bridle(verb, "new", "foo").code == 0
