@@ -13,6 +13,7 @@ from bridle.app.session_parts import gate_layers, session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
+from bridle.base.installation import is_map_installed
 from bridle.base.paths import session_folders
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
@@ -32,7 +33,7 @@ from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
-from bridle.tools.repo_map import is_map_installed, repo_map_tool
+from bridle.tools.repo_map import repo_map_tool
 
 if TYPE_CHECKING:
     from bridle.plugin.loading import LoadedPlugin

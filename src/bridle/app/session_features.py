@@ -18,6 +18,7 @@ from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
+from bridle.base.installation import is_map_installed
 from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.config.folders import has_tool_folder, prompt_folders
 from bridle.context.instruction_files import has_instruction_files
@@ -195,12 +196,10 @@ def repo_map(parts: SessionParts) -> Iterator[Feature]:
 
     Where its extra is not installed, or a setting says so, there is no feature.
     """
-    if parts.settings.repo_map == "off":
+    if parts.settings.repo_map == "off" or not is_map_installed():
         return
-    from bridle.tools.repo_map import NAME, is_map_installed, repo_map_tool
+    from bridle.tools.repo_map import NAME, repo_map_tool
 
-    if not is_map_installed():
-        return
     cache_folder = os.path.join(parts.services.where.state, "repo-map")
     feature = Feature(name=NAME, origin=BUILTIN, tools=with_kept_schemas((repo_map_tool(cache_folder),)))
     if parts.settings.repo_map == "tail":

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from bridle.base.installation import is_map_installed
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
@@ -22,7 +23,7 @@ from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.jobs import Jobs
 from bridle.tools.packs import in_packs
-from bridle.tools.repo_map import is_map_installed, repo_map_tool
+from bridle.tools.repo_map import repo_map_tool
 
 
 class ToolRow(msgspec.Struct, frozen=True, kw_only=True):

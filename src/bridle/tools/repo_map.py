@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 NAME: Final = "repo_map"
 DEFAULT_TOKENS: Final = 1_500
 MAX_TOKENS: Final = 8_000
-_GRAMMAR: Final = "tree_sitter_python"
-"""The package of the extra `map` that is looked for; the others come with it."""
 
 
 class RepoMapArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,11 +30,6 @@ class RepoMapArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[int, Meta(ge=100, description="How long the map may be; at most 8000.")] = (
         DEFAULT_TOKENS
     )
-
-
-def is_map_installed() -> bool:
-    """Whether the extra that the map needs is there. Nothing of it is loaded."""
-    return PathFinder.find_spec(_GRAMMAR) is not None
 
 
 def repo_map_tool(cache_folder: str) -> Tool:
