@@ -240,3 +240,20 @@ def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next
     assert (place.work / "old/CLAUDE.md").read_text() == "Be kind.\n"
     (place.work / "src/AGENTS.md").write_text("A person's own.\n")
     assert "put aside" not in place.bridle("run", "-m", "demo", "hello").err
+
+
+@pytest.mark.parametrize("folders", [1, 1_100])
+def test_what_a_stopped_command_made_is_put_aside_and_told(place: Place, folders: int) -> None:
+    """With many folders a thread looks for it."""
+    for number in range(folders):
+        (place.work / f"many/{number}").mkdir(parents=True)
+    os.mkfifo(place.work / "pipe")
+    (place.work / "plant.sh").write_text(
+        "name=AGENTS; echo x > many/$name.md; echo planted; read go < pipe\n"
+    )
+    model = place.script("call bash\n    command: sh plant.sh\n---\nsay done\n")
+    with place.started("run", "-m", model, "--mode", "yolo", "--stream-json", "go") as running:
+        running.until("ToolCallProgress")  # it has made it by then
+        told = running.signal(signal.SIGINT).out
+    assert "many/AGENTS.md was put aside as many/AGENTS.md.put-aside-1" in told
+    assert not (place.work / "many/AGENTS.md").exists()

@@ -140,6 +140,8 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
         )
         stopped = await _until_over(process)
         if stopped is not None:
+            for notice in process.put_aside:
+                tell(visible(notice.message, newlines=False))
             return stopped
         code = process.returncode or 0
         for note in process.blocked(end.text).splitlines():

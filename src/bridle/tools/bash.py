@@ -130,9 +130,9 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
     finally:
         await process.stop()  # the whole group, also when we are cancelled or out of time
         output.end()
+        for notice in process.put_aside:
+            context.emit(notice)
     blocked = process.blocked(output.tail)
-    for notice in process.put_aside:
-        context.emit(notice)
     seen |= await _named_files(context, "write")
     shown = _shown(
         process.sandbox, process.hosts(), exit_code=exit_code, lines=output.lines, blocked=bool(blocked)
