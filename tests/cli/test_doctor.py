@@ -344,22 +344,6 @@ def test_an_engine_that_listens_is_asked_how_it_is(place: Place) -> None:
     assert text_of(ran, "engine") == "none answers; what one left is taken over by the next"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody stands by elsewhere")
-def test_it_says_whether_commands_of_scripts_are_carried_out_beside_the_engine(place: Place) -> None:
-    with serving(place) as served:
-        ran = place.bridle("doctor", "--offline")
-        assert (states(ran)["engine"], states(ran)["standby"]) == ("ok", "ok")
-        assert (
-            text_of(ran, "standby") == "bridle run and sessions of scripts are carried out beside the engine"
-        )
-        ran = place.bridle("doctor", "--offline", env={"PYTHONHASHSEED": "1"})
-        assert states(ran)["standby"] == "skip"
-        os.unlink(served.place.standby)
-        ran = place.bridle("doctor", "--offline")
-    assert states(ran)["standby"] == "skip"
-    assert text_of(ran, "standby").startswith("bridle run and sessions of scripts run by themselves: ")
-
-
 def test_what_was_minted_is_counted_and_a_register_that_cannot_be_used_is_a_problem(place: Place) -> None:
     register = TokenFile(str(place.home / ".local/state/bridle"), SystemClock())
     ids = Ids(SystemClock().now_ms, os.urandom)

@@ -279,6 +279,14 @@ def test_the_second_file_in_a_folder_is_named_and_not_read(desk: Desk):
     assert desk.told() == ["config.toml: is used; settings.json beside it is not."]
 
 
+def test_a_removed_setting_is_accepted_with_a_notice(desk: Desk):
+    desk.write("user/config.toml", "[engine]\nstandby = false\n")
+    notice = "engine.standby no longer does anything; remove it."
+    assert desk.told() == [f"config.toml line 2: {notice}"]
+    [_, given] = desk.load(sets=["engine.standby=true"]).checked().warnings
+    assert given.text == f"--set: {notice}"
+
+
 def test_an_error_stops_a_run_and_a_warning_does_not(desk: Desk):
     desk.write("user/config.toml", 'modle = "x"\n')
     assert [problem.severity for problem in desk.load().checked().warnings] == ["warning"]

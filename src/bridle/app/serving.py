@@ -128,12 +128,10 @@ async def listening_engine(
     limits: ConnectionLimits | None = None,
     stays: bool = True,
     hear: Callable[[str, str], None] = lambda _reason, _peer: None,
-    standby: socket.socket | None = None,
 ) -> AsyncGenerator[ListeningEngine]:
     """Listens for clients of this engine for as long as it is used. Raises `EngineRunning` where another one does.
 
-    `stays` is false for one that ends with somebody else's program. `hear` is told of every refusal. `standby` leads to
-    a process that carries out the commands of scripts.
+    `stays` is false for one that ends with somebody else's program. `hear` is told of every refusal.
     On the way out its sessions end, every stream says so, and the socket is gone.
     """
     check_listen_options(options)
@@ -158,8 +156,6 @@ async def listening_engine(
             records=records_of(where),
         )
         place.announce(tokens.issue_bootstrap(), url=url)
-        if standby is not None:
-            place.give_to_standby(standby)
         yield ListeningEngine(
             socket=place.place.socket,
             token_file=place.place.token_file,

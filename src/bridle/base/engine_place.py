@@ -14,12 +14,11 @@ from collections.abc import Generator
 
 import msgspec
 
-from bridle.base.hand_over import STANDBY_NAME, TOKEN_NAME
-
 SOCKET_NAME = "engine.sock"
 LOCK_NAME = "engine.lock"
 """In the data folder: held by the engine that listens for it."""
 _NOTE_NAME = "engine.json"
+_TOKEN_NAME = "token"  # noqa: S105  of a file
 _LONGEST_ADDRESS = 103
 """What fits into the address of a Unix socket on every system, less its end."""
 _LIMIT = 64 * 1024
@@ -46,13 +45,8 @@ class EnginePlace(msgspec.Struct, frozen=True):
         return os.path.join(self.folder, SOCKET_NAME)
 
     @property
-    def standby(self) -> str:
-        """Where commands are handed over to a process that stands by."""
-        return os.path.join(self.folder, STANDBY_NAME)
-
-    @property
     def token_file(self) -> str:
-        return os.path.join(self.folder, TOKEN_NAME)
+        return os.path.join(self.folder, _TOKEN_NAME)
 
     @property
     def note_file(self) -> str:

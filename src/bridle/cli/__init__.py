@@ -15,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one would import typing
     from types import ModuleType
 
-HANDED_OVER = frozenset({"run", "exec", "sessions", "-p", "--print"})
-"""First words of commands that a process beside an engine may carry out (`cli/command_standby.py`)."""
 YOUNG_OBJECTS = 50_000
 """How many new objects make a collection worth while. Python's 700 collects hundreds of times while modules load."""
 
@@ -50,44 +48,11 @@ def _run(arguments: list[str]) -> int:
             tell(text)
             return code
         return say_raw(text)  # a page is our own words, and is looked at for nothing
-    if arguments[:1] and arguments[0] in HANDED_OVER:
-        _hand_over(arguments)
     leave_on_ctrl_c()
     _put_off_slow_imports()
     from bridle.cli.verbs import run_verb
 
     return run_verb(arguments)
-
-
-def _hand_over(arguments: list[str]) -> None:
-    """Ends this process with the command, where somebody stands by who carries it out; returns where nobody does.
-
-    A command at a terminal is carried out here: keys and pauses go to the process that the terminal belongs to. So is
-    one with a word such as `/dev/fd/63`, which is another file in another process.
-    """
-    import os
-
-    if sys.platform != "linux" or os.environ.get("BRIDLE_NO_ATTACH") or os.isatty(0):
-        return
-    if any("/dev/" in word or "/proc/" in word for word in arguments):
-        return
-    from bridle.config.folder_paths import folder_paths
-
-    paths = folder_paths(os.environ)
-    if paths is None or not os.path.isdir(paths["runtime"]):
-        return
-    from bridle._version import __version__
-    from bridle.base.hand_over import StandbyGone, hand_over
-
-    try:
-        code = hand_over(paths["runtime"], __version__, arguments)
-    except StandbyGone:
-        tell(
-            "the process that carried this out beside the engine was killed. Its session is kept: bridle sessions"
-        )
-        code = 1
-    if code is not None:
-        os._exit(code)  # nothing of ours is left to say
 
 
 def _import_nothing_from_here() -> None:

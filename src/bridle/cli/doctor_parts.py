@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import stat
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -78,35 +77,7 @@ def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
     for path in (place.folder, place.socket, place.token_file):
         if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
             yield DoctorRow("fail", "engine", f"{path} is open to others; end the engine and start it again")
-    row = asyncio.run(_engine_row(machine.env))
-    yield row
-    if row.status == "ok" and sys.platform == "linux":
-        yield _standby_row(place.folder)
-
-
-def _standby_row(folder: str) -> DoctorRow:
-    """Whether a command that is started as this one was would be handed over."""
-    from bridle.base.hand_over import AGREED, ANSWER_S, NO_ROOM, ask_standby
-
-    which = "bridle run and sessions of scripts"
-    alone = f"{which} run by themselves"
-    try:
-        answer = ask_standby(folder, __version__)
-    except ConnectionRefusedError:
-        why = "the process that stood by was killed, or could not be started; start bridle serve again"
-        return DoctorRow("warn", "standby", f"{alone}: {why}")
-    except TimeoutError:
-        why = f"the process that stands by did not answer within {ANSWER_S:g} s"
-        return DoctorRow("warn", "standby", f"{alone}: {why}")
-    except OSError:  # nobody was to stand by, or it hung up on us
-        answer = b""
-    if answer == AGREED:
-        return DoctorRow("ok", "standby", f"{which} are carried out beside the engine")
-    if answer == NO_ROOM:
-        why = "no process could be forked for them just now; it is tried again twice a minute"
-        return DoctorRow("warn", "standby", f"{alone}: {why}")
-    why = "engine.standby is false, or limits, rights or Python variables here are not those of bridle serve"
-    return DoctorRow("skip", "standby", f"{alone}: {why}")
+    yield asyncio.run(_engine_row(machine.env))
 
 
 async def _engine_row(env: Mapping[str, str]) -> DoctorRow:

@@ -415,8 +415,6 @@ Nothing is answered without a token, on the socket either. Your own programs fin
 time and goes with the engine. A process that a tool, a hook or a server started is never a client.
 One engine listens for each set of sessions. Ctrl-C, or SIGTERM, ends its sessions and exits with 0.
 engine.share = true lets others attach to what runs at a terminal. What installs missing packages is said.
-On Linux, bridle run and bridle sessions of scripts are carried out by a process beside it, which has everything loaded:
-bridle doctor says whether; engine.standby = false is without it.
 """
 
 ATTACH = """\

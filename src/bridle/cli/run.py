@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -56,12 +56,8 @@ LAST_WORDS_S = 0.5
 """So long a run that was stopped waits for somebody to read what it said."""
 
 
-def run(
-    parsed: argparse.Namespace, env: Mapping[str, str], decline: Callable[[], NoReturn] | None = None
-) -> int:
-    """The exit code. `decline`: this process stands in for the one that was started, and only as an engine's client."""
-    if decline is not None:
-        _decline_to_run_here(parsed, env, decline)
+def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Run one task and return its exit code."""
     try:
         form = _form(parsed)
     except UsageError as failure:
@@ -102,27 +98,12 @@ def run(
     else:
         if parsed.timeout is not None:
             deadline_s = time.monotonic() + parsed.timeout
-        asyncio.run(_run(printer, create, parsed, content, env, at_terminal, is_known=decline is not None))
+        asyncio.run(_run(printer, create, parsed, content, env, at_terminal))
         code = printer.finish()
         fits = schema is None or bool(printer.answer)
         if parsed.output and fits and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
             _write_answer(parsed.output, printer.answer)
     return _delivered(outlets, printer, code, deadline_s)
-
-
-def _decline_to_run_here(
-    parsed: argparse.Namespace, env: Mapping[str, str], decline: Callable[[], NoReturn]
-) -> None:
-    """An engine belongs into the process that was started: there its commands are held by what holds their caller."""
-    from bridle.cli.engine_attach import why_in_process
-
-    try:
-        wanted = CreateSession(cwd=os.path.abspath(parsed.cwd), model=parsed.model)
-        is_for_engine = engine_may_answer(parsed, env) and why_in_process(parsed, env, wanted) is None
-    except (BridleError, OSError):  # which is told there, in the form that is wanted
-        is_for_engine = False
-    if not is_for_engine:
-        decline()
 
 
 def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str]) -> RunAtTerminal | None:
@@ -188,15 +169,13 @@ async def _run(
     content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
-    *,
-    is_known: bool,
 ) -> None:
     notice = tell if at_terminal is None else at_terminal.tell
     try:
         if engine_may_answer(parsed, env):
             from bridle.cli.run_attached import connection_of_run  # most runs find no socket
 
-            connection = await connection_of_run(parsed, create, content, env, at_terminal, is_known=is_known)
+            connection = await connection_of_run(parsed, create, content, env, at_terminal)
             if connection is not None:
                 await _run_through(connection, printer, create, parsed, content, at_terminal)
                 return

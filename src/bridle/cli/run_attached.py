@@ -32,14 +32,11 @@ async def connection_of_run(
     content: RunInput,
     env: Mapping[str, str],
     at_terminal: RunAtTerminal | None,
-    *,
-    is_known: bool = False,
 ) -> Connection | None:
-    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here. `is_known`: nothing but
-    its input can keep it here."""
+    """The engine to run it in; None where it cannot, or nobody answers, and it has to run here."""
     say = tell if at_terminal is None else at_terminal.tell
-    why = None if is_known else why_in_process(parsed, env, create)
-    if (why := why or why_untold(create, content if isinstance(content, tuple) else ())) is not None:
+    blocks = content if isinstance(content, tuple) else ()
+    if (why := why_in_process(parsed, env, create) or why_untold(create, blocks)) is not None:
         if parsed.verbose:
             say(f"runs in this process: {why}")
         return None

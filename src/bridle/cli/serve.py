@@ -7,18 +7,13 @@ import asyncio
 import gc
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
-from functools import partial
 
 from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
-from bridle.base.standby import start_standby
-from bridle.cli.command_standby import CarryOut, stand_by
 from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
@@ -35,25 +30,14 @@ SWITCH_S = 0.001
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def serve(parsed: argparse.Namespace, env: Mapping[str, str], carry_out: CarryOut) -> int:
-    """The exit code. `carry_out` is for the commands of scripts, which a process beside this one is handed."""
+def serve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Run the engine until it is stopped and return the exit code."""
     options = listen_options(parsed, env)
     check_listen_options(options)
     if parsed.print_unit:
         return say(_unit(parsed.print_unit, parsed))
-    standby = _standby(env, carry_out)
     surfaces = machine_surfaces(env, notify=parsed.auth_channel == "notify")
-    serving = _serve(options, surfaces, unlocked(env, model=None), standby, idle_exit_s=parsed.idle_exit)
-    with standby or nullcontext():
-        return asyncio.run(serving)
-
-
-def _standby(env: Mapping[str, str], carry_out: CarryOut) -> socket.socket | None:
-    """The way to a process that stands by for commands; None where none shall, or can. Comes first: it is not to know a
-    passphrase, and not to be taken for something that a model started."""
-    if not load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.standby"):
-        return None
-    return start_standby(partial(stand_by, where=folders(env), engine=os.getpid(), carry_out=carry_out))
+    return asyncio.run(_serve(options, surfaces, unlocked(env, model=None), idle_exit_s=parsed.idle_exit))
 
 
 def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> ListenOptions:
@@ -78,7 +62,6 @@ async def _serve(
     options: ListenOptions,
     surfaces: CodeSurfaces,
     env: Mapping[str, str],
-    standby: socket.socket | None,
     *,
     idle_exit_s: float | None,
 ) -> int:
@@ -103,7 +86,6 @@ async def _serve(
             where=folders(env),
             clock=SystemClock(),
             hear=engine.access.note_refusal,
-            standby=standby,
         ) as listening,
     ):
         _tell_where(listening)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from bridle.cli.arguments import DEFAULT_ACTIONS, OTHER_NAMES, TALK, VERBS, older_words, parser
 from bridle.cli.console import tell, unwritten
@@ -31,9 +31,8 @@ _PATHS = (
 """Options whose values are paths."""
 
 
-def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None) -> int:
-    """The exit code. `decline` is given where this process stands in for the one that was started: it is called for
-    what only that one can carry out, before anything is read or said."""
+def run_verb(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
     try:
         words = [
             os.fsencode(word).decode("utf-8", "replace") for word in arguments
@@ -52,7 +51,7 @@ def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None
             from bridle.cli.run import fail_as
 
             return fail_as(failure, form, os.environ)
-        return _carry_out(parsed, decline)
+        return _carry_out(parsed)
     except BridleError as failure:
         from bridle.base.redact import error_marker, redact
         from bridle.base.visible import visible
@@ -67,7 +66,7 @@ def run_verb(arguments: list[str], decline: Callable[[], NoReturn] | None = None
         return unwritten(problem)
 
 
-def _carry_out(parsed: argparse.Namespace, decline: Callable[[], NoReturn] | None) -> int:
+def _carry_out(parsed: argparse.Namespace) -> int:
     """Each verb is imported when it is used."""
     match parsed.verb:
         case "talk":
@@ -77,9 +76,7 @@ def _carry_out(parsed: argparse.Namespace, decline: Callable[[], NoReturn] | Non
         case "run":
             from bridle.cli.run import run
 
-            return run(
-                parsed, dict(os.environ), decline
-            )  # looked at with every request, and a dict answers at once
+            return run(parsed, dict(os.environ))
         case "demo":
             from bridle.cli.demo import demo
 
@@ -150,7 +147,7 @@ def _carry_out_beside_sessions(parsed: argparse.Namespace) -> int:
         case "serve":
             from bridle.cli.serve import serve
 
-            return serve(parsed, os.environ, run_verb)
+            return serve(parsed, os.environ)
         case "attach":
             from bridle.cli.attach import attach
 

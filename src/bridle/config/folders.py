@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import binascii
 import os
+import pwd
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from bridle.base.files import repository_root
-from bridle.config.folder_paths import folder_paths
 from bridle.protocol.errors import UsageError
 
 PROJECT_FOLDER = ".bridle"
@@ -41,12 +42,51 @@ def folders(env: Mapping[str, str]) -> Folders:
 
     Raises `UsageError` where neither HOME nor BRIDLE_HOME says: nothing is written to a home that was guessed.
     """
-    paths = folder_paths(env)
+    paths = _folder_paths(env)
     if paths is None:
         home = env.get("HOME", "")
         what = f'HOME is "{home}", which is no absolute path' if home else "HOME is not set"
         raise UsageError(f"{what}, so Bridle does not know where its files are. Set HOME or BRIDLE_HOME")
     return Folders(**paths)
+
+
+def _folder_paths(env: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the fields of `Folders`, or None if neither HOME nor BRIDLE_HOME is set."""
+    if home := env.get("BRIDLE_HOME"):
+        root = os.path.abspath(home)
+        names = {name: name for name in ("config", "data", "state", "cache", "worktrees")} | {
+            "runtime": "run"
+        }
+        return {name: os.path.join(root, folder) for name, folder in names.items()}
+    home = env.get("HOME", "")
+    if not os.path.isabs(home):
+        return None
+    data = _under(env, "XDG_DATA_HOME", home, ".local/share")
+    state = _under(env, "XDG_STATE_HOME", home, ".local/state")
+    return {
+        "config": _under(env, "XDG_CONFIG_HOME", home, ".config"),
+        "data": data,
+        "state": state,
+        "cache": _under(env, "XDG_CACHE_HOME", home, ".cache"),
+        "runtime": _runtime(env, data) or os.path.join(state, "run"),
+        "worktrees": f"{data}-worktrees",
+    }
+
+
+def _runtime(env: Mapping[str, str], data: str) -> str | None:
+    """Return the folder of the login session, if there is one. Each data folder has its own place in it."""
+    base = env.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isabs(base):
+        return None
+    return os.path.join(base, "bridle", f"{binascii.crc32(os.fsencode(data)):08x}")
+
+
+def _under(env: Mapping[str, str], variable: str, home: str, default: str) -> str:
+    """Return an XDG folder. A relative value is ignored, as XDG says."""
+    base = env.get(variable, "")
+    if not os.path.isabs(base):
+        base = os.path.join(home, default)
+    return os.path.join(base, "bridle")
 
 
 def home_of(env: Mapping[str, str]) -> str:
@@ -57,8 +97,6 @@ def home_of(env: Mapping[str, str]) -> str:
     home = env.get("HOME", "")
     if os.path.isabs(home):
         return home
-    import pwd
-
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

@@ -13,6 +13,7 @@ import msgspec
 from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
+    RETIRED,
     LineNumbers,
     Node,
     Setting,
@@ -25,7 +26,15 @@ from bridle.config.setting_table import (
     tree,
 )
 from bridle.config.settings_file import SettingsTier
-from bridle.config.value_check import Report, folded, line_of, unknown_clause, validated, wrong_value
+from bridle.config.value_check import (
+    Report,
+    folded,
+    line_of,
+    retired_clause,
+    unknown_clause,
+    validated,
+    wrong_value,
+)
 
 VARIABLES: Mapping[str, str] = {
     "BRIDLE_MODEL": "model",
@@ -229,6 +238,9 @@ def _add_set(given: GivenSettings, text: str) -> None:
     key, value = key.strip(), value.strip()
     if not equals:
         given.problems.append(_wrong("--set", f'"{shown(text)}" is not key=value'))
+        return
+    if key in RETIRED:
+        given.problems.append(Problem(severity="warning", source="--set", problem=retired_clause(key)))
         return
     try:
         named = settable(key)

@@ -501,12 +501,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("engine.share", FLAG, "Let other clients attach to what runs at a terminal.", default=False),
     Setting("engine.listen", TEXT, "Where bridle serve listens besides, as 127.0.0.1:PORT."),
     Setting(
-        "engine.standby",
-        FLAG,
-        "Whether a process beside bridle serve carries out the commands of scripts, with everything loaded.",
-        default=True,
-    ),
-    Setting(
         "engine.origins",
         TEXTS,
         "Pages of other servers that may use the engine, as https://host.",
@@ -681,6 +675,9 @@ OTHER_NAMES: Mapping[str, str] = {
     "ledger_target_tokens": "ledger_tokens",
 }
 """Names that are understood besides ours, where ours exists."""
+
+RETIRED = frozenset({"engine.standby"})
+"""Settings of the release before. They are accepted with a notice and do nothing."""
 
 JOINED = frozenset({"permissions.rules", "hooks", "allowed_tools", "disallowed_tools"})
 """Lists whose tiers add up instead of replacing each other: a project must not remove a rule by adding one."""

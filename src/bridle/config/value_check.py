@@ -14,6 +14,7 @@ import msgspec
 from bridle.base.spelling import folded_name, nearest
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
+    RETIRED,
     SETTINGS,
     LineNumbers,
     Node,
@@ -70,6 +71,7 @@ class _Folding:
         self._report = report
         self._severity: Severity = unknown
         self._unknown: list[Problem] = []
+        self._retired: list[Problem] = []
         self._twice: list[Problem] = []
 
     def problems(self) -> list[Problem]:
@@ -78,7 +80,7 @@ class _Folding:
         listed = self._unknown[:SHOWN_NAMES]
         if rest > 0:
             listed.append(self._report(self._severity, f"there are {rest} more unknown settings", None, ""))
-        return [*listed, *self._twice]
+        return [*listed, *self._retired, *self._twice]
 
     def table(
         self, node: Node, values: Mapping[str, Any], place: SettingPath, written_place: SettingPath
@@ -125,6 +127,12 @@ class _Folding:
         return entries
 
     def _note_unknown(self, node: Node, path: SettingPath, written_path: SettingPath) -> None:
+        if key_of(path) in RETIRED:
+            key = key_of(path)
+            self._retired.append(
+                self._report("warning", retired_clause(key), self._lines.get(written_path), key)
+            )
+            return
         if len(self._unknown) >= SHOWN_NAMES:  # only counted; looking for names costs time
             self._unknown.append(self._unknown[0])
             return
@@ -132,6 +140,11 @@ class _Folding:
         self._unknown.append(
             self._report(self._severity, clause, self._lines.get(written_path), key_of(path))
         )
+
+
+def retired_clause(key: str) -> str:
+    """Return the notice for a setting that was removed."""
+    return f"{key} no longer does anything; remove it"
 
 
 def unknown_clause(node: Node, path: SettingPath) -> str:

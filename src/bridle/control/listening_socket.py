@@ -36,12 +36,6 @@ class EngineSocket:
         write_atomic(self.place.token_file, token.encode(), durable=False)
         write_atomic(self.place.note_file, msgspec.json.encode(self._note), durable=False)
 
-    def give_to_standby(self, link: socket.socket) -> None:
-        """From now on commands are handed over to the process at the other end, by who knows the token. It alone
-        listens: where it has gone, nobody does."""
-        with _bound(self.place.standby) as opened, contextlib.suppress(BrokenPipeError):
-            socket.send_fds(link, [self.place.token().encode()], [opened.fileno()])
-
     def close(self) -> None:
         """Nothing of it is left. Safe to call twice."""
         if not self._lock.held:
@@ -78,7 +72,7 @@ def open_engine_socket(place: EnginePlace, *, data: str, version: str, stays: bo
 
 
 def _files(place: EnginePlace) -> tuple[str, ...]:
-    return place.socket, place.token_file, place.note_file, place.standby
+    return place.socket, place.token_file, place.note_file
 
 
 def _make_private(folder: str) -> None:
