@@ -1,4 +1,8 @@
-"""Bridle as a person uses it: a real process, an empty home, a folder to work in, nothing else of ours around it."""
+"""Bridle as a user runs it: an empty home, a folder to work in, nothing else of ours around it.
+
+A command is a fork of a process that has everything imported (`hosted`). `real_program` starts the program itself:
+where the process is what is tested, and in a test with the mark of that name.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from bridle.app.machine_store import session_store
 from bridle.protocol.events import Envelope
 from bridle.sessions.database import Database
 from bridle.sessions.store import SessionRow, SessionStore
+from hosted import Hosted, can_be_hosted
 
 # A warning inside Bridle is an error there too, and shows as one on stderr.
 BRIDLE = (sys.executable, "-W", "error", "-m", "bridle")
@@ -53,7 +58,8 @@ class Ran(NamedTuple):
 class Place:
     """A home and a working folder. Every command gets both, and of our environment only the PATH."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, real_program: bool = False) -> None:
+        self.real_program = real_program
         self.home = root / "home"
         self.work = root / "work"
         self.home.mkdir()
@@ -86,30 +92,43 @@ class Place:
     ) -> Ran:
         """Runs `bridle WORDS…` to its end, by the program `around` it where there is one."""
         self.prepare(words)
-        done = subprocess.run(
-            [*around, *BRIDLE, *words],
-            pass_fds=pass_fds,
-            input=stdin.encode(),
-            capture_output=True,
-            cwd=cwd or self.work,
-            env=self.environment(**(env or {})),
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        if around or pass_fds:
+            process = subprocess.Popen(
+                [*around, *BRIDLE, *words],
+                pass_fds=pass_fds,
+                cwd=cwd or self.work,
+                env=self.environment(**(env or {})),
+                **streams,
+            )
+        else:
+            process = self.start(words, cwd=cwd, env=env or {}, **streams)
+        try:
+            out, err = process.communicate(stdin.encode(), timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+            process.wait()
+        return Ran(process.returncode, out.decode(), err.decode())
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> subprocess.Popen[bytes]:
+        """Start `bridle WORDS…`."""
+        environment = self.environment(**(env or {}))
+        if self.real_program or not can_be_hosted(env or {}):
+            return subprocess.Popen([*BRIDLE, *words], cwd=cwd or self.work, env=environment, **how)
+        return Hosted(words, cwd=cwd or self.work, env=environment, **how)
 
     @contextmanager
     def started(self, *words: str) -> Iterator[Running]:
         """The same, while it runs. Whatever happens, it is gone afterwards."""
         self.prepare(words)
-        process = subprocess.Popen(
-            [*BRIDLE, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.work,
-            env=self.environment(),
-        )
+        process = self.start(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             yield Running(process)
         finally:

@@ -17,6 +17,7 @@ from typing import Any
 
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from clients.line.line_kit import Glass
+from hosted import can_be_hosted
 
 COLUMNS, ROWS = 100, 30
 TAKE_TERMINAL = (
@@ -99,16 +100,22 @@ class Sitting:
 def sitting(place: Place, *words: str, columns: int = COLUMNS, **env: str) -> Generator[Sitting]:
     """`bridle WORDS…` at a terminal of its own. Whatever happens, it is gone afterwards."""
     place.prepare(words)
-    environment = place.environment(**{"TERM": "xterm-256color", **env})
-    with at_terminal(*BRIDLE, *words, cwd=place.work, env=environment, columns=columns) as person:
+    also = {"TERM": "xterm-256color", **env}
+    if place.real_program or not can_be_hosted(also):
+        environment = place.environment(**also)
+        with at_terminal(*BRIDLE, *words, cwd=place.work, env=environment, columns=columns) as person:
+            yield person
+        return
+    terminal, side = _open_terminal(columns)
+    process = place.start(words, env=also, stdin=side, stdout=side, stderr=side, terminal=True)
+    with _seated(process, terminal, side, columns) as person:
         yield person
 
 
 @contextmanager
 def at_terminal(*argv: str, cwd: Path, env: Mapping[str, str], columns: int = COLUMNS) -> Generator[Sitting]:
     """Any program at a terminal of its own, the same way."""
-    terminal, side = pty.openpty()
-    termios.tcsetwinsize(side, (ROWS, columns))
+    terminal, side = _open_terminal(columns)
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", TAKE_TERMINAL, *argv],
         stdin=side,
@@ -118,6 +125,18 @@ def at_terminal(*argv: str, cwd: Path, env: Mapping[str, str], columns: int = CO
         env=env,
         start_new_session=True,
     )
+    with _seated(process, terminal, side, columns) as person:
+        yield person
+
+
+def _open_terminal(columns: int) -> tuple[int, int]:
+    terminal, side = pty.openpty()
+    termios.tcsetwinsize(side, (ROWS, columns))
+    return terminal, side
+
+
+@contextmanager
+def _seated(process: subprocess.Popen[bytes], terminal: int, side: int, columns: int) -> Generator[Sitting]:
     os.close(side)
     person = Sitting(process, terminal, columns)
     try:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,14 +89,13 @@ def read_reply(opened: socket.socket) -> Reply:
 def serving(place: Place, *words: str, through: Sequence[str] = (), **env: str) -> Iterator[ServingProcess]:
     """`bridle serve`, from when it answers, started by another program if there is one. Whatever happens, it is gone
     afterwards."""
-    process = subprocess.Popen(
-        [*through, *BRIDLE, "serve", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=place.work,
-        env=place.environment(**env),
-    )
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    if through:
+        process = subprocess.Popen(
+            [*through, *BRIDLE, "serve", *words], cwd=place.work, env=place.environment(**env), **quiet
+        )
+    else:
+        process = place.start(("serve", *words), env=env, **quiet)
     try:
         lines: list[str] = []
         assert process.stderr is not None
@@ -116,48 +114,28 @@ def serving(place: Place, *words: str, through: Sequence[str] = (), **env: str) 
         process.communicate(timeout=TIMEOUT_S)
 
 
-class EngineHost:
-    """Starts engines in a tenth of the time that a program of its own takes (`engine_host`)."""
-
-    def __init__(self) -> None:
-        program = os.path.join(os.path.dirname(__file__), "engine_host.py")
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def order(self, **what: Any) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.communicate(timeout=TIMEOUT_S)
-
-
 class PlaceWithEngine(Place):
     """A place in which an engine listens from the first run on: what is run there goes through it."""
 
-    def __init__(self, root: Path, host: EngineHost) -> None:
-        super().__init__(root)
-        self._host = host
-        self._said = root / "engine.stderr"
-        self._lines: Any = None
-        self._engine = 0
+    def __init__(self, root: Path, *, real_program: bool = False) -> None:
+        super().__init__(root, real_program=real_program)
+        self._engine: subprocess.Popen[bytes] | None = None
 
     def prepare(self, words: Sequence[str]) -> None:
         is_for_engines = not words or words[0] == "run" or words[0].startswith("-")
-        if self._engine or not is_for_engines:
+        if self._engine is not None or not is_for_engines:
             return
-        os.mkfifo(self._said)
-        self._engine = self._host.order(cwd=str(self.home), env=self.environment(), stderr=str(self._said))
-        self._lines = self._said.open(encoding="utf-8")
-        for line in self._lines:
-            if "End: Ctrl-C" in line:
+        self._engine = self.start(
+            ("serve",),
+            cwd=self.home,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert self._engine.stderr is not None
+        for line in self._engine.stderr:
+            if b"End: Ctrl-C" in line:
                 return
         raise AssertionError("the engine ended")
 
@@ -168,13 +146,11 @@ class PlaceWithEngine(Place):
 
     def close(self) -> None:
         """Ends the engine, in order and without a word of trouble."""
-        if self._engine:
-            code = self._host.order(stop=self._engine)
-            self._engine = 0
-            said = self._lines.read()
-            self._lines.close()
-            self._said.unlink()
-            assert (code, said) == (0, "bridle: ending; again to leave at once\n")
+        if self._engine is not None:
+            self._engine.terminate()
+            _, said = self._engine.communicate(timeout=TIMEOUT_S)
+            code, self._engine = self._engine.returncode, None
+            assert (code, said) == (0, b"bridle: ending; again to leave at once\n")
 
 
 def in_work(place: Place, name: str, text: str) -> str:

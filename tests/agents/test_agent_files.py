@@ -20,6 +20,7 @@ from bridle.agents.definition import (
     AgentProvider,
     AgentRule,
 )
+from tables import table
 
 HERE = AgentOrigin(scope="user", place="agents/x.md")
 
@@ -166,7 +167,7 @@ def test_the_names_of_sub_agents_elsewhere_are_understood_and_an_empty_list_leav
 
 
 @pytest.mark.requirement("D8.81", "D12.50", "D5.4")
-@pytest.mark.parametrize(
+@table(
     "field",
     ["baseURL: https://evil.example/secret", "apiKey: secret", "headers: { x: secret }", "quirks: { secret: true }",
      "key_env: secret", "provider: { profile: a, model: secret }", "provider: { base_url: secret }",
@@ -219,9 +220,7 @@ def test_every_mistake_of_a_file_is_told_with_its_line_and_what_to_do() -> None:
 
 
 @pytest.mark.requirement("D12.50")
-@pytest.mark.parametrize(
-    "name", ["Build", "a b", "../a", "a__b", "1a", "a-", "", "é", "a" * 49, "folders", "code"]
-)
+@table("name", ["Build", "a b", "../a", "a__b", "1a", "a-", "", "é", "a" * 49, "folders", "code"])
 def test_a_name_is_one_that_tools_and_commands_can_have(name: str) -> None:
     assert name_problem(name)
     assert not name_problem("a-2_b")

@@ -28,6 +28,7 @@ from bridle.providers.script import call, say
 from bridle.sessions.text_search import said_in
 from clients.interaction.headless_kit import Headless, headless
 from git_kit import Repository
+from tables import table
 
 BESIDE = AgentDefinition(
     name="beside", description="x", delegation=AgentDelegation(invocation="allow", background=True)
@@ -292,7 +293,7 @@ BROKEN = msgspec.structs.replace(BESIDE, name="broken", hidden_tools=(5,))  # of
 """An agent whose parts cannot be put together."""
 
 
-@pytest.mark.parametrize("background", [True, False])
+@table("background", [True, False])
 async def test_what_breaks_around_an_agent_is_its_result_and_the_log_has_its_end(background: bool) -> None:
     delegation = AgentDelegation(invocation="allow", background=background)
     agent = msgspec.structs.replace(BROKEN, delegation=delegation)
@@ -365,7 +366,7 @@ async def test_one_that_is_done_while_the_conversation_is_compacted_is_heard_aft
     assert "All is well." in last.text
 
 
-@pytest.mark.parametrize("ends", ["by itself", "cancelled"])
+@table("ends", ["by itself", "cancelled"])
 async def test_one_that_is_done_after_the_turn_begins_one_of_its_own(ends: str) -> None:
     root, child = Held("root_hold"), Held()
     options = {"tools": [root.tool, child.tool], "allow": ("hold", "root_hold")}

@@ -13,6 +13,7 @@ from bridle.engine.tools import Tool, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission
 from bridle.providers.script import call, say
+from tables import table
 
 WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", system="You write.")
 
@@ -101,7 +102,7 @@ async def test_with_others_it_has_one_tool_that_names_them_and_a_list_of_when_to
 
 
 @pytest.mark.requirement("D11.12")
-@pytest.mark.parametrize(
+@table(
     ("agent", "reason", "words"),
     [
         ("nobody", "AgentNotCallable", "Agent nobody is not callable."),
@@ -271,7 +272,7 @@ async def test_an_agent_works_with_the_provider_it_names_and_what_goes_there_is_
     assert len(server.chats) == 2
 
 
-@pytest.mark.parametrize(("depth", "sends"), [(1, False), (2, True)])
+@table(("depth", "sends"), [(1, False), (2, True)])
 async def test_the_question_names_every_tool_that_the_agent_will_see(depth: int, *, sends: bool) -> None:
     asks = AgentDelegation(invocation="ask", can_delegate=True)
     lead = msgspec.structs.replace(WRITER, name="lead", delegation=asks)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from agents.test_background_children import BESIDE, HELD_CHILD, Held
 from app.test_compacting import Model, windows
@@ -17,6 +16,7 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.messages import Usage
 from bridle.providers.script import Spend, answer, call, say
+from tables import table
 
 WRITER = AgentDefinition(
     name="writer", description="Writes.", mode="subagent", delegation=AgentDelegation(invocation="allow")
@@ -74,7 +74,7 @@ async def test_what_agents_cost_ends_the_goal(tmp_path: Path) -> None:
     assert ending(events).reason == "BudgetExceeded"
 
 
-@pytest.mark.parametrize("how", ["cancelled", "time"])
+@table("how", ["cancelled", "time"])
 async def test_the_end_of_a_goal_reaches_the_agents_that_work_for_it(how: str) -> None:
     held, clock = Held(), FakeClock()
     options = {**OPTIONS, "tools": [held.tool], "allow": ("hold",), "clock": clock}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bridle.agents.goal_words import GoalWords, parse_goal
 from bridle.protocol.errors import BridleError
+from tables import table
 
 
 def test_options_come_first_and_the_rest_stays_as_it_was_written() -> None:
@@ -23,7 +24,7 @@ def test_two_dashes_end_the_options() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "problem"),
     [
         ("--chek x y", '"--chek"'),

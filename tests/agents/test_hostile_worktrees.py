@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from bridle.base.own_worktrees import plain_name
 from bridle.conformance.fake_models import scripted
@@ -14,6 +13,7 @@ from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from git_kit import Repository
+from tables import table
 from worktree_kit import GO, OTHER, WRITER, WRITES, branches, left_by_writer, sending, session_of, slash
 
 
@@ -32,7 +32,7 @@ def leftovers(repo: Repository) -> list[str]:
     return os.listdir(folder) if folder.exists() else []
 
 
-@pytest.mark.parametrize("name", ["-rf", "a b\nc", "../../../out", "ünïcode", "x" * 300, "\0"])
+@table("name", ["-rf", "a b\nc", "../../../out", "ünïcode", "x" * 300, "\0"])
 def test_any_name_becomes_one_that_stays_in_its_folder(name: str) -> None:
     made = plain_name(name)
     assert made.isascii()

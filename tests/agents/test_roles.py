@@ -12,6 +12,7 @@ from bridle.engine.tools import Tool, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash
 from bridle.providers.script import call, say
+from tables import table
 
 
 async def run_slash(session, name, words=""):
@@ -48,9 +49,7 @@ async def test_plan_with_words_has_an_agent_without_tools_plan_and_the_conversat
 
 
 @pytest.mark.requirement("H14.2", "H14.3")
-@pytest.mark.parametrize(
-    ("name", "words", "writes"), [("solve", "problem-solving", False), ("code", "coding", True)]
-)
+@table(("name", "words", "writes"), [("solve", "problem-solving", False), ("code", "coding", True)])
 async def test_solve_only_reads_and_code_has_every_tool(name, words, writes) -> None:
     model = RecordingModel(scripted(agents={name: [say("Done.")]}))
     async with harness(model) as session:
@@ -111,7 +110,7 @@ async def test_what_a_person_had_work_is_stopped_like_a_turn() -> None:
         assert session.conversation.open_calls == ()
 
 
-@pytest.mark.parametrize("options", [{}, {"agent_mode": "multi"}], ids=["alone", "multi"])
+@table("options", [{}, {"agent_mode": "multi"}])
 async def test_an_agent_of_a_command_is_stopped_as_any_other(options) -> None:
     working = asyncio.Event()
 

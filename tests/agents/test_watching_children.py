@@ -23,6 +23,7 @@ from bridle.protocol.messages import Usage
 from bridle.protocol.queries import CustomQuery, ListSlash
 from bridle.providers.script import call, say, wait
 from bridle.providers.scripted import ScriptedModel
+from tables import table
 
 WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", system="You write.")
 OPTIONS = {"agent_mode": "multi", "agents": [WRITER], "answers": True, "allow": ["delegate_agent"]}
@@ -35,7 +36,7 @@ def sending(*names: str, child: Sequence[ScriptedAnswer] = WRITES) -> ScriptedMo
     return scripted(sent, say("Went on."), agents=dict.fromkeys(names, child))
 
 
-@pytest.mark.parametrize("identity", ["human", "agent"])
+@table("identity", ["human", "agent"])
 async def test_one_child_is_stopped_whoever_says_so_and_who_sent_it_goes_on(identity) -> None:
     async with harness(sending("writer"), **OPTIONS) as session:
         other = session.engine.connect(name="other", identity=identity, answers=identity == "human")

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import scripted
@@ -16,6 +15,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.providers.script import call, say
 from git_kit import Repository
 from mcp_kit import asked_trust, server, write_settings
+from tables import table
 from worktree_kit import APART, WRITER, sending, session_of
 
 
@@ -72,7 +72,7 @@ async def test_a_person_is_shown_only_the_tools_that_an_agent_in_a_worktree_has(
     assert not [name for name in asked.handoff.tools if name.startswith("mcp__")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("table", "is_local"),
     [
         ({"command": ["a"]}, True),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli_kit import Place, SignOfLife
-from serve_kit import EngineHost, PlaceWithEngine
+from serve_kit import PlaceWithEngine
 
 ALONE, ENGINE = "alone", "engine"
 
@@ -18,21 +18,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("place", (ALONE, ENGINE), indirect=True)
 
 
-@pytest.fixture(scope="session")
-def engine_host() -> Iterator[EngineHost]:
-    host = EngineHost()
-    yield host
-    host.close()
-
-
 @pytest.fixture
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    real_program = request.node.get_closest_marker("real_program") is not None
     if getattr(request, "param", ALONE) == ENGINE:
-        served = PlaceWithEngine(tmp_path, request.getfixturevalue("engine_host"))
+        served = PlaceWithEngine(tmp_path, real_program=real_program)
         yield served
         served.close()
     else:
-        yield Place(tmp_path)
+        yield Place(tmp_path, real_program=real_program)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from bridle.base.engine_place import EnginePlace
 from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting
-from serve_kit import EngineHost, PlaceWithEngine, ServedPlace, serving
+from serve_kit import PlaceWithEngine, ServedPlace, serving
 
 SCRIPT = """\
 call write_file {"path": "made.txt", "content": "made"}
@@ -61,9 +61,9 @@ def test_a_run_through_the_engine_is_the_same_run(tmp_path: Path) -> None:
     )
 
 
-def test_what_runs_a_second_time_runs_through_an_engine(tmp_path: Path, engine_host: EngineHost) -> None:
+def test_what_runs_a_second_time_runs_through_an_engine(tmp_path: Path) -> None:
     """What the tests with the mark `through_engine` stand on."""
-    place = PlaceWithEngine(tmp_path, engine_host)
+    place = PlaceWithEngine(tmp_path)
     try:
         assert place.bridle("run", "-m", place.script("say Hi.\n"), "hi").out == "[scripted] Hi.\n"
         assert asked(ServedPlace(place), "SendInput") == 1

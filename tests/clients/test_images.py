@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from bridle.clients.images import MAX_BYTES, ReadImage, image_block, image_size
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
+from tables import table
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest of it"
 
 
 @pytest.mark.requirement("D15.1")
-@pytest.mark.parametrize(
-    "url", ["https://example.com/cart.png", "http://example.com/x", "data:image/png;base64,AA=="]
-)
+@table("url", ["https://example.com/cart.png", "http://example.com/x", "data:image/png;base64,AA=="])
 def test_an_address_passes_through(url: str) -> None:
     block = image_block(url)
     assert (block.url, block.detail) == (url, "auto")
@@ -76,7 +75,7 @@ def _png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big")
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "size"),
     [
         (_png(1280, 720), (1280, 720)),

@@ -16,6 +16,7 @@ from bridle.protocol.codec import EXPIRED
 from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit
 from bridle.protocol.messages import ImageBlock, TextBlock
 from hostile_text import HOSTILE
+from tables import table
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "p", "main", "article", "time", "div", "details",
@@ -178,7 +179,7 @@ def _check_inert_html(page: str) -> _Reader:
     return reader
 
 
-@pytest.mark.parametrize("text", [*ACTIVE, HOSTILE])
+@table("text", [*ACTIVE, HOSTILE])
 def test_nothing_anybody_wrote_is_active_in_the_page(text) -> None:
     reader = _check_inert_html(_page(text))
     shown = "".join(reader.text)
@@ -253,7 +254,7 @@ def _check_inert_markdown(text: str) -> None:
     assert {name for _, attributes in reader.tags for name in attributes} <= {"class", "start", "style"}
 
 
-@pytest.mark.parametrize("text", ACTIVE)
+@table("text", ACTIVE)
 def test_no_viewer_finds_anything_active_in_the_markdown(text) -> None:
     _check_inert_markdown(inert(text))
     _check_inert_markdown(_markdown(text))

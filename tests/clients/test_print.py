@@ -16,6 +16,7 @@ from bridle.protocol.display_values import EditedFile, ShownEdit, ShownRead
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.handshake import Handshake, handshake
 from bridle.protocol.messages import TextBlock, Usage
+from tables import table
 
 SESSION = "sess_01JV0000000000000000000000"
 CREATE = CreateSession(cwd="/work", model="demo:x")
@@ -131,7 +132,7 @@ async def test_a_run_creates_a_session_sends_the_prompt_and_prints_the_last_answ
     assert connection.since == 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("costs", "said"),
     [
         ([], ""),
@@ -167,7 +168,7 @@ async def test_a_turn_of_somebody_else_does_not_end_the_run() -> None:
 
 
 @pytest.mark.requirement("C22")
-@pytest.mark.parametrize(
+@table(
     ("stop", "reason", "code"),
     [
         ("end_turn", None, 0),
@@ -270,7 +271,7 @@ async def test_the_stream_has_live_events_too_and_ends_with_the_result() -> None
 
 
 @pytest.mark.requirement("C22")
-@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+@table("form", ["text", "json", "stream-json"])
 async def test_a_refused_command_is_one_sentence_and_one_object(form: Format) -> None:
     refusal = CommandRefused("UnknownProvider", provider="no\x1bbody", known="demo")
     code, out, story = await printed(Replay(refuse=refusal), form)
@@ -295,7 +296,7 @@ async def test_a_log_that_fails_in_the_middle_ends_the_run_with_its_reason() -> 
 
 
 @pytest.mark.requirement("C22")
-@pytest.mark.parametrize("form", ["json", "stream-json"])
+@table("form", ["json", "stream-json"])
 async def test_a_session_that_ends_under_a_run_is_a_failed_run(form: Format) -> None:
     code, out, _ = await printed(Replay(started(), *step("half")), form)
     assert code == 1

@@ -25,6 +25,7 @@ from bridle.protocol.events import Envelope, Presence, SessionEnded, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
 from listening_kit import Listening, listening
+from tables import table
 
 
 class Relay:
@@ -217,9 +218,7 @@ async def test_an_engine_is_reached_by_its_address_too(tmp_path: Path) -> None:
         await connection.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["http://host.example:8421", "ftp://x", "https://", "http://127.0.0.1:1/path", "x"]
-)
+@table("url", ["http://host.example:8421", "ftp://x", "https://", "http://127.0.0.1:1/path", "x"])
 def test_what_is_no_address_or_would_send_the_token_in_the_clear_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         engine_address(url)

@@ -1,14 +1,13 @@
 """Answers that must fit a schema."""
 
-import pytest
-
 from bridle.base.json_answer import CheckedAnswer, checked
 from bridle.clients.structured import asked_again, asked_for
+from tables import table
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         '{"n": 3}',
@@ -22,12 +21,12 @@ def test_an_answer_that_fits_is_exactly_its_json(answer: str) -> None:
     assert checked(answer, SCHEMA) == CheckedAnswer('{"n": 3}')
 
 
-@pytest.mark.parametrize("answer", ['```\n{"n": 3}\n```\n```\n{"n": 4}\n```', 'So: {"n": 3}', '"```"'])
+@table("answer", ['```\n{"n": 3}\n```\n```\n{"n": 4}\n```', 'So: {"n": 3}', '"```"'])
 def test_nothing_is_guessed_where_json_is_not_all_there_is(answer: str) -> None:
     assert checked(answer, SCHEMA).problem is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "problem"),
     [("three", "not JSON"), ("{}", "'n' is a required property"), ('{"n": "x"}', "n: 'x' is not")],
 )

@@ -11,6 +11,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED, kind_of
 from bridle.protocol.messages import FileMention, ImageBlock, TextBlock, ToolSchema, Usage
 from secret_kit import tokens
+from tables import table
 
 SESSION = "sess_01JV0000000000000000000000"
 START_MS = 1_700_000_000_000
@@ -102,7 +103,7 @@ def test_everything_that_happens_in_a_turn_has_its_dotted_name():
 
 
 @pytest.mark.requirement("D18.1")
-@pytest.mark.parametrize(
+@table(
     ("event", "name"),
     [
         (e.StepEnded(step=1, stop="content_filter", text_sha256="0"), "model.content_filter"),
@@ -123,7 +124,6 @@ def test_everything_that_happens_in_a_turn_has_its_dotted_name():
         ),
         (e.UnknownEvent(kind="TextDelta", raw=EXPIRED), "content.expired"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_goes_another_way_has_a_name_too(event: e.AnyEvent, name: str):
     assert names(dotted(event)) == [name]
@@ -252,7 +252,7 @@ def test_the_chain_tells_a_turn_with_numbers_ids_and_parents():
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("stop", "name"),
     [("end_turn", "turn.completed"), ("error", "turn.failed"), ("cancelled", "turn.failed")],
 )

@@ -39,6 +39,7 @@ from bridle.protocol.messages import (
 )
 from bridle.providers.script import answer, call, say
 from bridle.providers.scripted import ScriptedWire
+from tables import table
 
 
 def request(answers: int = 0) -> ModelRequest:
@@ -55,7 +56,7 @@ async def follow(model: Provider, on_part: Callable[[ModelPart], None]) -> None:
 
 
 @pytest.mark.requirement("H2.3", "D6.1", "D6.3")
-@pytest.mark.parametrize(
+@table(
     "make",
     [
         lambda: scripted(say("a")),
@@ -153,7 +154,7 @@ class Playing:
             yield part
 
 
-@pytest.mark.parametrize(
+@table(
     ("given_parts", "complaint"),
     [
         ((ModelText("a"),), "this one had 0"),

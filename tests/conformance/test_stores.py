@@ -25,6 +25,7 @@ from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.memory_undo import MemoryUndo
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
+from tables import table
 
 CHECKS = (check_session_store, check_archive, check_undo_store)
 LEASE_MS = 60_000
@@ -69,7 +70,7 @@ async def test_the_store_on_the_disk_keeps_every_promise(tmp_path: Path, check):
     await check(on_disk(tmp_path))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@table("check", CHECKS)
 async def test_the_store_in_memory_keeps_every_promise(check):
     await check(in_memory())
 
@@ -258,9 +259,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(
-    ("check", "wrong"), [(check, wrong) for check, every in WRONG.items() for wrong in every]
-)
+@table(("check", "wrong"), [(check, wrong) for check, every in WRONG.items() for wrong in every])
 async def test_a_store_that_breaks_a_promise_is_found_out(check, wrong):
     with pytest.raises((AssertionError, BridleError)):
         await check(in_memory(wrong))

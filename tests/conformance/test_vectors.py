@@ -18,6 +18,7 @@ from bridle.engine.conversation import Entry, Mark
 from bridle.protocol.events import Todo
 from bridle.protocol.messages import AnyBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from bridle.safety.rules import Rule, evaluate
+from tables import table
 
 
 def frames_of(chunks: list[bytes]) -> list[SseFrame]:
@@ -118,7 +119,7 @@ def test_a_name_for_a_foreign_tool_is_always_usable_and_new(server: str, tool: s
 
 
 @pytest.mark.requirement("H0.1", "H18.1")
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         "backoff-timing",
@@ -148,7 +149,7 @@ def test_the_files_ship_with_enough_cases():
     assert len(vectors.load("backoff-timing")) >= 20
 
 
-@pytest.mark.parametrize("name", vectors.names())
+@table("name", vectors.names())
 def test_case_names_are_unique(name: str):
     names = [case.name for case in vectors.load(name)]
     assert sorted(set(names)) == sorted(names)

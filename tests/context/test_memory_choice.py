@@ -26,6 +26,7 @@ from bridle.context.memory.memory_files import MemoryFolder, memory_files
 from bridle.context.memory.memory_tool import SCHEMA, MemoryArgs
 from bridle.context.memory.memory_words import is_near, stem, words_of
 from bridle.engine.tools import json_schema
+from tables import table
 
 MANY = 500
 
@@ -40,7 +41,7 @@ def chosen(rows, said: str, present=()) -> list[str]:
     return [one.name for one in choose([MemoryIndex.of(rows)], said, present)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "names"),
     [
         ("release a new version", ["ship"]),  # the tag

@@ -25,6 +25,7 @@ from bridle.protocol.queries import CustomQuery
 from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.providers.script import call, say
 from bridle.safety.trust.approvals import Approvals, content_digest
+from tables import table
 
 HOW = "To use it: name it in context.sources"
 LISTED = tuple(
@@ -192,7 +193,7 @@ def test_what_looks_like_it_holds_secrets_is_never_read(repo: Path, tmp_path: Pa
 # Rules for certain files
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("Be kind.", ("Be kind.", "always", ())),
@@ -527,7 +528,7 @@ async def test_the_working_context_can_be_asked_for(repo: Path, tmp_path: Path) 
 
 
 @pytest.mark.requirement("T13.1")
-@pytest.mark.parametrize(
+@table(
     ("names", "kind"),
     [
         ({"Cargo.toml"}, "rust"),
@@ -597,9 +598,7 @@ async def test_trusted_words_under_a_name_that_does_not_show_are_not_used(
     assert left_out.isprintable()
 
 
-@pytest.mark.parametrize(
-    "text", ["a" + "`" * 30_000 + "x" * 30_000, "a" + "".join("`" * size + "a" for size in range(1, 360))]
-)
+@table("text", ["a" + "`" * 30_000 + "x" * 30_000, "a" + "".join("`" * size + "a" for size in range(1, 360))])
 def test_no_instruction_file_takes_long_to_look_through(text: str) -> None:
     began_s = time.process_time()
     assert imported_names(f"@a.md {text} @b.md") == ["a.md", "b.md"]

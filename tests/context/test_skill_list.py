@@ -20,6 +20,7 @@ from bridle.context.skills.skill_list import (
 from bridle.context.skills.skill_records import Skill, SkillHead, SkillTriggers
 from bridle.context.skills.triggers import file_names, fits_a_file, said_in
 from bridle.engine.tools import json_schema
+from tables import table
 
 
 def text(**fields: str) -> str:
@@ -47,7 +48,7 @@ def test_a_skill_has_a_name_and_a_description_and_keeps_its_other_fields():
 
 
 @pytest.mark.requirement("G15.2")
-@pytest.mark.parametrize(
+@table(
     ("fields", "line", "problem"),
     [
         ({"description": "x"}, 1, "name is missing"),
@@ -120,7 +121,7 @@ def test_a_skill_is_found_by_its_name_before_others_that_speak_of_it():
 
 
 @pytest.mark.requirement("G15.4")
-@pytest.mark.parametrize(
+@table(
     ("keyword", "said", "fits"),
     [
         ("migrat*", "Please MIGRATE it", True),
@@ -136,7 +137,7 @@ def test_keywords_are_words_as_people_write_them(keyword: str, said: str, fits: 
     assert said_in(SkillTriggers(keywords=(keyword,)), said) is fits
 
 
-@pytest.mark.parametrize(
+@table(
     ("glob", "name", "fits"),
     [
         ("*.sql", "db/one.sql", True),

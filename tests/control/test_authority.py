@@ -26,6 +26,7 @@ from bridle.protocol.errors import SENTENCES
 from bridle.protocol.events import Mode
 from bridle.protocol.questions import StepLimitAnswer
 from bridle.protocol.tokens import Claims
+from tables import table
 
 PERSON = Client(id="cli_1", name="terminal", identity="human", answers=True)
 DEAF = Client(id="cli_2", name="script", identity="human", answers=False)
@@ -174,7 +175,7 @@ def test_a_kind_that_is_not_placed_is_refused() -> None:
 
 
 @pytest.mark.requirement("G20.6", "G20.8")
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+@table("row", TABLE)
 def test_the_table(row: Any) -> None:
     asked, *expected = row
     said = [reason(client, asked, live) for client in (PERSON, AGENT) for live in (HERE, AWAY)]
@@ -182,7 +183,7 @@ def test_the_table(row: Any) -> None:
     assert {one for one in said if one} <= SENTENCES.keys()
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+@table("row", TABLE)
 def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     asked = row[0]
     session = asked.resume if isinstance(asked, c.CreateSession) else getattr(asked, "session", None)
@@ -200,15 +201,15 @@ def test_a_client_bound_to_sessions_has_those_and_no_other(row: Any) -> None:
     assert reason(PERSON, asked, HERE, claims()) is None, "without a list, all of them"
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
+@table("row", TABLE)
 def test_a_token_names_the_commands_it_is_for(row: Any) -> None:
     asked = row[0]
     assert reason(PERSON, asked, HERE, claims(commands=())) == "NotGranted"
     assert reason(PERSON, asked, HERE, claims(commands=(type(asked).__name__,))) is None
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: type(row[0]).__name__)
-@pytest.mark.parametrize("client", [PERSON, AGENT], ids=["person", "agent"])
+@table("row", TABLE)
+@table("client", [PERSON, AGENT])
 def test_what_needs_an_attachment_is_refused_where_nothing_is_open(row: Any, client: Client) -> None:
     asked, _, away, *_ = row
     if away == "NotAttached":
@@ -219,7 +220,7 @@ def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
     assert reason(DEAF, c.ShellRequest(session=S, command="ls")) == "NotAPerson"
 
 
-@pytest.mark.parametrize(
+@table(
     ("option", "value", "refused"),
     [
         ("sandbox", "read-only", None),
@@ -378,22 +379,21 @@ def test_what_an_agent_is_given_is_never_looser_than_the_settings(
     assert steps is None or steps <= live.bounds.max_steps
 
 
-@pytest.mark.parametrize(
+@table(
     "asked",
     [
         c.PromoteGrant(session=S, grant_id="g"),
         c.SaveModel(model="a:b"),
         c.ConnectProvider(provider="a", key="k"),
     ],
-    ids=lambda one: type(one).__name__,
 )
 def test_a_client_bound_to_sessions_changes_nothing_that_holds_for_others(asked: Any) -> None:
     assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "NotGranted"
     assert reason(PERSON, asked, claims=claims()) is None
 
 
-@pytest.mark.parametrize("resume", [None, S, "sess_2"])
-@pytest.mark.parametrize("kind", [q.PreviewSession, q.ListModels, q.ListProviders])
+@table("resume", [None, S, "sess_2"])
+@table("kind", [q.PreviewSession, q.ListModels, q.ListProviders])
 def test_a_client_bound_to_sessions_looks_into_no_other_folder(kind: Any, resume: str | None) -> None:
     asked = kind(create=c.CreateSession(cwd="/elsewhere", resume=resume))
     assert reason(PERSON, asked, claims=claims(sessions=(S,))) == "NotGranted"

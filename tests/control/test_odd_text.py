@@ -17,6 +17,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.control.routes import Route, routes
 from bridle.providers.script import say
 from served_kit import served
+from tables import table
 
 ODD = (
     "\0",
@@ -83,7 +84,7 @@ def named(route: Route) -> str:
     return f"{route.method} {route.path}"
 
 
-@pytest.mark.parametrize("route", [one for one in routes() if not one.is_query], ids=named)
+@table("route", [one for one in routes() if not one.is_query])
 async def test_no_text_in_a_command_is_a_fault_of_the_engine(route: Route) -> None:
     async with served(scripted(*(say("Yes.") for _ in range(400)))) as kit:
         await kit.shake_hands()
@@ -95,7 +96,7 @@ async def test_no_text_in_a_command_is_a_fault_of_the_engine(route: Route) -> No
                     assert answer.status < 500, (body, answer.body)
 
 
-@pytest.mark.parametrize("route", [one for one in routes() if one.is_query], ids=named)
+@table("route", [one for one in routes() if one.is_query])
 async def test_no_text_in_a_query_is_a_fault_of_the_engine(route: Route) -> None:
     async with served(scripted()) as kit:
         await kit.shake_hands()

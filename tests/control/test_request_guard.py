@@ -8,10 +8,11 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.tokens import WATCH
 from bridle.providers.script import say
 from served_kit import LAN, PORT, Served, served, text
+from tables import table
 
 
 @pytest.mark.requirement("G21.2")
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         "-", "", "evil.example", f"evil.example:{PORT}", "127.0.0.1", "localhost", f"127.0.0.1:{PORT}.evil.example",
@@ -28,7 +29,7 @@ async def test_only_the_exact_host_is_answered(host: str) -> None:
 
 
 @pytest.mark.requirement("G21.3", "H15.2")
-@pytest.mark.parametrize(
+@table(
     "origin",
     [
         "null",
@@ -91,7 +92,7 @@ async def test_the_token_travels_in_its_own_header_alone() -> None:
         assert (two.status, two.reason) == (401, "TokenInvalid")
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     ["/v1/health", "/v1/metrics", "/v1/openapi.json", "/v1/handshake", "/v1/sessions", "/", "/v1/none"],
 )
@@ -179,7 +180,7 @@ async def test_many_failures_of_one_peer_are_slowed_down() -> None:
         assert (await kit.shake_hands()).status == 200  # a good token is heard all the same
 
 
-@pytest.mark.parametrize("reason", ["NotAClient", "OtherUser"])
+@table("reason", ["NotAClient", "OtherUser"])
 async def test_who_is_refused_for_where_they_came_from_is_not_heard(reason: str) -> None:
     async with served(scripted()) as kit:
         answer = await kit.shake_hands(refused=reason)

@@ -20,6 +20,7 @@ from bridle.protocol.slash_arguments import schema_arguments, usage_words
 from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
 from served_kit import UNIX, served, text
+from tables import table
 
 
 def test_every_command_and_every_query_has_a_route() -> None:
@@ -186,7 +187,7 @@ async def test_commands_are_listed_with_what_they_take() -> None:
     assert undo["args_schema"]["properties"]["what"]["examples"] == ["session"]
 
 
-@pytest.mark.parametrize(("name", "words"), [("redo", "now"), ("pin", "")])
+@table(("name", "words"), [("redo", "now"), ("pin", "")])
 @pytest.mark.requirement("G45.20")
 async def test_a_command_never_gets_words_it_does_not_take(name: str, words: str) -> None:
     problem = {"redo": "/redo takes no words.", "pin": "Which words? /pin words"}[name]
@@ -241,7 +242,7 @@ async def test_fields_nobody_knows_are_ignored() -> None:
         assert sent.status == 200
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path", "raw", "headers", "reason", "status"),
     [
         ("GET", "/v1/nothing", None, {}, "UnknownPath", 404),
@@ -376,7 +377,7 @@ async def test_who_is_bound_to_a_session_revokes_what_it_minted_and_no_other_tok
 
 
 @pytest.mark.requirement("G22.11", "G17.7")
-@pytest.mark.parametrize(("end", "reason"), [("revoked", "TokenRevoked"), ("expired", "TokenExpired")])
+@table(("end", "reason"), [("revoked", "TokenRevoked"), ("expired", "TokenExpired")])
 async def test_who_waits_for_a_turn_is_refused_when_the_token_holds_no_more(end: str, reason: str) -> None:
     clock = FakeClock()
     model = scripted(call("bash", command="touch made"), say("Done."))
@@ -398,7 +399,7 @@ async def test_who_waits_for_a_turn_is_refused_when_the_token_holds_no_more(end:
         assert (answer.status, answer.reason) == (401, reason)
 
 
-@pytest.mark.parametrize("reason", sorted(SENTENCES))
+@table("reason", sorted(SENTENCES))
 def test_every_reason_has_a_status_that_the_document_names(reason: str) -> None:
     assert status_of(reason) in STATUSES
 

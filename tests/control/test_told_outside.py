@@ -19,6 +19,7 @@ from bridle.protocol.told_outside import BROKEN_PARTS, is_broken_part
 from bridle.sessions.memory_store import MemoryStore
 from outer_agents_kit import McpServed, mcp_served
 from served_kit import Served, served
+from tables import table
 
 SECRET = "ghp_" + "a1B2" * 9
 DETAIL = "line 7 of the innermost part"
@@ -43,7 +44,7 @@ async def fails(query: CustomQuery) -> dict[str, object]:
 BROKEN = Feature(name="weather", queries=(FeatureQuery(verb="today", answer=fails),))
 
 
-@pytest.mark.parametrize("reason", sorted(SENTENCES))
+@table("reason", sorted(SENTENCES))
 @pytest.mark.requirement("G47.6")
 def test_no_refusal_there_is_tells_a_secret_or_the_detail_of_a_broken_part(reason: str) -> None:
     names = re.findall(r"{(\w+)", SENTENCES[reason].text)

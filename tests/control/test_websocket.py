@@ -9,6 +9,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
 from served_kit import served, text
+from tables import table
 
 
 def command(kind: str, number: str = "1", **fields: object) -> dict[str, object]:
@@ -75,7 +76,7 @@ async def test_another_version_is_told_and_turned_away() -> None:
         assert (await socket.closed)[0] == 4028
 
 
-@pytest.mark.parametrize(
+@table(
     ("frame", "code"),
     [
         ("not json", 1007),
@@ -98,7 +99,7 @@ async def test_only_text_is_taken() -> None:
         assert (await socket.closed)[0] == 1003
 
 
-@pytest.mark.parametrize(
+@table(
     ("frame", "reason"),
     [
         ({"frame": "dance"}, "BadFrame"),

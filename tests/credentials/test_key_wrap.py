@@ -15,6 +15,7 @@ from bridle.credentials.key_wrap import LocalKeyWrap, NewerWrap, Wrap, decoded, 
 from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, LockKeys, SealLock
 from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import Vault, made_key
+from tables import table
 
 keys_of_32 = st.binary(min_size=32, max_size=32)
 AUTOMATIC = SealLock(kind="automatic")
@@ -90,7 +91,7 @@ def test_a_newer_file_is_refused_as_that(text: str, vault: Vault) -> None:
     assert refused.value.message == "sessions.key was written by a newer Bridle. Upgrade Bridle."
 
 
-@pytest.mark.parametrize(
+@table(
     "lock",
     [
         SealLock(kind="passphrase", salt="00" * SALT_BYTES, memory_kib=1 << 40, passes=1, lanes=1),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bridle.credentials.locks import machine_key
 from bridle.protocol.errors import CredentialError
+from tables import table
 
 keys = st.binary(min_size=32, max_size=32)
 
@@ -34,7 +35,7 @@ def test_a_printable_key_of_32_characters_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.requirement("G36.4")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -11,6 +11,7 @@ from bridle.credentials.login_link import LoginLink, code_from, login_link
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.pkce import challenge_of
 from bridle.protocol.errors import CredentialError
+from tables import table
 
 CLIENT = OAuthClient(
     client_id="hub",
@@ -50,7 +51,7 @@ def test_a_link_has_a_proof_a_state_and_a_nonce_of_its_own_and_brings_the_code_b
 
 
 @pytest.mark.requirement("T18.8")
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         f"{BACK}?code=good",
@@ -64,9 +65,7 @@ def test_what_belongs_to_another_sign_in_brings_no_code(address: str) -> None:
         code_from(link(), address)
 
 
-@pytest.mark.parametrize(
-    "to", ["http://127.0.0.1:7000/other", "https://127.0.0.1:7000/back", "http://evil.example/back"]
-)
+@table("to", ["http://127.0.0.1:7000/other", "https://127.0.0.1:7000/back", "http://evil.example/back"])
 def test_the_right_state_at_another_address_brings_no_code(to: str) -> None:
     made = link()
     with pytest.raises(CredentialError, match="belongs to no sign-in"):

@@ -27,6 +27,7 @@ from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError
 from credentials.authorization_server import AuthorizationServer, facts_of_call
 from credentials.credential_kit import Vault, a_secret
+from tables import table
 
 DIRECT = Timeouts(connect_s=5, write_s=5, first_byte_s=5, idle_s=5)
 
@@ -300,7 +301,7 @@ async def test_a_server_that_wants_fewer_questions_gets_fewer() -> None:
 
 
 @pytest.mark.requirement("H13.2")
-@pytest.mark.parametrize(
+@table(
     ("answers", "begun", "words"),
     [
         (["access_denied"], {}, "it was not allowed"),
@@ -514,7 +515,7 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_stored_all_the_same(v
 # What servers say
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body"),
     [
         (200, b""),
@@ -545,7 +546,7 @@ def test_any_answer_is_tokens_or_a_refusal(body: bytes, status: int) -> None:
         assert refusal.clause.isprintable()
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "seconds"),
     [
         (3600, 3600),
@@ -575,7 +576,7 @@ def test_a_token_in_a_servers_words_is_not_repeated() -> None:
     assert "\x1b" not in refusal.value.clause
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "words"),
     [
         ({}, "client_id"),

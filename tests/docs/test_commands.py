@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from cli_kit import TIMEOUT_S, Place
+from tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -97,7 +98,7 @@ def test_commands_are_found_with_comments_prompts_and_continued_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", ["using.md", "scripts.md", "trouble.md"])
+@table("page", ["using.md", "scripts.md", "trouble.md"])
 def test_a_page_for_users_fits_a_terminal(page: str) -> None:
     lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 100] == []

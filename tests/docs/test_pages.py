@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tables import table
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src/bridle"
 PAGES = (ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -50,7 +52,7 @@ def broken(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.requirement("X5")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@table("page", PAGES)
 def test_what_a_page_links_to_and_names_is_there(page: Path) -> None:
     assert list(broken(page)) == []
 
@@ -70,7 +72,7 @@ def test_every_page_is_reached_from_the_first_one() -> None:
 
 
 @pytest.mark.requirement("X5")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@table("page", PAGES)
 def test_the_rows_of_a_table_have_as_many_cells_as_its_head(page: Path) -> None:
     cells = 0
     for line in text_lines(page.read_text(encoding="utf-8")):

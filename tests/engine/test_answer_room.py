@@ -1,13 +1,12 @@
 """An answer longer than any real one ends its turn: the text stays, no call of it runs, nothing is asked again."""
 
-import pytest
-
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.sizes import MAX_ANSWER
 from bridle.protocol.events import StepEnded, StepFailed, ToolResult, TurnEnded
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import answer, call, say, think
+from tables import table
 
 ENDLESS = "word " * (MAX_ANSWER // 5 + 1_000)
 
@@ -36,14 +35,13 @@ async def test_the_text_of_an_endless_answer_is_kept_up_to_the_limit():
     assert text.text.startswith("[scripted] word word")
 
 
-@pytest.mark.parametrize(
+@table(
     "endless",
     [
         (think(ENDLESS),),
         (call("bash", command=ENDLESS),),
         tuple(call("bash", command="touch made") for _ in range(1_100)),
     ],
-    ids=["thinking", "arguments", "calls"],
 )
 async def test_what_came_before_an_endless_part_is_kept_and_no_call_runs(endless):
     messages = await ended_by(say("begun"), *endless)

@@ -26,6 +26,7 @@ from bridle.engine.tools import RunTool, Tool, ToolCall, ToolContext, ToolLayer,
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Degraded, Envelope, Notice
 from bridle.protocol.queries import CustomQuery
+from tables import table
 
 TOOL_SLOTS = (*GATE_SLOTS, *RUN_SLOTS)
 
@@ -167,7 +168,7 @@ def test_what_is_there_twice_is_refused_and_what_is_there_once_is_kept(
     assert set(joined.queries) == {(f"f{at}", verb) for at, one in enumerate(given) for verb in one[3]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("ours", "theirs", "problem"),
     [
         ([one_layer("a", "guarded"), one_layer("b", "guarded")], [], 'the slot "guarded" is taken, by a'),

@@ -24,6 +24,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.messages import TextBlock
+from tables import table
 
 
 def envelope(number, event, turn=1):
@@ -238,7 +239,7 @@ async def test_a_deadline_counts_from_the_last_touch_and_passes_other_cancellati
         await task
 
 
-@pytest.mark.parametrize("limits_s", [(300, 60), (300, 5), (5, 300), (300,), (0.5,), (60, 150, 20)])
+@table("limits_s", [(300, 60), (300, 5), (5, 300), (300,), (0.5,), (60, 150, 20)])
 async def test_a_deadline_comes_when_the_last_limit_says(limits_s):
     clock = FakeClock()
     limit_s, *later_s = limits_s

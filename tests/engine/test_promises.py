@@ -17,6 +17,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import InputAccepted, PermissionRequested, TextDelta, ToolCallStarted, ToolResult
 from bridle.providers.script import call, say
+from tables import table
 
 
 class NotingLog:
@@ -141,7 +142,7 @@ async def test_a_secret_in_a_calls_input_runs_as_it_is_and_is_stored_nowhere():
 
 
 @pytest.mark.requirement("D10.5")
-@pytest.mark.parametrize("chunk", [1, 7, 400])
+@table("chunk", [1, 7, 400])
 async def test_a_secret_the_model_says_is_masked_for_everybody_however_it_streams(chunk):
     secret = "AKIA" + "QWERTYUIOPASDFGH"
     answers = (say(f"The key is {secret}, really.", chunk=chunk), say("Ok."))

@@ -10,6 +10,7 @@ from bridle.engine.sizes import request_tokens
 from bridle.protocol import events as e
 from bridle.protocol.codec import kind_of
 from bridle.protocol.messages import ImageBlock, TextBlock, Usage
+from tables import table
 
 PREFIX = e.PrefixSet(provider="work", model="m", system="x" * 400)
 
@@ -76,7 +77,7 @@ def test_the_count_and_what_was_spent_survive_a_kept_fold() -> None:
     assert (again.spent_usd, request_tokens(again)) == (0.5, 700)
 
 
-@pytest.mark.parametrize("reported", [1, 5, 4_000])
+@table("reported", [1, 5, 4_000])
 def test_a_provider_that_cannot_have_counted_is_not_believed(reported: int) -> None:
     few = Usage(input_tokens=reported)
     megabyte = (PREFIX, *said("word " * 200_000), *ended(few))

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from bridle.base import redact, secret_openings
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, outcomes
 from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import PermissionRequested
 from bridle.providers.script import call, say
+from tables import table
 
 NEAR_SECRETS = {
     "one word": "x-" * 200_000,
@@ -48,7 +47,7 @@ def looks_on_the_loop() -> Generator[list[int]]:
         sys.setprofile(before)
 
 
-@pytest.mark.parametrize("words", NEAR_SECRETS)
+@table("words", NEAR_SECRETS)
 async def test_long_arguments_do_not_hold_up_the_loop(words: str) -> None:
     content = NEAR_SECRETS[words]
     arguments: dict[str, Any] = {"path": "long.txt", "content": content}
@@ -82,8 +81,8 @@ RUN = {
 }
 
 
-@pytest.mark.parametrize("how", RUN)
-@pytest.mark.parametrize("words", NEAR_SECRETS)
+@table("how", RUN)
+@table("words", NEAR_SECRETS)
 async def test_what_a_call_brings_does_not_hold_up_the_loop(words: str, how: str) -> None:
     content = NEAR_SECRETS[words]
     async with harness(scripted(RUN[how], say("done")), mode="yolo", sandbox="off") as session:
@@ -96,7 +95,7 @@ async def test_what_a_call_brings_does_not_hold_up_the_loop(words: str, how: str
     assert 0 < longest[0] <= AT_ONCE
 
 
-@pytest.mark.parametrize("words", NEAR_SECRETS)
+@table("words", NEAR_SECRETS)
 async def test_a_long_piece_of_an_answer_does_not_hold_up_the_loop(words: str) -> None:
     content = NEAR_SECRETS[words]
     async with harness(scripted(say(content, chunk=len(content)))) as session:

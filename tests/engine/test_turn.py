@@ -40,6 +40,7 @@ from bridle.protocol.events import (
     TurnTiming,
 )
 from bridle.providers.script import answer, call, fail, say, think, wait
+from tables import table
 
 
 def words(events):
@@ -104,7 +105,7 @@ async def test_an_unknown_tool_fails_closed_and_the_model_learns_which_ones_ther
 
 
 @pytest.mark.requirement("D6.5")
-@pytest.mark.parametrize(
+@table(
     ("given", "problem"),
     [
         ({"path": 7}, "Expected `str`"),
@@ -211,9 +212,7 @@ async def test_a_model_that_says_tool_use_without_calls_has_simply_ended():
 
 
 @pytest.mark.requirement("D6.4", "D6.2")
-@pytest.mark.parametrize(
-    ("stop", "reason"), [("content_filter", "ContentFiltered"), ("max_tokens", "AnswerCut")]
-)
+@table(("stop", "reason"), [("content_filter", "ContentFiltered"), ("max_tokens", "AnswerCut")])
 async def test_a_turn_ends_with_the_models_own_stop_reason(stop, reason):
     class Stopping(CutStream):
         async def stream(self, request):

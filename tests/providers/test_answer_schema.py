@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from bridle.providers.answer_schema import is_closed
 from bridle.providers.endpoints import Quirks, WireName
 from bridle.providers.presets import preset
 from providers.wire_kit import speaking
+from tables import table
 
 CLOSED = {
     "type": "object",
@@ -48,7 +48,7 @@ def test_each_vendor_gets_the_schema_in_its_own_field() -> None:
     assert told == {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}}
 
 
-@pytest.mark.parametrize("schema", [OPTIONAL, SIZED, {"type": "object"}])
+@table("schema", [OPTIONAL, SIZED, {"type": "object"}])
 def test_what_a_vendor_cannot_hold_a_model_to_is_not_called_strict(schema: dict[str, Any]) -> None:
     assert sent("openai_chat", schema)["response_format"]["json_schema"]["strict"] is False
     assert sent("openai_responses", schema)["text"]["format"]["strict"] is False
@@ -57,8 +57,8 @@ def test_what_a_vendor_cannot_hold_a_model_to_is_not_called_strict(schema: dict[
     )
 
 
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
-@pytest.mark.parametrize(("schema", "model"), [(CLOSED, "old-1"), ({"type": "array"}, "new")])
+@table("wire", ["openai_chat", "openai_responses", "anthropic"])
+@table(("schema", "model"), [(CLOSED, "old-1"), ({"type": "array"}, "new")])
 def test_who_takes_no_schema_or_not_this_one_is_sent_none(
     wire: WireName, schema: dict[str, Any], model: str
 ) -> None:
@@ -72,7 +72,7 @@ def test_the_name_of_the_dialect_is_no_part_of_what_is_sent() -> None:
     assert fields["response_format"]["json_schema"] == {"name": "answer", "schema": CLOSED, "strict": True}
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "model", "takes"),
     [
         ("openai", "gpt-5", True),

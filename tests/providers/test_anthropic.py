@@ -11,6 +11,7 @@ from bridle.providers.anthropic import AnthropicDecoder
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.failures import AskedProvider, reported
 from providers.wire_kit import check_request, check_stream, golden, speaking
+from tables import table
 
 ASKED = AskedProvider(
     Endpoint(name="work", base_url="https://models.example", wire="anthropic"), "some-model"
@@ -18,19 +19,19 @@ ASKED = AskedProvider(
 
 
 @pytest.mark.requirement("T6.3", "D8.61", "D8.62")
-@pytest.mark.parametrize("file", golden("anthropic", "request"))
+@table("file", golden("anthropic", "request"))
 def test_a_request_is_the_bytes_of_its_golden_file(file: Path) -> None:
     check_request("anthropic", file)
 
 
 @pytest.mark.requirement("T6.3", "D8.62", "D8.63")
-@pytest.mark.parametrize("file", golden("anthropic", "stream"))
+@table("file", golden("anthropic", "stream"))
 def test_a_stream_gives_the_parts_of_its_golden_file(file: Path) -> None:
     check_stream("anthropic", file)
 
 
 @pytest.mark.requirement("D8.63")
-@pytest.mark.parametrize(
+@table(
     ("kind", "reason", "status", "retryable"),
     [
         ("rate_limit_error", "RateLimited", 429, True),
@@ -57,7 +58,7 @@ def test_an_error_inside_a_stream_is_the_error_it_would_have_been_before_it(
 
 
 @pytest.mark.requirement("D8.62")
-@pytest.mark.parametrize(
+@table(
     ("given", "stop"),
     [
         ("end_turn", "end_turn"),

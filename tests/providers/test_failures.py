@@ -20,6 +20,7 @@ from bridle.providers.failures import (
     unreachable,
 )
 from bridle.providers.vendor_errors import vendor_error
+from tables import table
 
 KEY = "sk-" + "a1b2c3d4" * 4
 WORK = Endpoint(name="work", base_url="https://models.example/v1", key_env="WORK_API_KEY")
@@ -34,7 +35,7 @@ def body(message: str, **more: object) -> bytes:
 
 
 @pytest.mark.requirement("D8.70", "T6.4")
-@pytest.mark.parametrize(
+@table(
     ("status", "answer", "reason", "retryable"),
     [
         (401, body("Incorrect API key provided", code="invalid_api_key"), "BadCredentials", False),
@@ -74,7 +75,7 @@ def test_every_status_has_a_reason(status: int, answer: bytes, reason: str, retr
     assert error.data["status"] == status
 
 
-@pytest.mark.parametrize("answer", [b"<html>", body("Not Found"), b""])
+@table("answer", [b"<html>", body("Not Found"), b""])
 def test_what_was_not_found_says_what_to_look_at(answer: bytes) -> None:
     error = refused(ASKED, status=404, body=answer)
     assert error is not None
@@ -82,7 +83,7 @@ def test_what_was_not_found_says_what_to_look_at(answer: bytes) -> None:
 
 
 @pytest.mark.requirement("D6.4")
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         body("Filtered", code="content_filter"),
@@ -94,7 +95,7 @@ def test_a_content_filter_is_an_outcome_and_no_failure(answer: bytes) -> None:
     assert reported(ASKED, vendor_error(answer)) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "reason", "retryable"),
     [
         (body("Slow down", code=429), "RateLimited", True),
@@ -120,7 +121,7 @@ def test_a_local_servers_own_words_are_said() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "seconds"),
     [
         ({"retry-after": "20"}, 20),
@@ -152,7 +153,7 @@ def test_whatever_a_vendor_says_of_waiting_is_a_wait_or_nothing(wait: str, date:
 
 
 @pytest.mark.requirement("T6.4")
-@pytest.mark.parametrize(
+@table(
     ("words", "clause"),
     [
         (f"Incorrect API key provided: {KEY}. You can find it at https://x.example.", None),

@@ -12,21 +12,22 @@ from bridle.providers.answers import AnswerFault, decode_answer
 from bridle.providers.openai_chat import ChatDecoder, ChatWire
 from bridle.providers.vendor_errors import vendor_error
 from providers.wire_kit import check_request, check_stream, golden
+from tables import table
 
 
 @pytest.mark.requirement("T6.2", "D8.1", "D8.2", "D6.11")
-@pytest.mark.parametrize("file", golden("openai_chat", "request"))
+@table("file", golden("openai_chat", "request"))
 def test_a_request_is_the_bytes_of_its_golden_file(file: Path) -> None:
     check_request("openai_chat", file)
 
 
 @pytest.mark.requirement("D14.2", "D14.3", "D6.3", "D8.16")
-@pytest.mark.parametrize("file", golden("openai_chat", "stream"))
+@table("file", golden("openai_chat", "stream"))
 def test_a_stream_gives_the_parts_of_its_golden_file(file: Path) -> None:
     check_stream("openai_chat", file)
 
 
-@pytest.mark.parametrize("count", range(len(SAMPLE_MESSAGES) + 1))
+@table("count", range(len(SAMPLE_MESSAGES) + 1))
 def test_the_system_text_is_the_first_message_and_results_stand_alone(count: int) -> None:
     messages = json.loads(check_wire(ChatWire(), SAMPLE_PREFIX, SAMPLE_MESSAGES[:count]))["messages"]
     assert messages[0] == {"role": "system", "content": SAMPLE_PREFIX.system}
@@ -41,7 +42,7 @@ def test_the_texts_of_one_read_are_one_part() -> None:
 
 
 @pytest.mark.requirement("D6.4")
-@pytest.mark.parametrize(
+@table(
     ("frame", "problem"),
     [
         ("<html>", "it is not JSON"),
@@ -52,7 +53,6 @@ def test_the_texts_of_one_read_are_one_part() -> None:
         ('{"error": {"message": "boom"}}', "the vendor reports an error"),
         ('{"object": "error", "message": "boom"}', "the vendor reports an error"),
     ],
-    ids=lambda value: value[:20],
 )
 def test_what_is_not_an_answer_says_so(frame: str, problem: str) -> None:
     with pytest.raises(AnswerFault) as fault:
@@ -98,7 +98,7 @@ def test_an_answer_that_was_not_streamed_gives_the_same_parts() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "expected"),
     [
         ('{"error": {"message": "m", "type": "t", "code": "c"}}', ("m", "c", None)),

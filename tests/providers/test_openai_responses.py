@@ -12,6 +12,7 @@ from bridle.providers.endpoints import Endpoint
 from bridle.providers.failures import AskedProvider, reported
 from bridle.providers.openai_responses import ResponsesDecoder
 from providers.wire_kit import as_stream, check_request, check_stream, golden, joined, read
+from tables import table
 
 ASKED = AskedProvider(
     Endpoint(name="work", base_url="https://models.example", wire="openai_responses"), "some-model"
@@ -19,13 +20,13 @@ ASKED = AskedProvider(
 
 
 @pytest.mark.requirement("T6.1", "D8.36")
-@pytest.mark.parametrize("file", golden("openai_responses", "request"))
+@table("file", golden("openai_responses", "request"))
 def test_a_request_is_the_bytes_of_its_golden_file(file: Path) -> None:
     check_request("openai_responses", file)
 
 
 @pytest.mark.requirement("T6.1", "D8.34")
-@pytest.mark.parametrize("file", golden("openai_responses", "stream"))
+@table("file", golden("openai_responses", "stream"))
 def test_a_stream_gives_the_parts_of_its_golden_file(file: Path) -> None:
     check_stream("openai_responses", file)
 
@@ -36,8 +37,8 @@ def without(frame: Any, field: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("name", ["output_index", "item_id"])
-@pytest.mark.parametrize("file", golden("openai_responses", "stream"))
+@table("name", ["output_index", "item_id"])
+@table("file", golden("openai_responses", "stream"))
 def test_an_answer_is_the_same_where_its_items_are_only_named_or_only_numbered(file: Path, name: str) -> None:
     """Some servers do only one of the two; a call must not be made twice for it, nor two become one."""
     case = json.loads(file.read_text(encoding="utf-8"))
@@ -70,8 +71,8 @@ def reports(code: str) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("D8.34")
-@pytest.mark.parametrize("frame", [failed, reports])
-@pytest.mark.parametrize(
+@table("frame", [failed, reports])
+@table(
     ("code", "reason", "retryable"),
     [
         ("rate_limit_exceeded", "RateLimited", True),
@@ -102,7 +103,7 @@ def test_a_whole_response_that_failed_is_no_answer() -> None:
 
 
 @pytest.mark.requirement("D8.34")
-@pytest.mark.parametrize("details", [None, {}, {"reason": None}, {"reason": "something_new"}])
+@table("details", [None, {}, {"reason": None}, {"reason": "something_new"}])
 def test_an_incomplete_response_is_never_told_as_a_whole_one(details: Any) -> None:
     """Some servers do not say what is missing."""
     body = {"object": "response", "status": "incomplete", "incomplete_details": details, "output": []}

@@ -19,10 +19,11 @@ from bridle.providers.remote import RemoteModel
 from bridle.providers.script import Script, answer, call, say
 from bridle.providers.scripted import ScriptedModel
 from providers.wire_kit import WIRES
+from tables import table
 
 
 @pytest.mark.requirement("G11.1")
-@pytest.mark.parametrize("wire", [*WIRES, "scripted"])
+@table("wire", [*WIRES, "scripted"])
 async def test_it_streams_lists_models_and_counts_tokens(wire: WireName) -> None:
     script = answer(say("Hello.", chunk=2), call("bash", command="ls"))
     if wire == "scripted":
@@ -56,7 +57,7 @@ class Odd(ScriptedModel):
         return {"shrinks": -real, "constant": 7, "deaf": len(messages)}.get(self._how, real)
 
 
-@pytest.mark.parametrize("how", ["none", "nameless", "twice", "shrinks", "constant", "deaf"])
+@table("how", ["none", "nameless", "twice", "shrinks", "constant", "deaf"])
 async def test_the_check_finds_a_broken_promise(how: str) -> None:
     await check_choosable_provider(lambda: Odd("not at all"))
     with pytest.raises(AssertionError):

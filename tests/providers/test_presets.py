@@ -16,6 +16,7 @@ from bridle.providers.presets import PRESETS, configured, key_variables, preset,
 from bridle.providers.remote import RemoteModel
 from bridle.providers.script import say
 from bridle.providers.wires import dialect
+from tables import table
 
 ADDRESSES = {
     "openai": ("https://api.openai.com/v1/chat/completions", "OPENAI_API_KEY"),
@@ -38,7 +39,7 @@ def known(name: str) -> Endpoint:
 
 
 @pytest.mark.requirement("D8.15")
-@pytest.mark.parametrize("name", ADDRESSES)
+@table("name", ADDRESSES)
 def test_a_preset_knows_its_address_and_where_its_key_is(name: str) -> None:
     endpoint = known(name)
     assert (endpoint.url("chat/completions"), endpoint.key_env) == ADDRESSES[name]
@@ -91,7 +92,7 @@ def test_anthropic_is_a_preset_on_its_own_wire() -> None:
     assert spoken.headers == {"anthropic-version": "2023-06-01"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "asked"),
     [
         ("claude-3-7-sonnet-20250219", "enabled"),
@@ -111,7 +112,7 @@ def test_a_model_is_asked_to_think_in_the_way_it_knows(model: str, asked: str) -
     assert ("output_config" in head) == (asked == "adaptive")
 
 
-@pytest.mark.parametrize(
+@table(
     ("wire", "base_url", "address"),
     [
         ("anthropic", "https://gateway.example/v1", "https://gateway.example/v1/messages"),
@@ -131,7 +132,7 @@ def test_a_person_chooses_the_wire_of_an_endpoint(wire: WireName, base_url: str,
     assert bearer.request_headers("the-key")["authorization"] == "Bearer the-key"
 
 
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic"])
+@table("wire", ["openai_chat", "openai_responses", "anthropic"])
 async def test_the_settings_of_a_provider_choose_its_wire(wire: WireName) -> None:
     async with ModelServer.playing(say("Hello.")) as server:
         sections = {"work": {"wire": wire, "base_url": server.url, "key_env": "WORK_KEY"}}
@@ -163,7 +164,7 @@ def test_openrouter_is_told_which_program_asks() -> None:
 
 
 @pytest.mark.requirement("D8.3", "D8.4")
-@pytest.mark.parametrize(
+@table(
     ("base_url", "auth"),
     [
         ("https://api.openai.com/v1", BEARER),
@@ -197,7 +198,7 @@ def test_settings_change_a_preset_and_keep_the_rest() -> None:
     assert (changed.quirks, changed.key_env) == (Quirks(omit_max_tokens=True), "OTHER")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "settings"),
     [
         ("work", {}),

@@ -14,6 +14,7 @@ from bridle.engine.steps import Reply, Step
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import Envelope, StepFailed
 from bridle.providers.retry import retry
+from tables import table
 
 OK = Reply(stop="end_turn")
 
@@ -182,7 +183,7 @@ def test_a_wait_lies_between_nothing_and_its_ceiling(numbers: list[float]):
 
 
 @pytest.mark.requirement("D8.71")
-@pytest.mark.parametrize(
+@table(
     ("asked_s", "wait_ms"),
     [
         (0, 0),
@@ -248,7 +249,7 @@ async def test_refused_connections_after_other_failures_are_tried_twice_too():
 
 
 @pytest.mark.requirement("D8.70")
-@pytest.mark.parametrize(
+@table(
     "error",
     [
         ProviderError("ProviderRejected", provider="work", status=400, problem="no such model"),

@@ -23,6 +23,7 @@ from bridle.providers.script import (
     think,
     wait,
 )
+from tables import table
 
 
 def parsed(text: str) -> Script:
@@ -159,7 +160,7 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing():
     assert parsed("\ufeff" + text.replace("\n", "\r\n")) == parsed(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "words"),
     [
         ("", 1, "the script has no answers; begin with: say TEXT"),

@@ -42,6 +42,7 @@ from bridle.providers.script import (
     wait,
 )
 from bridle.providers.scripted import ScriptedModel, ScriptedWire
+from tables import table
 
 
 def request(answers: int = 0) -> ModelRequest:
@@ -167,7 +168,7 @@ async def test_a_wait_ends_at_once_when_the_reader_is_cancelled():
     assert clock.monotonic() == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "expected", "retryable"),
     [
         ("rate_limited", "RateLimited", True),
@@ -216,7 +217,7 @@ async def test_other_tasks_run_before_the_first_part():
 
 
 @pytest.mark.requirement("D6.1", "D6.3", "H2.3")
-@pytest.mark.parametrize("name", ["hello", "fix-test"])
+@table("name", ["hello", "fix-test"])
 async def test_the_shipped_scripts_pass_the_check_for_providers(name: str):
     path, text = find_script(name)
     script = parse_script(text.replace("pace 60", "pace 0"), path=path)

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from bridle.engine.sizes import AnswerRoom
 from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatDecoder
 from bridle.providers.text_calls import TextCalls
+from tables import table
 
 LS = '{"name": "bash", "arguments": {"command": "ls"}}'
 MARK_INSIDE = '{"name":"write_file","arguments":{"content":"a </tool_call> \\" b","path":"x"}}'
@@ -56,7 +56,7 @@ CASES: list[tuple[str, str, list[tuple[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said", "calls"), CASES, ids=[case[0][:40] for case in CASES])
+@table(("text", "said", "calls"), CASES)
 def test_calls_are_found_and_text_stays(text: str, said: str, calls: list[tuple[str, Any]]) -> None:
     for pieces in ([text], list(text), *([text[:cut], text[cut:]] for cut in range(len(text)))):
         found_text, found = read(pieces)

@@ -27,6 +27,7 @@ from bridle.providers.endpoints import Endpoint, WireName
 from bridle.providers.thoughts import AnswerPosition, pieces, thought
 from bridle.providers.wires import dialect
 from providers.wire_kit import GOLDEN, WIRES, as_stream, joined, read, sent, speaking
+from tables import table
 
 each_wire = pytest.mark.parametrize("wire", WIRES)
 STREAMS = [(wire, file) for wire in WIRES for file in sorted((GOLDEN / wire).glob("stream-*.json"))]
@@ -138,7 +139,7 @@ def test_the_cache_key_is_that_of_the_beginning() -> None:
 
 
 @pytest.mark.requirement("G12.2")
-@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@table("wire", ["anthropic", "openai_responses"])
 def test_a_thought_goes_back_to_its_family_word_for_word_and_to_nobody_else(wire: WireName) -> None:
     file = GOLDEN / wire / "stream-thinking.json"
     stream = as_stream(json.loads(file.read_text(encoding="utf-8"))["frames"])
@@ -209,7 +210,7 @@ def test_a_thought_that_was_changed_or_is_none_stays_behind() -> None:
     assert len(list(pieces((block, TextBlock(text="Hi.")), "f"))) == 2
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
+@table("wire", ["anthropic", "openai_responses"])
 def test_a_thought_that_nothing_follows_stays_behind(wire: WireName) -> None:
     """An answer that ran out of tokens while it thought would be refused if it came back like that."""
     family = f"{wire}:p"

@@ -17,6 +17,7 @@ from bridle.base.paths import (
     resolve,
     session_folders,
 )
+from tables import table
 
 pytestmark = pytest.mark.requirement("T3.2", "H10.6")
 
@@ -89,7 +90,7 @@ def test_a_folder_is_recognised_under_another_name(workspace, tmp_path) -> None:
     assert not is_inside_same_folder(str(tmp_path / "shop"), [str(tmp_path / "missing")])
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "expected"),
     [("/proc/self/environ", True), ("/proc/12/mem", True), ("/proc/1", True), ("/proc/cpuinfo", False)],
 )

@@ -12,11 +12,12 @@ from bridle.safety.patterns import (
     path_matches_generously,
     tool_matches,
 )
+from tables import table
 
 pytestmark = pytest.mark.requirement("P20", "H7.2")
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "tool", "expected"),
     [
         ("bash", "bash", True),
@@ -41,7 +42,7 @@ def test_tools_match_by_name_alias_and_glob(pattern: str, tool: str, expected: b
     assert tool_matches(pattern, tool) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "expected"),
     [
         ("npm test", True),
@@ -67,7 +68,7 @@ def test_a_command_written_out_in_full_is_allowed_as_written() -> None:
     assert not command_matches_exactly("make a && make *", "make a && make b")
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         "rm -rf /",
@@ -99,12 +100,12 @@ def test_a_denied_command_is_found_inside_others(command: str) -> None:
     assert command_matches_generously("rm -rf*", command)
 
 
-@pytest.mark.parametrize("command", ["echo rm -rf", "git rm -rf x", "cat rm -rf", "rmdir -rf"])
+@table("command", ["echo rm -rf", "git rm -rf x", "cat rm -rf", "rmdir -rf"])
 def test_a_word_that_is_only_mentioned_is_not_denied(command: str) -> None:
     assert not command_matches_generously("rm -rf*", command)
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "name", "exactly", "generously"),
     [
         ("src/a.py", "src/a.py", True, True),
@@ -172,7 +173,7 @@ def test_a_literal_pattern_means_its_text_and_no_other(text: str, other: str) ->
     assert other in (text, pattern) or not command_matches_exactly(pattern, other)
 
 
-@pytest.mark.parametrize("command", ["make *", "a[1]?; b", "npm test && make [*]"])
+@table("command", ["make *", "a[1]?; b", "npm test && make [*]"])
 def test_a_literal_pattern_of_a_script_with_wildcards_in_it_still_means_only_that(command: str) -> None:
     pattern = literal_pattern(command)
     assert command_matches_exactly(pattern, command)

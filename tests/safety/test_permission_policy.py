@@ -20,6 +20,7 @@ from bridle.safety.rules import TIERS, Rule, evaluate, in_tier_order, named_by_u
 from bridle.safety.touched_files import PathName
 from bridle.shell.command_facts import Part, PathUse, Understanding
 from safety.script_kit import understood
+from tables import table
 
 pytestmark = pytest.mark.requirement("C4")
 
@@ -35,7 +36,7 @@ TABLE = {  # mode: verdict for quiet calls and for others, by risk
 
 
 @pytest.mark.requirement("T4.1", "T4.2", "T4.3", "T4.4", "T4.5")
-@pytest.mark.parametrize("mode", TABLE)
+@table("mode", TABLE)
 def test_the_mode_decides_when_nothing_else_does(mode) -> None:
     for risk, cell in zip(RISKS, TABLE[mode], strict=True):
         verdicts = [
@@ -45,7 +46,7 @@ def test_the_mode_decides_when_nothing_else_does(mode) -> None:
 
 
 @pytest.mark.requirement("P10")
-@pytest.mark.parametrize("mode", TABLE)
+@table("mode", TABLE)
 def test_the_network_is_treated_like_a_command_that_is_not_quiet(mode) -> None:
     shell, network = (decide(CallFacts(tool="t", risk=risk), mode=mode) for risk in ("shell", "network"))
     assert network == shell
@@ -71,7 +72,7 @@ def agent(default=None, *, rules=(), mode=None):
 
 
 @pytest.mark.requirement("D11.1", "D11.2")
-@pytest.mark.parametrize(
+@table(
     ("rules", "grants", "agent_default", "verdict", "step"),
     [
         ([ALLOW, DENY], [GRANT], "allow", "deny", 2),
@@ -108,7 +109,7 @@ STEPS_BY_WORD = {2: ("rule",), 3: ("grant",), 4: ("rule",), 5: ("agent",), 6: ("
 
 
 @pytest.mark.requirement("T4.2")
-@pytest.mark.parametrize("mode", ["safe", "plan"])
+@table("mode", ["safe", "plan"])
 def test_a_mode_that_only_reads_asks_nobody_whatever_wants_to(mode) -> None:
     for query in (
         msgspec.structs.replace(BASH, escalates=True),
@@ -143,7 +144,7 @@ def test_tiers_come_in_order_and_inside_a_tier_the_first_written_rule_wins() -> 
     assert decide(BASH, mode="default", rules=ordered).origin == "flags 1"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "rule"),
     [
         ("edit", Rule("edit", "allow", tier="flags")),
@@ -158,9 +159,7 @@ def test_the_short_form_of_a_rule(text: str, rule: Rule) -> None:
     assert parse_rule(text, "allow") == rule
 
 
-@pytest.mark.parametrize(
-    "text", ["", "()", "bash(", "bash()", "bash(x", "(x)", "todo(x)", "bash(x) y", "*(x)"]
-)
+@table("text", ["", "()", "bash(", "bash()", "bash(x", "(x)", "todo(x)", "bash(x) y", "*(x)"])
 def test_what_is_no_rule_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(UsageError, match="is not a rule"):
         parse_rule(text, "allow")
@@ -184,7 +183,7 @@ def test_a_relative_pattern_allows_nothing_outside_the_workspace() -> None:
     assert decide(query, mode="yolo", rules=[parse_rule("Read(passwd)", "deny")]).verdict == "deny"
 
 
-@pytest.mark.parametrize("subject", ["npm*", "npm tes?", "*", "npm", "npm test -x"])
+@table("subject", ["npm*", "npm tes?", "*", "npm", "npm test -x"])
 def test_a_grant_is_literal(subject: str) -> None:
     grant = Grant(grant_id="g", tool="bash", subject=subject)
     assert decide(BASH, mode="default", grants=[grant]).verdict == "ask"
@@ -206,7 +205,7 @@ def test_a_grant_for_edits_is_one_for_every_way_to_change_files() -> None:
     assert verdicts == ["allow", "allow", "allow", "ask", "ask"]
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [".git/hooks/pre-commit", "sub/.git/config", ".bridle/config.toml", "AGENTS.md", "x/agents.md",
      ".mcp.json", ".vscode/tasks.json", ".bashrc", ".git"],
@@ -223,9 +222,7 @@ def test_a_file_that_later_runs_obey_needs_its_own_yes(path: str) -> None:
     assert decide(query, mode="default", rules=[parse_rule(f"edit({path})", "allow")]).verdict == "allow"
 
 
-@pytest.mark.parametrize(
-    "path", ["src/git/config", "agents.py", "docs/AGENTS.md.txt", ".github/dependabot.yml"]
-)
+@table("path", ["src/git/config", "agents.py", "docs/AGENTS.md.txt", ".github/dependabot.yml"])
 def test_ordinary_files_are_no_policy(path: str) -> None:
     assert not is_policy_file(path)
 

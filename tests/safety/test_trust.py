@@ -22,6 +22,7 @@ from bridle.safety.trust.approvals import (
 )
 from bridle.safety.trust.change_kind import change_of
 from bridle.safety.trust.lockfile import KINDS, Approval, decode, decode_line, encode, encode_line
+from tables import table
 
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
 NAMES = st.one_of(
@@ -110,7 +111,7 @@ def test_any_bytes_can_stand_there_and_trust_nothing(data: bytes):
     assert decode(encode([]) + data).entries == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         b"instructions sha256:%s 2026-10-12T08:15:00Z . AGENTS.md" % (b"a" * 64),
@@ -276,7 +277,7 @@ def test_a_named_lock_file_that_is_not_whole_is_refused(tmp_path: Path, content:
 
 
 @pytest.mark.requirement("G1.24")
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "change"),
     [
         ("---\na: 1\n---\nHello there.", "---\na: 2\n---\nHello  there.\n", "metadata"),

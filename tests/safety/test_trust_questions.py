@@ -11,6 +11,7 @@ from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.launches import ProgramLaunch
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
+from tables import table
 
 NOW_MS = 1_792_000_000_000  # 14 October 2026
 DAY_MS = 86_400_000
@@ -37,7 +38,7 @@ def test_a_new_file_is_shown_whole_with_its_age_and_a_foreign_owner():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("minutes", "age"),
     [(0, "just now"), (1, "1 minute ago"), (119, "1 hour ago"), (60 * 48, "2 days ago"), (-5, "just now")],
 )

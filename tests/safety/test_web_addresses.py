@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bridle.base.addresses import address_problem, url_problem
 from bridle.base.http_dial import HttpFault
 from bridle.base.web import MAX_HOPS, WebRefused, numeric, parse_web_url
+from tables import table
 from web_kit import OTHER, PUBLIC, Network, answer, saying
 
 NAMES = {
@@ -308,8 +309,8 @@ REDIRECTS = [
 ]
 
 
-@pytest.mark.parametrize(("location", "problem"), REDIRECTS)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@table(("location", "problem"), REDIRECTS)
+@table("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_judged_like_the_address_itself(location, problem, status) -> None:
     answers = {"/": answer(status=302, location="/next"), "/next": answer(status=status, location=location)}
     async with saying(answers).listening() as server:
@@ -344,7 +345,7 @@ async def test_redirects_come_to_an_end() -> None:
 
 
 @pytest.mark.requirement("G2.11")
-@pytest.mark.parametrize(
+@table(
     "inside", ["10.0.0.8", "192.168.0.1", "127.0.0.1", "::1", "169.254.169.254", "fe80::1", "fd00:ec2::254"]
 )
 async def test_nothing_inside_is_contacted_by_address_by_name_or_at_any_hop(inside) -> None:

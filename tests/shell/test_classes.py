@@ -4,6 +4,7 @@ import pytest
 
 from bridle.shell.command_facts import SEVERITY, Part, PathUse, ScriptContext
 from bridle.shell.understanding import understand
+from tables import table
 
 QUIET = [
     "ls -la src",
@@ -197,7 +198,7 @@ def test_only_a_plain_command_has_a_key_for_any_arguments(command: str, key: str
         assert {part.key for part in parts} == {None}
 
 
-@pytest.mark.parametrize("search_path", [":/usr/bin", "/usr/bin:", "bin:/usr/bin", "/usr/bin:."])
+@table("search_path", [":/usr/bin", "/usr/bin:", "bin:/usr/bin", "/usr/bin:."])
 def test_nothing_is_proven_where_the_folder_brings_programs(search_path: str) -> None:
     where = ScriptContext(cwd="/w", home="/home/ana", search_path=search_path)
     assert understand("ls", where).command_class == "executes"

@@ -13,6 +13,7 @@ from bridle.providers.script import answer, call, say
 from bridle.safety.call_risk import CallFacts
 from bridle.safety.permission_policy import AgentPolicy, decide
 from bridle.safety.rules import Rule
+from tables import table
 
 pytestmark = pytest.mark.requirement("G2.12")
 
@@ -143,7 +144,7 @@ async def test_a_person_is_asked_each_time_in_every_mode_that_asks_whatever_a_ru
     assert [answer.answer for answer in found.answers] == ["once"]
 
 
-@pytest.mark.parametrize("mode", ["default", "auto", "yolo"])
+@table("mode", ["default", "auto", "yolo"])
 async def test_a_flag_that_says_yes_does_not_say_it_here(mode: str) -> None:
     """Should it be run all the same: there is no such program on a machine that tests."""
     model = scripted(answer(call("bash", command="vault kv get secret/x")), say("Done."))
@@ -153,9 +154,7 @@ async def test_a_flag_that_says_yes_does_not_say_it_here(mode: str) -> None:
     assert of_kind(events, PermissionDecided)[0].decided_by == "nobody"
 
 
-@pytest.mark.parametrize(
-    "asks", [{"rules": [Rule("bash", "ask")]}, {"agents": [AgentPolicy(name="review", default="ask")]}]
-)
+@table("asks", [{"rules": [Rule("bash", "ask")]}, {"agents": [AgentPolicy(name="review", default="ask")]}])
 def test_a_rule_or_an_agent_that_asks_leaves_it_to_a_person(asks) -> None:
     for fact in ("escalates", "discloses", "policy_file"):
         query = CallFacts(tool="bash", risk="shell", **{fact: True})

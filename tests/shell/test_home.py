@@ -7,6 +7,7 @@ import pytest
 
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
+from tables import table
 
 ACCOUNT = pwd.getpwuid(os.getuid()).pw_dir
 HOMES = ["", ACCOUNT, "/somewhere/else"]
@@ -35,15 +36,15 @@ DELETIONS = [
 
 
 @pytest.mark.requirement("D10.2", "D11.3")
-@pytest.mark.parametrize("home", HOMES, ids=["no HOME", "the account's", "another"])
-@pytest.mark.parametrize("command", DELETIONS)
+@table("home", HOMES)
+@table("command", DELETIONS)
 def test_a_home_folder_is_never_deleted(command: str, home: str) -> None:
     where = ScriptContext(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
     assert understand(command, where).refused is not None
 
 
-@pytest.mark.parametrize("home", HOMES, ids=["no HOME", "the account's", "another"])
-@pytest.mark.parametrize("command", ["ls ~", "rm -rf build", "rm -rf ./~x", "echo '~'"])
+@table("home", HOMES)
+@table("command", ["ls ~", "rm -rf build", "rm -rf ./~x", "echo '~'"])
 def test_what_only_looks_like_it_is_not_refused(command: str, home: str) -> None:
     where = ScriptContext(cwd="/code/shop", home=home, search_path="/usr/bin:/bin")
     assert understand(command, where).refused is None

@@ -14,6 +14,7 @@ from bridle.shell.languages import awk_only_prints, sed_only_prints
 from bridle.shell.script_reader import read_script
 from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.understanding import understand
+from tables import table
 
 HERE = ScriptContext(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
 BASH = shutil.which("bash")
@@ -176,7 +177,7 @@ def test_a_sed_script_that_is_believed_is_one_that_sed_itself_finds_harmless(tex
     assert b"sandbox" not in ran.stderr
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         *("1e id", "e", "w x", "1,2w x", "r x", "s/a/b/e", "s/a/b/w x", "s/a/b/gw x", "s|a|b|e", "/x/e id", "p;e id"),
@@ -187,7 +188,7 @@ def test_sed_scripts_that_do_more_are_not_believed(script: str) -> None:
     assert not sed_only_prints(script)
 
 
-@pytest.mark.parametrize(
+@table(
     "program",
     [
         *('BEGIN{system("x")}', '{print > "f"}', '{print | "sh"}', '"id" | getline', '@load "x"', "{print a \\\n > b}"),

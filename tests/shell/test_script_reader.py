@@ -6,6 +6,7 @@ from bridle.shell.command_facts import ScriptContext
 from bridle.shell.script_reader import read_script
 from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.understanding import understand
+from tables import table
 
 
 def commands(text: str) -> list[tuple[str | None, ...]]:
@@ -13,7 +14,7 @@ def commands(text: str) -> list[tuple[str | None, ...]]:
     return [tuple(word.text for word in command.words) for command in script.commands if command.words]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("ls -la 'a b' \"c d\"", ("ls", "-la", "a b", "c d")),
@@ -35,7 +36,7 @@ def test_a_word_is_what_the_shell_makes_of_it(text: str, words: tuple[str | None
     assert commands(text)[0] == words
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "{}",
@@ -84,7 +85,7 @@ def test_a_command_is_found_wherever_it_hides(text: str) -> None:
     assert ("touch", "x") in commands(text.format("touch x"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shape"),
     [
         ("ls", "simple"),
@@ -106,7 +107,7 @@ def test_the_shape_tells_one_command_from_more(text: str, shape: str) -> None:
     assert understand(text, ScriptContext(cwd="/w", home="/home/ana")).shape == shape
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "ls 'x",

@@ -6,6 +6,7 @@ from bridle.safety.call_risk import shown_parts
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.script_reader import read_script
 from bridle.shell.understanding import understand
+from tables import table
 
 
 def last(text: str) -> tuple[str | None, ...]:
@@ -14,7 +15,7 @@ def last(text: str) -> tuple[str | None, ...]:
     return tuple(word.text for word in [c for c in script.commands if c.words][-1].words)
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "words"),
     [
         ("x=1; echo $x", ("echo", "1")),
@@ -51,7 +52,7 @@ def test_what_is_certain_is_known(script: str, words: tuple[str | None, ...]) ->
     assert last(script) == words
 
 
-@pytest.mark.parametrize(
+@table(
     "before",
     [
         *("read x", "unset x", "x=$(ls)", "x=(b c)", "x[0]=b", "declare -n x=y", "printf -v x b", "eval x=b", ". ./f"),
@@ -70,7 +71,7 @@ def test_what_could_have_changed_is_not(before: str) -> None:
     assert last(f"f() {{ x=b; }}; x=a; {before}; cat $x") == ("cat", None)
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         "cat $x",
@@ -97,7 +98,7 @@ def test_and_what_nobody_said_is_not_either(script: str) -> None:
 HERE = ScriptContext(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         "x=1; echo $x",
@@ -117,7 +118,7 @@ def test_a_script_that_only_looks_may_have_variables(script: str) -> None:
     assert understand(script, HERE).read_only, understand(script, HERE).parts
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         "x=touch; $x f",

@@ -13,6 +13,7 @@ from bridle.protocol.display_values import EditedFile
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
 from bridle.tools.hunks import DoesNotApply, applied, new_text
 from bridle.tools.patches import BadPatch, Hunk, PatchedFile, PatchLine, parse_patch
+from tables import table
 
 GIT = """\
 diff --git a/src/cart.py b/src/cart.py
@@ -247,7 +248,7 @@ async def test_lines_that_stay_are_the_files_own_to_the_byte(bench) -> None:
     assert file.read_bytes() == b"one  \r\n\ttwo\n3\r\n"
 
 
-@pytest.mark.parametrize(("start", "after"), [(3, "a\nx\nb\nx\na\n"), (2, None), (4, None), (40, None)])
+@table(("start", "after"), [(3, "a\nx\nb\nx\na\n"), (2, None), (4, None), (40, None)])
 def test_of_several_places_the_one_near_by_is_taken_and_a_guess_is_refused(
     start: int, after: str | None
 ) -> None:

@@ -12,6 +12,7 @@ from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
 from bridle.engine.tools import Sight
 from bridle.protocol.display_values import ShownSearch
 from bridle.tools.folder_walk import walk, walk_in_batches
+from tables import table
 
 
 def touch(bench, path: str, changed_s: int = 0) -> None:
@@ -102,7 +103,7 @@ async def test_a_name_that_would_look_like_two_stays_on_one_line(bench) -> None:
     assert (await bench.run("glob", pattern="*.py")).content == "'a\\nb.py'\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "yes", "no"),
     [
         ("*.py", ["a.py", "x/y/a.py", ".py"], ["a.pyc", "a.py/b"]),

@@ -17,6 +17,7 @@ from bridle.protocol.events import AnyEvent, ContextAdded, PrefixSet, ToolResult
 from bridle.providers.script import call, say
 from bridle.tools.map_ranking import Definition, FileTags, file_ranks, repo_map
 from bridle.tools.tag_program import GRAMMARS, tags
+from tables import table
 
 SOURCES = {
     "python": (b"class Shop:\n    def sell(self):\n        pay()\n", ["Shop", "sell"], ["pay"]),
@@ -36,7 +37,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("language", GRAMMARS)
+@table("language", GRAMMARS)
 def test_every_language_tells_what_it_defines_and_uses(language: str) -> None:
     data, defined, used = SOURCES[language]
     found = tags(language, data)
@@ -187,7 +188,7 @@ async def test_at_the_tail_it_joins_behind_the_first_request(tmp_path: Path) -> 
         assert body.count(b"</untrusted-repo-map>") == 1
 
 
-@pytest.mark.parametrize(("setting", "there"), [("off", False), ("tool", True)])
+@table(("setting", "there"), [("off", False), ("tool", True)])
 async def test_a_setting_takes_the_tool_away(setting: str, there: bool) -> None:
     async with harness(scripted(say("One.")), sets=(f"context.repo_map={setting}",)) as session:
         (prefix,) = of_kind(await session.ask("go"), PrefixSet)

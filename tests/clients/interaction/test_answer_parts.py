@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.link_target import address_of
 from bridle.clients.interaction.syntax_colours import coloured_lines, language_of
+from tables import table
 
 CELLS = st.text(st.sampled_from("ab `*|\\[](é漢h:"), max_size=30)
 
@@ -44,7 +44,7 @@ def test_only_the_web_and_files_of_the_folder_are_opened(text: str, lead: str) -
     assert ".." not in address.split("/")
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "address"),
     [
         ("https://example.org/a?b=1#c", "https://example.org/a?b=1#c"),

@@ -1,12 +1,11 @@
 """The question about money: what it shows, and what its keys mean."""
 
-import pytest
-
 from bridle.clients.interaction.card import Decided, answered, drawn
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
+from tables import table
 
 ASKED = BudgetQuestion(
     reason="BudgetExceeded",
@@ -24,7 +23,7 @@ def question(asked: BudgetQuestion) -> Question:
     return asked_question(QuestionAsked(question_id="q_1", question=asked))
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "rows"),
     [
         (
@@ -48,7 +47,7 @@ def test_the_question_is_one_sentence_and_one_line_of_answers(asked: BudgetQuest
     assert [row.text for row in show.rows] == rows
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "typed", "choice"),
     [
         (ASKED, "r", "raise"),
@@ -69,7 +68,7 @@ def test_every_key_has_one_meaning(asked: BudgetQuestion, typed: str, choice: st
     assert answer.choice == choice
 
 
-@pytest.mark.parametrize("typed", ["y", "yes", "x"])
+@table("typed", ["y", "yes", "x"])
 def test_no_other_key_answers(typed: str) -> None:
     card, _ = drawn(question(ASKED), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)

@@ -8,6 +8,7 @@ from bridle.clients.interaction.story import Story
 from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
+from tables import table
 
 SYSTEM = "Do good work.\n\n# Instructions from AGENTS.md\n\nUse tabs."
 COUNTS = "About 145k → 17k tokens in a request; 80 messages dropped, 42 kept, the summary has about 3k."
@@ -88,9 +89,7 @@ def test_the_context_shows_what_went_and_what_stands_in_its_place():
     assert "The model wrote in its place:" in contents.lines(200_000)
 
 
-@pytest.mark.parametrize(
-    "end", [NINE_TURNS, e.Cancelled(by="cli"), e.Notice(reason="EngineFault", message="!")]
-)
+@table("end", [NINE_TURNS, e.Cancelled(by="cli"), e.Notice(reason="EngineFault", message="!")])
 def test_while_a_summary_is_written_something_runs_that_can_be_stopped(end: e.AnyEvent):
     view = SessionView("cli")
     running: list[bool] = []

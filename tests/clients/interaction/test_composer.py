@@ -21,6 +21,7 @@ from bridle.clients.interaction.composer import (
     text_of,
 )
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from tables import table
 
 
 def typed(*keys: Key | str, state: Composer | None = None) -> tuple[Composer, list[Effect]]:
@@ -42,7 +43,7 @@ def draft(*keys: Key | str) -> str:
     return shown(state.cells[: state.at]) + "|" + shown(state.cells[state.at :])
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "after"),
     [
         (("hello",), "hello|"),

@@ -51,6 +51,7 @@ from bridle.protocol.queries import DescribeSession
 from bridle.providers.script import call, say
 from clients.interaction.headless_kit import Headless, headless
 from recovery.test_court import Crashed
+from tables import table
 
 
 @asynccontextmanager
@@ -89,7 +90,7 @@ async def test_a_turn_is_shown_as_it_happens_and_the_view_follows() -> None:
         assert await client.driver.way_back() != ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "outcome", "grants"),
     [
         ("y", "ok", []),
@@ -182,7 +183,7 @@ async def test_where_the_keys_of_models_come_from_is_asked_of_the_engine(tmp_pat
             assert client.driver.info.key_words("openai") == "", "who comes back was told"
 
 
-@pytest.mark.parametrize(("key", "told"), [("y", e.UndoApplied), ("n", e.QuestionAnswered)])
+@table(("key", "told"), [("y", e.UndoApplied), ("n", e.QuestionAnswered)])
 async def test_an_undo_is_asked_for_and_done_or_not(key: str, told: type[e.AnyEvent]) -> None:
     model = scripted(call("write_file", path="new.txt", content="hi"), say("Done."))
     async with conversation(model, mode="auto") as (client, session):

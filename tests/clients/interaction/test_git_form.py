@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bridle.clients.interaction.card import Decided, answered, drawn
 from bridle.clients.interaction.git_form import git_lines, text_to_edit
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import GitEnded, GitRun, QuestionAsked
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
+from tables import table
 
 COMMIT = ("git", "commit", "--all", "--cleanup=whitespace", "--file=-")
 ASKED = GitQuestion(
@@ -57,12 +56,12 @@ def test_message_files_commands_and_hooks_stand_above_the_answers() -> None:
     ]
 
 
-@pytest.mark.parametrize("columns", [44, 80])
+@table("columns", [44, 80])
 def test_nothing_is_wider_than_a_narrow_terminal(columns: int) -> None:
     assert max(map(len, rows(ASKED, columns))) <= columns
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "line", "expected"),
     [
         (ASKED, "y", GitAnswer(choice="go")),
@@ -112,7 +111,7 @@ def test_a_failed_command_shows_the_end_of_what_it_said() -> None:
     assert lines[-2:] == ("    line 29", "It failed.")
 
 
-@pytest.mark.parametrize(
+@table(
     ("ended", "line"),
     [
         (GitEnded(name="branch", data={"branch": "fix"}), "branch   fix, checked out"),

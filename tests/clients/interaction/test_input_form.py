@@ -1,13 +1,12 @@
 """What a server asks a person for, on a screen, and what the answer says."""
 
-import pytest
-
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.input_form import DECLINE, SKIP
 from bridle.clients.interaction.question_card import Setting, permission_question
 from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import PermissionRequested, QuestionAsked, ToolOfServer
 from bridle.protocol.questions import InputAnswer, InputField, InputQuestion
+from tables import table
 
 COLOUR = InputField(
     name="colour", title="Colour\x1b[31m", about="Of the car.", choices=("red", "bl\u0435u"), default="red"
@@ -29,7 +28,7 @@ def test_a_field_says_who_asks_and_hides_nothing() -> None:
     assert shown.options[-2:] == (SKIP, DECLINE)
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "answer"),
     [
         ("red", InputAnswer(text="red")),

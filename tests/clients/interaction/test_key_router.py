@@ -14,6 +14,7 @@ from bridle.clients.interaction.question_card import Question, Setting, permissi
 from bridle.clients.line.terminal_keys import KeyDecoder
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import Offer, PermissionRequested
+from tables import table
 
 SENTENCE = "y p t a n: please add jumps to the quick fox, y\r"
 
@@ -72,7 +73,7 @@ class Bench:
 
 
 @pytest.mark.requirement("G8.1", "D11.43")
-@pytest.mark.parametrize(
+@table(
     ("typed", "answer"),
     [
         ("y\r", "once"),
@@ -114,7 +115,7 @@ def test_a_sentence_is_a_no_with_that_note() -> None:
     assert bench.type("keep build/cache\r") == [Decided(question=question, note="keep build/cache")]
 
 
-@pytest.mark.parametrize("typed", ["x\r", "yes\r", "Y\r", "ok\r", "7\r"])
+@table("typed", ["x\r", "yes\r", "Y\r", "ok\r", "7\r"])
 def test_what_is_not_one_of_the_answers_answers_nothing(typed: str) -> None:
     bench = Bench()
     bench.ask(command("ls"))
@@ -123,7 +124,7 @@ def test_what_is_not_one_of_the_answers_answers_nothing(typed: str) -> None:
     assert bench.router.card is not None
 
 
-@pytest.mark.parametrize("at", range(len(SENTENCE)))
+@table("at", range(len(SENTENCE)))
 def test_while_a_person_types_a_question_gets_nothing_and_the_sentence_is_whole(at: int) -> None:
     bench = Bench()
     for character in SENTENCE[:at]:

@@ -1,11 +1,11 @@
 """Bytes of a terminal as keys: every key of the table, and nothing that depends on where reads are cut."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
 from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
+from tables import table
 
 
 def decoded(*chunks: bytes) -> list[Key]:
@@ -20,7 +20,7 @@ def decoded(*chunks: bytes) -> list[Key]:
     return keys + decoder.settle()
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "name"),
     [
         (b"\r", "enter"),

@@ -2,13 +2,12 @@
 
 import time
 
-import pytest
-
 from bridle.clients.interaction.card import Decided, Hint, Show, answered, drawn
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
+from tables import table
 
 STARTED_MS = 1_792_000_327_000
 ASKED = OrphanQuestion(
@@ -60,7 +59,7 @@ def test_no_width_parts_a_key_from_its_word() -> None:
         assert all(len(row.text) <= columns for row in show.rows[-3:])
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "answer"),
     [
         ("h", OrphanAnswer(judgement="happened")),
@@ -79,7 +78,7 @@ def test_every_key_has_one_meaning_and_words_are_for_the_model(typed: str, answe
     assert given_answer(ASKED, outcome) == answer
 
 
-@pytest.mark.parametrize("typed", ["y", "yes", "ok", "v", "x", "no", "it worked I think", "h n"])
+@table("typed", ["y", "yes", "ok", "v", "x", "no", "it worked I think", "h n"])
 def test_no_other_key_answers_and_no_words_do(typed: str) -> None:
     card, _ = drawn(question(), columns=80, rows=24)
     _, outcome = answered(card, typed, columns=80)

@@ -3,7 +3,6 @@
 import re
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from bridle.clients.interaction.output_excerpt import (
 from bridle.clients.interaction.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
+from tables import table
 
 COLOURS = ("\x1b[31m", "\x1b[0;1m", "\x1b[38;5;9m", "\x1b[38;2;1;2;3m", "\x1b[8m", "\x1b[7;41m")
 PIECES = st.sampled_from((*COLOURS, "\x1b[2J", "\x1b]0;x\x07", "a", " ", "\x1b", "[", "m", "\x9b"))
@@ -54,7 +54,7 @@ def test_it_has_the_first_and_the_last_line_and_never_many(lines: list[str], exi
         assert (shown[0], shown[-1]) == (kept[0], kept[-1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "exit_code", "lines", "shown"),
     [
         ("[no output]\n", 0, 0, []),

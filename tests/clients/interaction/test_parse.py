@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.clients.interaction.parse import Shell, Slash, Typed, Words, parse
 from bridle.protocol.messages import FileMention, TextBlock
+from tables import table
 
 FILES = {"src/cart.py", "a b.txt", "README.md"}
 
@@ -22,7 +23,7 @@ def words(*parts: str) -> Words:
 
 
 @pytest.mark.requirement("G45.1")
-@pytest.mark.parametrize(
+@table(
     ("typed", "meaning"),
     [
         ("fix it", words("fix it")),

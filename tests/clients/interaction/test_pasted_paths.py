@@ -1,13 +1,12 @@
 """Paths of images that a terminal pastes: read as what they name, or left as text."""
 
-import pytest
-
 from bridle.clients.interaction.composer import Composer, Picture, Send, press, shown, with_pictures
 from bridle.clients.interaction.key_router import KeyRouter
 from bridle.clients.interaction.keys import Paste, Press, Text
 from bridle.clients.interaction.pasted_paths import pictures_in
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
+from tables import table
 
 THERE = {"/a/cart.png", "/a/b c.png", "shot.JPG", "/it's.png"}
 
@@ -16,7 +15,7 @@ def picture(path: str) -> Picture | None:
     return Picture(f"[image {path}]", ImageBlock(url=path)) if path in THERE else None
 
 
-@pytest.mark.parametrize(
+@table(
     ("pasted", "paths"),
     [
         ("/a/cart.png", ["/a/cart.png"]),

@@ -9,6 +9,7 @@ from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionReq
 from bridle.protocol.questions import OpenQuestion
 from bridle.tools.foreseen_changes import file_change
 from clients.line.line_kit import check_golden
+from tables import table
 
 WHY = "mode=default tool=bash risk=shell action=ask; decided_by=mode"
 OLD = "\n".join(
@@ -178,14 +179,14 @@ QUESTIONS = {
 
 
 @pytest.mark.requirement("D13.32")
-@pytest.mark.parametrize("columns", [44, 80, 100])
-@pytest.mark.parametrize("name", QUESTIONS)
+@table("columns", [44, 80, 100])
+@table("name", QUESTIONS)
 def test_a_question_reads_like_this(name: str, columns: int) -> None:
     shown = text(QUESTIONS[name], columns)
     check_golden(name, columns, shown)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 def test_a_long_command_is_shown_in_pages(columns: int) -> None:
     question = asked("bash", command="\n".join(f"echo {number}" for number in range(60)))
     check_golden("question-command-pages", columns, text(question, columns, rows=20, position="1 of 2"))
@@ -265,7 +266,7 @@ def test_letters_that_look_like_others_are_written_out_and_said() -> None:
     assert "\u0455" not in rows
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "given"),
     [
         ("write_file", {"path": "c\u043enfig", "content": "x"}),

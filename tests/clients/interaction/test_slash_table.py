@@ -29,6 +29,7 @@ from bridle.protocol.commands import (
 from bridle.protocol.messages import TextBlock, ToolSchema, Usage
 from bridle.protocol.queries import ModelEntry, SlashEntry
 from bridle.protocol.slash_arguments import SlashArgument, args_schema
+from tables import table
 
 INFO = EngineInfo(
     prompts=tuple(
@@ -62,7 +63,7 @@ def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) ->
     return outcome.lines
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "outcome"),
     [
         ("plan", SetMode(session="s", mode="plan")),
@@ -247,7 +248,7 @@ def test_words_behind_a_command_that_takes_none_are_not_dropped_unsaid() -> None
     assert carry_out("quit", "now", standing()) == Do("quit", "now")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "at", "known"),
     [
         ("mode", 0, ("strict", "default", "safe", "auto", "yolo", "plan")),

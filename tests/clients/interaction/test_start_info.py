@@ -1,14 +1,13 @@
 """What is said at the start about the border around commands."""
 
-import pytest
-
 from bridle.clients.interaction.start_info import sandbox_line
 from bridle.protocol.events import SessionCreated
+from tables import table
 
 WRITES = "commands can write in this folder and a private /tmp"
 
 
-@pytest.mark.parametrize(
+@table(
     ("network", "hosts", "more"),
     [
         ("inherit", (), ""),

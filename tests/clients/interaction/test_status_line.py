@@ -1,6 +1,5 @@
 """The words of the status line, whatever is under way and however narrow the row."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from clients.interaction.test_view import told
+from tables import table
 
 TURN = (e.TurnStarted(input=1), e.StepStarted(step=1, provider="work", model="some-model"))
 
@@ -53,8 +53,6 @@ def test_a_command_a_person_typed_outlives_the_turn_that_ends_meanwhile() -> Non
     assert StatusLine(FakeClock()).words(view, 80).startswith("running make")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.9, ""), (1, "1 s"), (59.9, "59 s"), (60, "1 min 0 s"), (3725, "62 min 5 s")]
-)
+@table(("seconds", "words"), [(0.9, ""), (1, "1 s"), (59.9, "59 s"), (60, "1 min 0 s"), (3725, "62 min 5 s")])
 def test_a_span_of_time_in_words(seconds: float, words: str) -> None:
     assert span_words(seconds) == words

@@ -3,7 +3,6 @@
 import re
 from typing import Any, get_args
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from bridle.protocol.display_values import (
     ShownJudgement,
     ShownWait,
 )
+from tables import table
 
 CALL = "call_1"
 HOSTILE = "rm\x1b[2K\x1b[1Aecho\u202e fine\u200b"
@@ -45,7 +45,7 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
     return e.PermissionDecided(call_id=CALL, tool="bash", verdict=verdict, decided_by=by, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("event", "line"),
     [
         (result("ok", shown=ShownCommand(exit_code=0)), "ran      npm test                       exit 0"),
@@ -116,13 +116,12 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
             "not run  npm test                       There is no tool.",
         ),
     ],
-    ids=lambda value: f"{value.outcome} {value.reason or ''}" if isinstance(value, e.ToolResult) else "",
 )
 def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
     assert told(event) == [line]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reader", "name", "who"),
     [
         ("", "", "you"),
@@ -140,7 +139,7 @@ def test_who_answered_is_named_to_everybody_else(reader: str, name: str, who: st
     assert denied.endswith(f'{who} said no: "later"')
 
 
-@pytest.mark.parametrize(
+@table(
     ("ended", "line"),
     [
         (result("cancelled"), "stopped  npm test"),
@@ -176,7 +175,7 @@ def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -
         ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "words"),
     [
         ({"job": "job1"}, "look at job1"),
@@ -198,7 +197,7 @@ def test_hooks_that_fail_are_told_in_words() -> None:
     assert Story().lines(broken) == ["Hook scripts/bell failed at Stop: exit code 1"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "end"),
     [
         (decided("allow", "yes"), "allowed by --yes"),
@@ -216,7 +215,7 @@ def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end:
     assert line.endswith(end)
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "reason", "why"),
     [
         (
@@ -327,7 +326,7 @@ def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its
     assert step(*events, e.StepEnded(step=1, stop="end_turn", text_sha256=""), words=True) == [again]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "message", "line"),
     [
         (
@@ -357,7 +356,7 @@ def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "events",
     [
         (result("ok", shown=ShownCommand(exit_code=0)),),
@@ -373,7 +372,6 @@ def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message
         (e.HookError(event="x", command=HOSTILE, exit_code=1, message=HOSTILE),),
         (e.BackgroundStarted(call_id=CALL, command=HOSTILE),),
     ],
-    ids=lambda events: " ".join(type(event).__name__ for event in events),
 )
 def test_nothing_in_a_line_is_obeyed_by_a_terminal_or_hidden_by_it(events: tuple[e.AnyEvent, ...]) -> None:
     lines = told(*events, given={"command": HOSTILE})

@@ -5,6 +5,7 @@ import pytest
 from bridle.clients.interaction.tally import Tally, cost_words, short_number
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.messages import Usage
+from tables import table
 
 USED = Usage(input_tokens=2300, cache_read_tokens=9800, output_tokens=640)
 
@@ -23,7 +24,7 @@ def test_a_known_price_is_told_for_the_turn_and_the_session() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("turn", "session", "local", "last"),
     [
         ((None,), (None,), False, ["cost unknown for this model"]),
@@ -65,7 +66,7 @@ def test_an_estimated_context_is_called_that() -> None:
     assert cost_words(Tally(), Tally(), context=0.24, estimated=True) == ["context about 24%"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "words"),
     [(9_999, "9999"), (12_100, "12.1k"), (999_949, "999.9k"), (999_950, "1.0M"), (1_234_567, "1.2M")],
 )

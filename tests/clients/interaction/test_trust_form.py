@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from bridle.base.line_diff import DiffLine
 from bridle.clients.interaction.card import Card, Decided, Hint, Show, answered, drawn
 from bridle.clients.interaction.question_card import Row
 from bridle.clients.interaction.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import HiddenCharacters, TrustAnswer, TrustQuestion
+from tables import table
 
 NOW_MS = 1_792_000_000_000
 
@@ -67,14 +66,14 @@ def test_yes_counts_only_after_everything_was_shown():
     assert given_answer(LONG, outcome) == TrustAnswer(use=True)
 
 
-@pytest.mark.parametrize("line", ["", "n", "no"])
+@table("line", ["", "n", "no"])
 def test_a_no_is_not_now_at_any_time(line: str):
     _, outcome = answered(card_of(LONG)[0], line, columns=100)
     assert isinstance(outcome, Decided)
     assert given_answer(LONG, outcome) == TrustAnswer(use=False)
 
 
-@pytest.mark.parametrize("line", ["y", "a", "p", "t", "yes", "ok", "fix the total", "/memory"])
+@table("line", ["y", "a", "p", "t", "yes", "ok", "fix the total", "/memory"])
 def test_letters_of_other_questions_and_words_for_the_model_answer_nothing_here(line: str):
     _, outcome = answered(card_of(asked(DiffLine(" ", 1, "x")))[0], line, columns=100)
     assert outcome == Hint("The answers are u n v. Nothing was answered.")

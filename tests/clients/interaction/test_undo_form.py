@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bridle.clients.interaction.card import Decided, answered, drawn
 from bridle.clients.interaction.question_card import Question
 from bridle.clients.interaction.question_forms import asked_question, given_answer
@@ -15,6 +13,7 @@ from bridle.protocol.questions import (
     UndoPreview,
     UndoQuestion,
 )
+from tables import table
 
 UNDO = UndoQuestion(
     preview=UndoPreview(
@@ -31,7 +30,7 @@ def question(asked: UndoQuestion | ConflictQuestion) -> Question:
     return asked_question(QuestionAsked(question_id="q_1", question=asked))
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "line", "expected"),
     [
         (UNDO, "y", "go"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.clients.interaction.composer import Composer, clusters, text_of
 from bridle.clients.interaction.word_completion import SHOWN_MAX, closest, completed, options_words
+from tables import table
 
 NAMES = ("help", "mode", "model", "resume", "rename", "quit", "skills:write")
 PATHS = (
@@ -31,7 +32,7 @@ def after_tab(text: str, at: int | None = None) -> tuple[str, tuple[str, ...]]:
 
 
 @pytest.mark.requirement("G46.1")
-@pytest.mark.parametrize(
+@table(
     ("typed", "text", "options"),
     [
         ("/he", "/help ", ()),
@@ -78,9 +79,7 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     assert options_words([f"/{n}" for n in range(SHOWN_MAX + 3)]).endswith("   … 3 more")
 
 
-@pytest.mark.parametrize(
-    ("name", "near"), [("modle", "mode"), ("hlep", "help"), ("res", "resume"), ("zebra", None)]
-)
+@table(("name", "near"), [("modle", "mode"), ("hlep", "help"), ("res", "resume"), ("zebra", None)])
 def test_the_closest_name_is_found(name: str, near: str | None) -> None:
     assert closest(name, NAMES) == near
 

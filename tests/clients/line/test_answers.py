@@ -1,7 +1,5 @@
 """Answers keep their shape: tables, lists, links, code; what one said stands out; coming back and resizing."""
 
-import pytest
-
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.line.terminal import Look, look_of
 from bridle.protocol import events as e
@@ -10,6 +8,7 @@ from bridle.protocol.display_values import ShownCommand, ShownEdit
 from clients.line.line_kit import DUMB, READER, SESSION, Person, Scene, at_terminal, check_golden
 from clients.line.test_edits import CART, COLOUR, ran
 from clients.line.test_screens import CREATE, PAST, prompt, seen, settled, step
+from tables import table
 
 SHAPES = """Three wires, compared:
 
@@ -34,7 +33,7 @@ def pieces(text: str, size: int = 7) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_tables_lists_and_quotes_keep_their_shape_as_they_stream(columns: int) -> None:
     ended = e.TurnEnded(stop="end_turn", steps=1)
     text = await seen(Scene(*PAST), columns, *step(*pieces(SHAPES)), ended, until="1 step")
@@ -125,7 +124,7 @@ def earlier(turns: int) -> tuple[e.AnyEvent, ...]:
     return (*events, *PAST)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_coming_back_shows_the_end_of_the_conversation(columns: int) -> None:
     resume = CreateSession(cwd="/work", resume=SESSION)
     async with at_terminal(Scene(*earlier(5)), resume, columns=columns, rows=30) as (person, _):
@@ -155,7 +154,7 @@ def joined(person: Person) -> str:
     return "".join(person.glass.text.split())
 
 
-@pytest.mark.parametrize("widths", [(44,), (60, 31), (120,), (33, 90, 44)])
+@table("widths", [(44,), (60, 31), (120,), (33, 90, 44)])
 async def test_resizing_while_an_answer_streams_doubles_no_line(widths: tuple[int, ...]) -> None:
     words = [f"word{number} " for number in range(120)]
     scene = Scene(*PAST)

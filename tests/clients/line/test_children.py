@@ -11,6 +11,7 @@ from bridle.protocol.display_values import ShownChild, ShownRead
 from bridle.protocol.messages import Usage
 from clients.line.line_kit import COLOURLESS, DUMB, READER, SESSION, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt, settled, step
+from tables import table
 
 REVIEW = {"path": ("review",), "child": "inv_review"}
 EXPLORE = {"path": ("explore",), "child": "inv_explore"}
@@ -78,7 +79,7 @@ def over(agent: str, call: str = "call_1", **fields: object) -> tuple[e.AnyEvent
     )
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 @pytest.mark.requirement("D13.34", "G45.4")
 async def test_what_an_agent_does_stands_in_a_block_and_its_words_are_not_the_answer(columns: int) -> None:
     scene = Scene(*PAST)
@@ -96,7 +97,7 @@ async def test_what_an_agent_does_stands_in_a_block_and_its_words_are_not_the_an
         await person.shows("agent-block", columns)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_agents_that_work_side_by_side_keep_their_own_lines(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
@@ -201,7 +202,7 @@ async def test_ctrl_c_stops_the_agent_of_a_command() -> None:
     assert commands(scene, CancelTurn) == [CancelTurn(session=SESSION)]
 
 
-@pytest.mark.parametrize("look", [COLOURLESS, DUMB, READER])
+@table("look", [COLOURLESS, DUMB, READER])
 async def test_nothing_that_an_agent_wrote_is_obeyed_by_the_terminal(look: Look) -> None:
     scene = Scene(*PAST)
     path = {"path": (EVIL,), "child": "inv_1"}
@@ -257,7 +258,7 @@ def _asks_to_send(agent: str, text: str = HANDOFF, call: str = "call_9") -> tupl
     )
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 @pytest.mark.requirement("D11.44")
 async def test_the_question_names_agent_provider_and_model_and_all_that_is_handed_over(columns: int) -> None:
     scene = Scene(*PAST)
@@ -295,7 +296,7 @@ async def test_a_yes_to_an_agent_counts_only_when_all_of_what_it_is_told_was_sho
     assert answer.answer == "once"
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 @pytest.mark.requirement("D11.44", "G20.6")
 async def test_a_question_of_an_agent_has_its_path_in_front_and_goes_with_it(columns: int) -> None:
     scene = Scene(*PAST)
@@ -370,7 +371,7 @@ AGENTS = (
 )
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 @pytest.mark.requirement("D13.34")
 async def test_agents_lists_who_there_is_and_the_tree_of_those_that_were_sent(columns: int) -> None:
     scene = Scene(*PAST)

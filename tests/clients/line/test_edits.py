@@ -4,8 +4,6 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from bridle.base.unified_diff import diff_of
 from bridle.clients.interaction.controller import MARK
 from bridle.clients.line.terminal import Look
@@ -17,6 +15,7 @@ from bridle.providers.script import call, say
 from clients.line.line_kit import READER, Scene, at_terminal, check_golden
 from clients.line.test_screens import CREATE, PAST, seen, settled
 from clients.line.test_talk import conversation
+from tables import table
 
 PLAIN = Look(moves=True)
 COLOUR = Look(codes=True, moves=True, colour=True)
@@ -44,7 +43,7 @@ def ran(tool: str, shown: object, call_id: str = "call_1", **given: object) -> t
     )
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_an_edit_shows_what_it_changed_and_a_turn_how_many_files(columns: int) -> None:
     text = await seen(
         Scene(*PAST),
@@ -108,7 +107,7 @@ async def test_nothing_in_a_change_is_obeyed() -> None:
     assert b"\x1b]0" not in person.bytes
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_diff_opens_what_the_last_turn_changed(columns: int) -> None:
     scene = Scene(*PAST)
     scene.changes = q.SessionChanges(
@@ -160,7 +159,7 @@ async def test_diff_and_output_of_a_real_session() -> None:
     assert command == "[no output]\n" or command.strip() == ""
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_change_that_cannot_be_made_fails_and_nobody_is_asked(columns: int) -> None:
     missing = "*** Begin Patch\n*** Update File: cart.py\n@@\n-c = 3\n+c = 4\n*** End Patch"
     model = scripted(

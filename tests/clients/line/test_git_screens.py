@@ -9,6 +9,7 @@ from bridle.protocol.commands import AnswerQuestion, CancelTurn, CreateSession, 
 from bridle.protocol.errors import UsageError
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
 from clients.line.line_kit import SESSION, Person, Scene, at_terminal, commands
+from tables import table
 
 CREATE = CreateSession(cwd="/work", model="work:some-model")
 PAST = (e.SessionCreated(log="log_1", cwd="/work"), e.ModelChanged(provider="work", model="some-model"))
@@ -62,7 +63,7 @@ async def decides(person: Person, scene: Scene, key: str) -> AnswerQuestion:
 
 
 @pytest.mark.requirement("H12.2")
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_commit_from_the_command_to_its_line(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns, edit=writes_mine) as (person, _):

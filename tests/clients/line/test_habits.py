@@ -20,6 +20,7 @@ from bridle.protocol.messages import ImageBlock, TextBlock
 from bridle.protocol.tokens import APPROVE, Claims
 from clients.line.line_kit import READER, SESSION, Person, Scene, at_terminal, commands
 from clients.line.test_screens import CREATE, PAST, prompt
+from tables import table
 
 ALL = pytest.mark.parametrize("columns", [44, 80, 100])
 RUNNING = (prompt("go"), e.TurnStarted(input=4), e.StepStarted(step=1, provider="work", model="some-model"))
@@ -269,7 +270,7 @@ async def test_the_bell_rings_after_a_long_turn_and_not_after_a_short_one() -> N
         await person.waits(lambda: b"\x07" in person.bytes, "the bell")
 
 
-@pytest.mark.parametrize("typed", ["!vim a.py", "!sudo less /etc/hosts", "!EDITOR=x top", "!!man ls"])
+@table("typed", ["!vim a.py", "!sudo less /etc/hosts", "!EDITOR=x top", "!!man ls"])
 async def test_a_program_for_a_terminal_gets_a_sentence(typed: str) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE) as (person, _):

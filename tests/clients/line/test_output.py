@@ -1,7 +1,5 @@
 """What commands print: live while they run, a little of it afterwards, with its colours and nothing else obeyed."""
 
-import pytest
-
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
@@ -10,6 +8,7 @@ from clients.line.line_kit import COLOURLESS, READER, Look, Scene, at_terminal, 
 from clients.line.test_screens import CREATE, PAST, prompt, seen
 from clients.line.test_status import ASKED, CALLED, RUNS
 from clients.line.test_talk import conversation
+from tables import table
 
 TESTS = "".join(f"ok {number} - adds up order {number} of the second warehouse\n" for number in range(1, 213))
 
@@ -27,7 +26,7 @@ def printed(text: str, exit_code: int = 0) -> tuple[e.AnyEvent, ...]:
     return CALLED, RUNS, result
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_the_first_and_last_lines_of_a_command_and_more_of_one_that_failed(columns: int) -> None:
     text = await seen(
         Scene(*PAST),
@@ -77,7 +76,7 @@ async def test_people_who_listen_hear_it_only_when_it_is_over() -> None:
         assert "some of it" not in person.glass.text
 
 
-@pytest.mark.parametrize("look", [COLOURLESS, Look(codes=True, moves=True, colour=True)])
+@table("look", [COLOURLESS, Look(codes=True, moves=True, colour=True)])
 async def test_colours_of_a_command_are_kept_where_there_are_any_and_nothing_else_is_obeyed(
     look: Look,
 ) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import os
 
-import pytest
-
 from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.picker import Choice, Deed, Gone, Listed, Picked, Picker, picker_lines, press
@@ -12,6 +10,7 @@ from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DEADLINE_S, DUMB, Person, check_golden
+from tables import table
 
 SESSIONS = (
     Listed(
@@ -38,7 +37,7 @@ def after(*keys: Key) -> tuple[Picker, Choice]:
     return picker, choice
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 def test_the_list_reads_like_this(columns: int) -> None:
     filtered, _ = after(Text("cart"))
     everywhere, _ = after(Press("tab"), Press("down"), Press("down"))
@@ -47,7 +46,7 @@ def test_the_list_reads_like_this(columns: int) -> None:
     check_golden("picker", columns, "--\n".join("".join(f"{line}\n" for line in page) for page in pages))
 
 
-@pytest.mark.parametrize("columns", [79, 80, 120])
+@table("columns", [79, 80, 120])
 def test_a_list_of_many_stands_in_columns_and_says_which_were_runs(columns: int) -> None:
     many = [Listed(id=f"sess_{n}", words="x", when="16 min ago", turns=1, mark="(run)") for n in range(12)]
     _, *rows = picker_lines(Picker(sessions=tuple(many), folder="~/shop"), columns=columns)
@@ -75,7 +74,7 @@ def test_tab_shows_all_folders() -> None:
     assert after(Press("tab"), Text("elsewhere"), Press("enter"))[1] == Picked("sess_5")
 
 
-@pytest.mark.parametrize("key", ["esc", "ctrl-d"])
+@table("key", ["esc", "ctrl-d"])
 def test_a_person_may_go_without_choosing(key: str) -> None:
     assert after(Press(key))[1] == Gone()
 
@@ -94,7 +93,7 @@ def test_esc_takes_the_filter_away_before_it_leaves() -> None:
     assert press(back, Press("esc"))[1] == Gone()
 
 
-@pytest.mark.parametrize("columns", [20, 44, 60, 80, 100])
+@table("columns", [20, 44, 60, 80, 100])
 def test_however_long_the_folder_is_the_keys_are_named(columns: int) -> None:
     folder = "~/code/" + "a-long-name/" * 12 + "shop"
     lines = picker_lines(Picker(sessions=SESSIONS, folder=folder), columns=columns)
@@ -119,7 +118,7 @@ def test_a_long_list_moves_with_the_mark() -> None:
     assert "  … 9 more" in lines
 
 
-@pytest.mark.parametrize("look", [COLOURLESS, DUMB])
+@table("look", [COLOURLESS, DUMB])
 async def test_a_person_types_some_words_and_enter(look: Look) -> None:
     person = Person(100, 24, None)
     terminal = Terminal(input_fd=person.slave, output_fd=person.slave, look=look)
@@ -169,9 +168,7 @@ def test_keys_fork_pin_rename_and_delete_the_session_one_is_at() -> None:
     assert changed_by(Press("delete"), Text("y"))[1] == Deed("delete", "sess_1")
 
 
-@pytest.mark.parametrize(
-    "key", [Press("enter"), Press("esc"), Press("delete"), Text("n"), Text("yes"), Paste("y")]
-)
+@table("key", [Press("enter"), Press("esc"), Press("delete"), Text("n"), Text("yes"), Paste("y")])
 def test_only_a_typed_y_deletes(key: Key) -> None:
     picker, choice = changed_by(Press("delete"), key)
     assert (choice, picker.asking) == (None, "")

@@ -14,6 +14,7 @@ from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.providers.script import say, wait
 from clients.line.line_kit import DEADLINE_S, Person, at_terminal
+from tables import table
 
 
 @asynccontextmanager
@@ -51,7 +52,7 @@ async def turns_ended(session: HarnessSession, count: int, *, of: str | None = N
 
 
 @pytest.mark.requirement("D13.22", "D7.23")
-@pytest.mark.parametrize("leave", ["/exit", "/quit"])
+@table("leave", ["/exit", "/quit"])
 async def test_plain_commands_compact_stop_and_leave_and_are_no_prompts(leave: str) -> None:
     long = "word " * 500
     model = scripted(*[say(long)] * 4, wait(600), say("never"))
@@ -96,7 +97,7 @@ async def test_sessions_are_listed_pinned_branched_exported_and_resumed_from_ins
         await turns_ended(session, 2, of=made.id)
 
 
-@pytest.mark.parametrize("leave", ["exit", "quit"])
+@table("leave", ["exit", "quit"])
 async def test_a_lone_word_asks_for_help_or_leaves_and_is_no_prompt(leave: str) -> None:
     async with conversation(scripted(say("never"))) as (person, task, session):
         await person.types("?\r", then="/compact")

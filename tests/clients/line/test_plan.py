@@ -1,7 +1,5 @@
 """The model's plan as a checklist, its current item in the status line, and how long a model thought."""
 
-import pytest
-
 from bridle.clients.interaction.controller import MARK
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e
@@ -10,6 +8,7 @@ from clients.line.line_kit import READER, Scene, at_terminal
 from clients.line.test_screens import CREATE, PAST, prompt, settled, step
 from clients.line.test_status import above_prompt
 from clients.line.test_talk import conversation
+from tables import table
 
 STEPS = (
     "reproduce the wrong total with the orders of last week",
@@ -42,7 +41,7 @@ def kept(call_id: str = "call_1") -> e.ToolResult:
     return e.ToolResult(call_id=call_id, tool="todo", outcome="ok", content="1 of 5 done.")
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_plan_of_five_steps(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):

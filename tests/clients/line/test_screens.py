@@ -25,6 +25,7 @@ from clients.line.line_kit import (
     check_golden,
     commands,
 )
+from tables import table
 
 CREATE = CreateSession(cwd="/work", model="work:some-model")
 PAST = (
@@ -120,14 +121,14 @@ async def settled(person: Person) -> None:
     await person.waits(alone, "an empty prompt")
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_the_first_lines(columns: int) -> None:
     async with at_terminal(Scene(*PAST), CREATE, columns=columns) as (person, _):
         await person.sees("twice leaves", MARK.strip())
         await person.shows("start", columns)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_an_answer_with_its_costs(columns: int) -> None:
     pieces = [ANSWER[at : at + 7] for at in range(0, len(ANSWER), 7)]
     usage = Usage(input_tokens=2300, cache_read_tokens=9800, output_tokens=640)
@@ -151,7 +152,7 @@ async def test_without_codes_markdown_is_printed_as_it_is() -> None:
         assert ANSWER in text
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_calls_that_ran_and_calls_that_did_not(columns: int) -> None:
     text = await seen(
         Scene(*PAST),
@@ -192,7 +193,7 @@ async def test_calls_that_ran_and_calls_that_did_not(columns: int) -> None:
     assert "ran      rm" not in text
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_failures_and_second_tries(columns: int) -> None:
     text = await seen(
         Scene(*PAST),
@@ -224,7 +225,7 @@ async def test_a_model_chosen_during_a_turn_is_said_to_come_with_the_next() -> N
         assert person.glass.text.count("from the next turn on") == 1
 
 
-@pytest.mark.parametrize("look", [COLOURLESS, DUMB, READER])
+@table("look", [COLOURLESS, DUMB, READER])
 async def test_nothing_that_others_wrote_is_obeyed_by_the_terminal(look: Look) -> None:
     evil = "a\x1b[2J\x1b]0;x\x07\x9b31m\u202eb"
     scene = Scene(*PAST[:1], e.ModelChanged(provider=evil, model=evil), PAST[2])
@@ -249,7 +250,7 @@ async def test_nothing_that_others_wrote_is_obeyed_by_the_terminal(look: Look) -
         assert "\u202e".encode() not in shown
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_limit_that_ends_a_turn_is_said_once(columns: int) -> None:
     message = "The same call gave the same result 3 times. Stopped. Tell me what to try instead, or /retry."
     text = await seen(
@@ -261,7 +262,7 @@ async def test_a_limit_that_ends_a_turn_is_said_once(columns: int) -> None:
     check_golden("loop", columns, text)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_question_a_no_with_a_note_and_what_was_not_run(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
@@ -286,7 +287,7 @@ async def test_a_question_a_no_with_a_note_and_what_was_not_run(columns: int) ->
     ]
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_question_while_a_draft_is_being_written(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
@@ -332,7 +333,7 @@ async def test_a_question_answered_elsewhere_goes_away() -> None:
     assert not commands(scene, SendInput)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_people_who_listen_get_words_in_order(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns, look=READER) as (person, _):
@@ -366,7 +367,7 @@ async def test_people_who_listen_hear_that_a_turn_still_runs() -> None:
         assert "90 s" not in person.glass.text
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_commands_that_are_ours(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
@@ -397,7 +398,7 @@ async def test_commands_that_are_ours(columns: int) -> None:
         await person.shows("commands", columns)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_coming_back_and_leaving(columns: int) -> None:
     past = (
         *PAST[:2],
@@ -416,7 +417,7 @@ async def test_coming_back_and_leaving(columns: int) -> None:
         await person.shows("back-and-leave", columns)
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_ctrl_c_says_what_the_next_one_does(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, task):
@@ -454,7 +455,7 @@ index 0000000..e69de29
 New, not known to git: notes.md"""
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=columns) as (person, _):
@@ -467,7 +468,7 @@ async def test_a_diff_is_shown_file_by_file(columns: int) -> None:
         await person.shows("diff", columns)
 
 
-@pytest.mark.parametrize(
+@table(
     ("covered", "words"),
     [
         (

@@ -9,6 +9,7 @@ from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DUMB, READER, Look, Person, Scene, at_terminal, check_golden
 from clients.line.test_screens import CREATE, PAST, asks, prompt, settled, step
+from tables import table
 
 NPM = {"command": "npm test"}
 ASKED = e.StepStarted(step=1, provider="work", model="some-model")
@@ -39,7 +40,7 @@ async def test_a_model_that_thinks_for_long_is_seen_to_think() -> None:
         assert person.glass.text.count("thinking") == 1, "it is drawn over itself"
 
 
-@pytest.mark.parametrize("columns", [44, 80, 100])
+@table("columns", [44, 80, 100])
 async def test_every_kind_of_work_has_its_words(columns: int) -> None:
     scene = Scene(*PAST)
     shown: list[str] = []
@@ -161,7 +162,7 @@ async def test_deltas_do_not_draw_it_anew() -> None:
 
 
 @pytest.mark.requirement("D13.14")
-@pytest.mark.parametrize("look", [DUMB, READER])
+@table("look", [DUMB, READER])
 async def test_where_nothing_can_be_redrawn_there_is_none(look: Look) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, look=look) as (person, _):
@@ -252,7 +253,7 @@ async def test_at_rest_a_lost_engine_is_said_too() -> None:
         assert person.glass.text.count("engine lost") == 1
 
 
-@pytest.mark.parametrize("look", [DUMB, READER])
+@table("look", [DUMB, READER])
 async def test_where_nothing_can_be_redrawn_a_lost_engine_is_two_lines(look: Look) -> None:
     scene, link = Scene(*PAST), EngineLink()
     async with at_terminal(scene, CREATE, look=look, link=link) as (person, _):

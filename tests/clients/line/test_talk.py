@@ -35,6 +35,7 @@ from clients.line.line_kit import (
     commands,
     services,
 )
+from tables import table
 
 
 @asynccontextmanager
@@ -135,7 +136,7 @@ async def test_a_question_that_waits_is_put_to_somebody_who_comes_later() -> Non
         await connection.close()
 
 
-@pytest.mark.parametrize("typed", ["y\r", "\x1b[200~y\r\x1b[201~", "y\ry\r\t", "all\ry"])
+@table("typed", ["y\r", "\x1b[200~y\r\x1b[201~", "y\ry\r\t", "all\ry"])
 async def test_bytes_already_sent_when_a_question_arrives_stay_the_persons(typed: str) -> None:
     scene = Scene(e.SessionCreated(log="log_1", cwd="/work"))
     async with at_terminal(scene, CreateSession(cwd="/work")) as (person, _):
@@ -151,7 +152,7 @@ async def test_bytes_already_sent_when_a_question_arrives_stay_the_persons(typed
 
 
 @pytest.mark.requirement("G28.5")
-@pytest.mark.parametrize("look", [COLOURLESS, DUMB])
+@table("look", [COLOURLESS, DUMB])
 async def test_ctrl_c_stops_the_turn_and_twice_leaves(look: Look) -> None:
     model = SilentModel(ModelText("Hmm.\n"))
     async with conversation(model, look=look) as (person, task, _):
@@ -307,7 +308,7 @@ async def test_clear_begins_a_new_session_and_keeps_the_old_one() -> None:
         assert "first" in {row.title for row in session.engine.store.list()}
 
 
-@pytest.mark.parametrize("look", [COLOURLESS, DUMB])
+@table("look", [COLOURLESS, DUMB])
 async def test_the_terminal_is_left_as_it_was_found(look: Look) -> None:
     async with conversation(scripted(say("**Hi.**")), look=look) as (person, task, _):
         during = termios.tcgetattr(person.slave)
@@ -474,7 +475,7 @@ sys.exit(asyncio.run(main()))
 """
 
 
-@pytest.mark.parametrize(("ends", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("\x03\x03", 0)])
+@table(("ends", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("\x03\x03", 0)])
 async def test_a_process_that_is_ended_leaves_the_terminal_sane(ends: str, code: int) -> None:
     person = Person(80, 24, None)
     before = termios.tcgetattr(person.slave)

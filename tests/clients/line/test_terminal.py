@@ -2,13 +2,12 @@
 
 import os
 
-import pytest
-
 from bridle.clients.line.terminal import Look, Terminal, look_of
 from clients.line.line_kit import Person
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("env", "codes", "colour", "reader"),
     [
         ({"TERM": "xterm"}, True, True, False),
@@ -33,9 +32,7 @@ def test_a_pipe_gets_no_codes_and_plain_is_for_people_who_listen() -> None:
     assert look_of({"TERM": "xterm", "BRIDLE_PLAIN": "1"}, terminal=True) == Look(reader=True)
 
 
-@pytest.mark.parametrize(
-    ("lang", "unicode"), [("C", False), ("POSIX", False), ("", True), ("de_DE.UTF-8", True)]
-)
+@table(("lang", "unicode"), [("C", False), ("POSIX", False), ("", True), ("de_DE.UTF-8", True)])
 def test_a_terminal_without_unicode_is_told_by_its_locale(lang: str, unicode: bool) -> None:
     assert look_of({"LANG": lang}, terminal=True).unicode is unicode
 
@@ -61,7 +58,7 @@ async def test_without_unicode_marks_become_letters_everybody_has() -> None:
     assert await written(Look(unicode=False), "├ rm a └ make 9k → 3k") == b"+ rm a + make 9k -> 3k"
 
 
-@pytest.mark.parametrize(
+@table(
     ("env", "sent"),
     [
         ({"TERM": "xterm"}, b"\x07"),

@@ -3,8 +3,6 @@
 import asyncio
 import re
 
-import pytest
-
 from bridle.base.line_diff import DiffLine
 from bridle.base.visible import visible
 from bridle.clients.interaction.start_info import StartInfo, StartLine
@@ -35,6 +33,7 @@ from bridle.protocol.questions import (
 )
 from clients.line.line_kit import COLOURLESS, DUMB, READER, Person, Scene, at_terminal
 from hostile_text import HOSTILE, ONE_LINE, check_none_obeyed, check_safe
+from tables import table
 
 WIDE = 4000
 """So wide that no line is broken, and every piece of the text would stand there in one piece."""
@@ -259,8 +258,8 @@ def check(output: str) -> None:
     check_safe(OWN_CODES.sub("", output))
 
 
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-@pytest.mark.parametrize("events", EVENTS.values(), ids=EVENTS)
+@table("look", LOOKS.values())
+@table("events", EVENTS.values())
 async def test_no_event_does_anything_to_the_terminal(events: tuple[e.AnyEvent, ...], look: Look) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=WIDE, look=look) as (person, _):
@@ -272,9 +271,7 @@ async def test_no_event_does_anything_to_the_terminal(events: tuple[e.AnyEvent, 
         check(await everything_seen(person, scene))
 
 
-@pytest.mark.parametrize(
-    "typed", ["/queue", "/jobs", "/permissions", "/status", "/model", "/context", "/nothing"]
-)
+@table("typed", ["/queue", "/jobs", "/permissions", "/status", "/model", "/context", "/nothing"])
 async def test_no_command_does_anything_to_the_terminal(typed: str) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, columns=WIDE) as (person, _):

@@ -1,10 +1,9 @@
 """A request that waits for its next attempt: one line, counted down in place where the terminal can."""
 
-import pytest
-
 from bridle.protocol import events as e
 from clients.line.line_kit import DUMB, READER, Look, Scene, at_terminal
 from clients.line.test_screens import CREATE, PAST
+from tables import table
 
 LIMITED = e.StepFailed(
     step=1, attempt=1, attempts=5, reason="RateLimited", message="Provider work …", retry_in_ms=20_000
@@ -61,7 +60,7 @@ async def test_nothing_counts_when_the_person_has_left() -> None:
         assert "asks us to wait" not in person.glass.text
 
 
-@pytest.mark.parametrize("look", [DUMB, READER])
+@table("look", [DUMB, READER])
 async def test_where_nothing_can_be_redrawn_it_is_printed_once(look: Look) -> None:
     scene = Scene(*PAST)
     async with at_terminal(scene, CREATE, look=look) as (person, _):

@@ -14,6 +14,7 @@ from bridle.clients.mcp_server.agent_tools import (
 )
 from bridle.clients.mcp_server.turn_report import TurnReport
 from bridle.protocol.errors import CommandRefused
+from tables import table
 
 NAMES = [
     "create_session",
@@ -41,7 +42,7 @@ def test_every_tool_has_a_name_that_model_services_take() -> None:
 
 
 @pytest.mark.requirement("P3")
-@pytest.mark.parametrize("spelling", ["{}", "bridle.{}", "bridle_{}", "harness.{}"])
+@table("spelling", ["{}", "bridle.{}", "bridle_{}", "harness.{}"])
 def test_a_tool_is_found_in_every_spelling(spelling: str) -> None:
     assert [tool_called(spelling.format(name)).name for name in NAMES] == NAMES
 
@@ -51,7 +52,7 @@ def test_a_tool_that_is_not_there_is_named_with_those_that_are() -> None:
         tool_called("bridle.rm")
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@table("tool", TOOLS)
 def test_its_schema_is_an_object_of_its_own(tool) -> None:
     JsonSchema(object_schema(tool.takes)).check()
     JsonSchema(object_schema(TurnReport)).check()

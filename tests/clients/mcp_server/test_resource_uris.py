@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bridle.clients.mcp_server.pages import PAGE, page_of
 from bridle.clients.mcp_server.resource_uris import KINDS, NAMED, Kind, ResourceAddress, read_uri, uri_of
 from bridle.protocol.errors import CommandRefused
+from tables import table
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=40)
 
@@ -22,13 +23,13 @@ def test_an_address_that_was_written_means_what_it_was_written_for(kind: Kind, n
 
 
 @pytest.mark.requirement("P4")
-@pytest.mark.parametrize("opening", ["harness-v1://", "harness/v1://", "bridle/v1://"])
+@table("opening", ["harness-v1://", "harness/v1://", "bridle/v1://"])
 def test_older_spellings_are_read(opening: str) -> None:
     read = read_uri(f"{opening}session/sess_1/events")
     assert read == ResourceAddress(kind="session/events", name="sess_1")
 
 
-@pytest.mark.parametrize(
+@table(
     "uri",
     [
         "", "bridle-v1://", "bridle-v1://session", "bridle-v1://sessions/x", "bridle-v1://session/a/b/c",

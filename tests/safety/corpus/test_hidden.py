@@ -5,7 +5,6 @@ import string
 from random import Random
 
 import msgspec
-import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
@@ -13,6 +12,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.events import PermissionRequested
 from bridle.providers.script import call, say
 from safety.corpus.loading import Hidden, hidden, named
+from tables import table
 
 CASES = hidden()
 IDS = [named(case.command, seen=number) for number, case in enumerate(CASES, 1)]
@@ -63,7 +63,7 @@ async def question_about(command: str) -> PermissionRequested:
     return request
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@table("case", CASES)
 async def test_what_runs_is_never_masked(case: Hidden) -> None:
     request = await question_about(filled(case.command))
     shown = request.input["command"]
@@ -72,7 +72,7 @@ async def test_what_runs_is_never_masked(case: Hidden) -> None:
     assert any(all(piece in subject for piece in case.visible) for subject in request.subjects)
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@table("case", CASES)
 async def test_a_secret_that_is_only_a_value_is_masked(case: Hidden) -> None:
     secrets = [secret for name, secret in SECRETS.items() if name in case.twin]
     assert secrets, "a twin holds a secret"

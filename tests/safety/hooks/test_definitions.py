@@ -18,6 +18,7 @@ from bridle.safety.hooks.definitions import (
     event_named,
     hook_from,
 )
+from tables import table
 
 
 def written(**value: Any) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def test_errors_block_at_the_gates_and_warn_elsewhere() -> None:
     assert hook_from(written(), scope="project", defaults=open_ones).on_error == "block"
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "argv"),
     [
         (["a b", "$HOME"], ("a b", "$HOME")),
@@ -90,7 +91,7 @@ def test_only_what_needs_a_shell_goes_through_one(command: Any, argv: tuple[str,
     assert argv_of(command) == argv
 
 
-@pytest.mark.parametrize("command", ["", "  ", [" "], "check 'open"])
+@table("command", ["", "  ", [" "], "check 'open"])
 def test_a_command_without_words_is_refused(command: Any) -> None:
     with pytest.raises(BadHook, match="command"):
         argv_of(command)
@@ -136,9 +137,7 @@ def test_a_script_is_a_function_of_ones_own_and_nobody_elses() -> None:
         hook_from({"event": "PreToolUse"})
 
 
-@pytest.mark.parametrize(
-    "script", ["", "checks", "checks:", ":f", "checks:f()", "-c:f", "a b:c", "a:b:c", "../x:f"]
-)
+@table("script", ["", "checks", "checks:", ":f", "checks:f()", "-c:f", "a b:c", "a:b:c", "../x:f"])
 def test_what_names_no_function_is_refused(script: str) -> None:
     with pytest.raises(BadHook, match="write module:function"):
         hook_from({"event": "Stop", "script": script})

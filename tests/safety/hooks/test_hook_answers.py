@@ -17,6 +17,7 @@ from bridle.safety.hooks.hook_answers import (
     answer_of,
     patched,
 )
+from tables import table
 
 
 def answer(exit_code: int = 0, stdout: bytes = b"", stderr: bytes = b"", *, cut: bool = False) -> Any:
@@ -44,7 +45,7 @@ def test_a_decision_on_stdout_wins_over_the_exit_code() -> None:
     assert answer(0, b'{"decision": "block", "message": 5, "metadata": 5}') == HookAnswer(decision="block")
 
 
-@pytest.mark.parametrize(
+@table(
     "stdout",
     [
         b'{"decision": "deny"}',
