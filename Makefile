@@ -1,6 +1,6 @@
 # Every command of a fresh clone. `make help` explains them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-peers check faults bench bench-pythons lock
+.PHONY: help setup demo test test-peers check faults bench lock
 
 PY := .venv/bin/python
 STAMP := .venv/.ready
@@ -38,14 +38,6 @@ faults: $(STAMP)  ## kill the engine at every point, spoil its disk, and check w
 
 bench: $(STAMP)  ## print the performance figures as ratios measured in one run
 	@$(PY) bench/run.py
-
-PYTHONS ?= python3.11 python3.12 python3.13 python3.14
-bench-pythons: $(STAMP)  ## count what newer Pythons take for a run and a step; PYTHONS names them
-	@for python in $(PYTHONS); do \
-	  $$python -c pass 2>/dev/null || { echo "no $$python here"; continue; }; \
-	  PYTHON=$$python VENV=.venv-$$(basename $$python) scripts/setup user; \
-	done
-	@$(PY) bench/run.py --rows pythons
 
 lock: $(STAMP)  ## pin the newest allowed versions, with hashes and without addresses
 	@scripts/lock

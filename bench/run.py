@@ -61,16 +61,13 @@ ROWS = {
     "warm": "many_clients:warm",
     "attach": "many_clients:attach",
     "servers": "server_costs:first_request",
-    "servers-instructions": "server_costs:instructions_before_request",
     "server-cycles": "server_costs:cycles",
-    "brought": "brought:brought",
-    "instructions": "instructions:instructions",
-    "pythons": "python_versions:pythons",
+    "memories": "memories:memory_choice",
     "big-log": "big_log:flat",
     "soak": "soak:soak",
 }
 """Row names and where each is measured, in the order they are printed."""
-WHEN_NAMED = frozenset({"pythons", "big-log", "soak"})
+WHEN_NAMED = frozenset({"big-log", "soak"})
 """Rows that take minutes or need more than `make setup`: only for those who ask for them (`--rows big-log`)."""
 
 

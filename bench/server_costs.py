@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from instructions import counted
 from measure import BRIDLE, PYTHON, ROOT, Figure, added, in_turns, plain_env, scratch
 from over_http import Server, configure, served
 
@@ -76,31 +75,6 @@ def first_request() -> list[Figure]:
                 [one.cpu_s for one in none],
                 of="one without, of all threads until then",
             ),
-        )
-    ]
-
-
-def instructions_before_request() -> list[Figure]:
-    """What a server with a kept list adds to `bridle run` until its first request leaves. Needs valgrind."""
-    counts: dict[str, int] = {}
-    for name in ("none", "kept"):
-        with scratch() as home, scratch() as cwd:
-            env = plain_env(home) | {"PYTHONHASHSEED": "0", "BENCH_SERVER_KEY": "bench" * 4}
-            configure(env["BRIDLE_HOME"], "http://127.0.0.1:9")
-            if name == "kept":
-                _name_server(env["BRIDLE_HOME"])
-            subprocess.run(
-                [BRIDLE, "run", "-m", "demo", "hi"], env=env, cwd=cwd, check=True, capture_output=True
-            )
-            program = [os.path.join(ROOT, "bench", "until_request.py")]
-            counts[name] = counted([*program, "run", "-m", "bench:some-model", "hi"], env=env, cwd=cwd)
-    return [
-        Figure(
-            name="instructions, server kept",
-            value=(counts["kept"] - counts["none"]) / 1e6,
-            unit="M",
-            target=25,
-            how=f"until the request leaves, more than {counts['none'] / 1e6:.0f} M without one; 25 tools",
         )
     ]
 

@@ -4,7 +4,8 @@
 within a minor release; everything else may move.
 """
 
-TYPE_CHECKING = False  # what type checkers take for true; `typing` would be an import
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition as AgentDefinition
     from bridle.agents.definition import AgentRule as AgentRule

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-
-from bridle.base.regex import compiled_later
+import re
 
 NETWORK = frozenset(
     {
@@ -16,7 +15,7 @@ NETWORK = frozenset(
 )  # fmt: skip
 """Kinds whose locks or shared memory cannot be relied on between machines."""
 
-_ESCAPE = compiled_later(r"\\([0-7]{3})")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
 _MOUNTS = "/proc/self/mountinfo"
 
 

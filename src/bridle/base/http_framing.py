@@ -15,14 +15,12 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.regex import compiled_later
-
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_SIZE_LINE_BYTES: Final = 4 * 1024
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
-_SIZE_LINE: Final = compiled_later(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _PLAIN_METHODS: Final = frozenset(["GET", "POST"])
 _PLAIN_START: Final = b"HTTP/1.1 "
 _MAX_LENGTH_DIGITS: Final = 15

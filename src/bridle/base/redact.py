@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.base.secret_openings import FIRST, FirstTexts, Openings, might_hold_secret
 from bridle.base.secret_shapes import BEFORE, Form, SecretShape
 
@@ -353,7 +352,7 @@ def _compiled_form(kind: str, form: Form) -> _CompiledForm:
 @functools.cache
 def _stand_in(unless: str) -> re.Pattern[str]:
     """Compiled when something of its form is met: mostly that is a secret, or never."""
-    return compiled_later(unless, re.ASCII)
+    return re.compile(unless, re.ASCII)
 
 
 def _recognised(

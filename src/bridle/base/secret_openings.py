@@ -16,7 +16,6 @@ from typing import AnyStr, Generic
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.base.secret_shapes import SHAPES, SecretShape
 
 _LOOKAHEAD = 40
@@ -116,7 +115,7 @@ def _table() -> _Table:
             for first in {opening[0], opening[0].upper() if shape.any_case else opening[0]}:
                 by_first.setdefault(first, []).append(rest)
     search = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in by_first.items())
-    return _Table(compiled_later(search), shapes)
+    return _Table(re.compile(search), shapes)
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,10 +11,6 @@ import sys
 
 from bridle.cli.console import flush_streams, leave_on_ctrl_c, open_missing_streams, say, say_raw, tell
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # the real one would import typing
-    from types import ModuleType
-
 YOUNG_OBJECTS = 50_000
 """How many new objects make a collection worth while. Python's 700 collects hundreds of times while modules load."""
 
@@ -49,7 +45,6 @@ def _run(arguments: list[str]) -> int:
             return code
         return say_raw(text)  # a page is our own words, and is looked at for nothing
     leave_on_ctrl_c()
-    _put_off_slow_imports()
     from bridle.cli.verbs import run_verb
 
     return run_verb(arguments)
@@ -71,22 +66,3 @@ def _import_nothing_from_here() -> None:
     ours = {os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))}
     if here not in ours:
         sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]
-
-
-def _put_off_slow_imports() -> None:
-    """Spares every command what libraries import and hardly ever use.
-
-    msgspec looks for `typing_extensions` and does without: what it would take from there is in `typing` since Python
-    3.11. The others are there, and loaded when they are used.
-    """
-    import importlib
-
-    from bridle.cli.lazy_imports import compile_less, import_less
-
-    import_less()
-    compile_less()
-    if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:
-        hidden: dict[str, ModuleType | None] = sys.modules  # pyright: ignore[reportAssignmentType]  None means hidden
-        hidden["typing_extensions"] = None
-        importlib.import_module("msgspec")
-        del sys.modules["typing_extensions"]

@@ -1,12 +1,11 @@
 """The standard streams of a command: text and JSON on stdout, remarks on stderr, and what happens when nobody reads or
 somebody presses Ctrl-C before there is anything to stop."""
 
-import sys
+from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # the real one would import typing
-    from collections.abc import Callable
-    from typing import TextIO
+import sys
+from collections.abc import Callable
+from typing import TextIO
 
 
 def say(text: str) -> int:
@@ -120,7 +119,7 @@ def silence_stdout() -> None:
     _silence(sys.stdout)
 
 
-def _silence(stream: "TextIO") -> None:
+def _silence(stream: TextIO) -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -9,20 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bridle.base.regex import compiled_later
 from bridle.config.setting_table import LineNumbers, SettingPath
 
-_BARE = compiled_later(r"[A-Za-z0-9_-]+")
-_SCALAR = compiled_later(r"[^\s,\]}#][^,\]}#\n]*")
-_BLANK = compiled_later(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_SPACE = compiled_later(r"[ \t]*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^\s,\]}#][^,\]}#\n]*")
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
 # No possessive groups: those of Python before 3.11.5 lose matches. One character a turn cannot backtrack badly either.
-_BASIC = compiled_later(r'"(?:[^"\\\n]|\\.)*"')
-_LITERAL = compiled_later(r"'[^'\n]*'")
-_LONG_BASIC = compiled_later(r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*"{3,5}')
-_LONG_LITERAL = compiled_later(r"'''(?:[^']|'(?!''))*'{3,5}")
-_JSON_BLANK = compiled_later(r"[ \t\r\n]*")
-_JSON_SCALAR = compiled_later(r"[^\s,\]}]+")
+_BASIC = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_LITERAL = re.compile(r"'[^'\n]*'")
+_LONG_BASIC = re.compile(r'"""(?:[^"\\]|\\[\s\S]|"(?!""))*"{3,5}')
+_LONG_LITERAL = re.compile(r"'''(?:[^']|'(?!''))*'{3,5}")
+_JSON_BLANK = re.compile(r"[ \t\r\n]*")
+_JSON_SCALAR = re.compile(r"[^\s,\]}]+")
 
 
 class _Lost(Exception):

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.base.spelling import folded_name
 from bridle.protocol.events import Mode, Verdict
 
@@ -31,7 +30,7 @@ SANDBOX_MODES = ("auto", "off", "read-only", "workspace-write")
 LARGEST = 10**9
 """No setting is a larger number: beyond it somebody slipped on a key."""
 
-_ENVIRONMENT_NAME = compiled_later(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ValueKind(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,6 @@ from bridle.base.files import (
     read_limited,
     read_trusted,
 )
-from bridle.base.regex import compiled_later
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import LineNumbers, Table
 
@@ -43,7 +42,7 @@ DEPTH_LIMIT = 16
 
 # The standard TOML parser takes minutes for one key of some ten thousand parts, so no key gets that far.
 _MOST_DOTS = 100
-_LONG_KEY = compiled_later(
+_LONG_KEY = re.compile(
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
 

@@ -8,12 +8,12 @@ file (`@somebody`). Each file comes in once, whoever names it, so a circle ends.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.context.instruction_files import (
     NOT_TEXT,
     TEXT_SUFFIXES,
@@ -31,9 +31,9 @@ MAX_NAMED: Final = 200
 _TOO_MUCH: Final = (
     f"is more than imports may bring ({MAX_IMPORTS} files, {MAX_IMPORTED_BYTES >> 10} KiB, {MAX_DEPTH} steps)"
 )
-_IMPORT: Final = compiled_later(r"(?:^|(?<=[\s(\[]))@([^\s`<>\"'()\[\]{}|*@]+)")
-_FENCE: Final = compiled_later(r" {0,3}(`{3,}|~{3,})")
-_TICKS: Final = compiled_later(r"`+")
+_IMPORT: Final = re.compile(r"(?:^|(?<=[\s(\[]))@([^\s`<>\"'()\[\]{}|*@]+)")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_TICKS: Final = re.compile(r"`+")
 
 
 def imported_names(text: str) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
-
-from bridle.base.regex import compiled_later
 
 VERIFIER_BYTES = 48
 """64 characters: between the 43 and 128 that are allowed."""
 
-_VERIFIER = compiled_later(r"[A-Za-z0-9._~-]{43,128}")
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 
 def new_verifier(random: Callable[[int], bytes]) -> str:

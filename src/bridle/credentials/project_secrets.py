@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -16,13 +17,12 @@ import msgspec
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.paths import PROJECT_SECRETS_FILE as FILE
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.protocol.events import Notice
 
 MAX_BYTES = 64 * 1024
 SHOWN_NAMES = 6
-_LINE = compiled_later(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
+_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
 
 
 class Unusable(Exception):

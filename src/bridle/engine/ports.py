@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeA
 
 import msgspec
 
-from bridle.protocol import late
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import (
     Envelope,
@@ -19,6 +18,7 @@ from bridle.protocol.events import (
     TurnEnded,
 )
 from bridle.protocol.messages import Message, StopReason, ThinkingBlock, Usage
+from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AskPerson(Protocol):
-    async def __call__(self, question_id: str, question: late.AnyQuestion, /) -> late.AnyAnswer | None:
+    async def __call__(self, question_id: str, question: AnyQuestion, /) -> AnyAnswer | None:
         """Puts the question with this id to whoever may answer; None when nobody can or nobody came.
 
         Raises: `StoreError` where it cannot be recorded.

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.mcp.server_definitions import BadServer, decode_server
 from bridle.mcp.value_references import BadReference, reference_names
 
@@ -25,13 +24,13 @@ ForeignTable: TypeAlias = dict[str, Any]
 MOST_BYTES: Final = 8 << 20
 """A file of another tool is read up to this size; that of Claude Code has its whole history in it."""
 _STRING = r'"(?:\\.|[^"\\])*"'
-_REMARK = compiled_later(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAST_COMMA = compiled_later(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
-_REFERENCE = compiled_later(r"\$\{([^}]*)\}")
-_BARRED = compiled_later(r"[\s:/\\@\x00-\x1f\x7f]+")
-_NO_NAME = compiled_later(r"[^A-Za-z0-9_]+")
-_VARIABLE = compiled_later(r"[^=\x00-\x1f\x7f]+")
-_HEADER = compiled_later(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_REMARK = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+_BARRED = re.compile(r"[\s:/\\@\x00-\x1f\x7f]+")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]+")
+_VARIABLE = re.compile(r"[^=\x00-\x1f\x7f]+")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TRANSPORTS: Final = {
     "stdio": "", "local": "", "http": "", "streamable-http": "", "streamableHttp": "", "sse": "sse",
 }  # fmt: skip

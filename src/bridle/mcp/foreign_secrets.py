@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from bridle.base.redact import redact
-from bridle.base.regex import compiled_later
 
-_SECRET_NAME = compiled_later(
+_SECRET_NAME = re.compile(
     r"(?i)(?:^|.*[_-])(?:(?:api|access|private|secret|auth)?[_-]?key|apikey|token|secret|password|passwd|pwd|"
     r"credentials?|authorization|auth|cookie|pat)"
 )
-_REFERENCE = compiled_later(r"\$\{[A-Za-z_][^}]*\}")
-_SCHEME = compiled_later(r"(?i)\s*(?:bearer|basic|token)?\s*")
-_NO_NAME = compiled_later(r"[^A-Za-z0-9_]+")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][^}]*\}")
+_SCHEME = re.compile(r"(?i)\s*(?:bearer|basic|token)?\s*")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]+")
 
 
 class SecretInTheWay(ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
@@ -9,7 +10,6 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.http_routes import is_loopback, parse_url
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.engine.ports import SandboxMode
 
@@ -44,8 +44,8 @@ SIGN_IN_KEYS: Final = ("client_document_url", "oauth_client_id", "oauth_secret_e
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104  compared, never listened on
 LAZY_ABOVE: Final = 20
 """A server with more tools than this is searched, unless settings say otherwise."""
-_SHA256 = compiled_later(r"[0-9a-f]{64}")
-_NAME = compiled_later(r"[^\s:/\\@\x00-\x1f\x7f]{1,64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[^\s:/\\@\x00-\x1f\x7f]{1,64}")
 
 
 class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -9,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.phrases import counted
-from bridle.base.regex import compiled_later
 from bridle.base.untrusted import wrap
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 
@@ -17,7 +17,7 @@ NAME: Final = "tool_search"
 MOST_FOUND: Final = 8
 _ABOUT_CHARACTERS: Final = 60
 _DOES: Final = "Finds tools of MCP servers by words. What it finds can be called from then on."
-_WORD: Final = compiled_later(r"[a-z0-9]+")
+_WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

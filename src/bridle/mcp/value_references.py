@@ -12,11 +12,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.mcp.server_definitions import ServerDefinition
 
-_REFERENCE = compiled_later(r"\$?\$\{([^}]*)\}")
-_WORDS = compiled_later(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_REFERENCE = re.compile(r"\$?\$\{([^}]*)\}")
+_WORDS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _NEVER = "BRIDLE_"
 """Nobody else's business: among them is what opens the credential store."""
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.protocol import late
 from bridle.protocol.events import InputChange, InputMode, Mode
 from bridle.protocol.messages import Effort, InputBlock
+from bridle.protocol.questions import AnyAnswer
 
 SystemText: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$")]
 """What a system takes as a path, a name or a variable: no character of it ends it."""
@@ -124,7 +124,7 @@ class AnswerQuestion(Command, frozen=True):
 
     session: str
     question_id: str
-    answer: late.AnyAnswer
+    answer: AnyAnswer
 
 
 class AnswerTrust(Command, frozen=True):

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.protocol import late
+from bridle.base.line_diff import DiffLine
+from bridle.protocol.display_values import AnyShown
 from bridle.protocol.messages import (
     Effort,
     InputBlock,
@@ -23,6 +24,7 @@ from bridle.protocol.messages import (
     ToolSchema,
     Usage,
 )
+from bridle.protocol.questions import AnyAnswer, AnyQuestion
 
 IdentityClass: TypeAlias = Literal["human", "agent"]
 InputMode: TypeAlias = Literal["reject", "queue", "steer"]
@@ -331,7 +333,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     kind: Literal["create", "change", "delete", "move"] = "change"
     moved_from: str | None = None
-    lines: tuple[late.DiffLine, ...] = ()
+    lines: tuple[DiffLine, ...] = ()
     added: int = 0
     removed: int = 0
     cut: int = 0
@@ -445,7 +447,7 @@ class ToolResult(Event, frozen=True):
     outcome: Outcome
     content: str
     reason: str | None = None
-    shown: late.AnyShown | None = None
+    shown: AnyShown | None = None
     metadata: dict[str, Any] = {}
     evidence: Evidence | None = None
     duration_ms: int | None = None
@@ -566,12 +568,12 @@ class GoalEnded(Event, frozen=True):
 
 class QuestionAsked(Event, frozen=True):
     question_id: str
-    question: late.AnyQuestion
+    question: AnyQuestion
 
 
 class QuestionAnswered(ByCommand, frozen=True):
     question_id: str
-    answer: late.AnyAnswer
+    answer: AnyAnswer
     answered_by: str
     answered_name: str = ""
 

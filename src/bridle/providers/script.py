@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.messages import Usage
 
@@ -158,7 +158,7 @@ _USAGE: Final = {
     "cache_write": "cache_write_tokens",
 }
 _AGENT: Final = "==="
-_END_WORD: Final = compiled_later(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
+_END_WORD: Final = re.compile(r"<<([A-Za-z_][A-Za-z0-9_]*)\Z")
 
 
 def find_script(name_or_path: str, *, folder: str = "") -> tuple[str, str]:

@@ -17,22 +17,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from bridle.base.regex import compiled_later
 from bridle.base.tool_aliases import TOOL_ALIASES as ALIASES
 from bridle.shell.command_facts import Part
 
-_COMPOUND = compiled_later(r"[;&|`$<>()\n\r\0]")
-_PART_BREAK = compiled_later(r"[;&|`<>(){}\n\r]+|\$\(")
-_QUOTING = compiled_later(r"[\"'\\]")
-_ASSIGNMENT = compiled_later(r"[A-Za-z_]\w*\+?=\S*\s+")
-_WORD = compiled_later(r"\S+")
-_BEFORE_WILDCARD = compiled_later(r"[^*?\[]*")
-_WILDCARD = compiled_later(r"[*?\[]")
-_BRACKETED = compiled_later(r"\[([*?\[])\]")
+_COMPOUND = re.compile(r"[;&|`$<>()\n\r\0]")
+_PART_BREAK = re.compile(r"[;&|`<>(){}\n\r]+|\$\(")
+_QUOTING = re.compile(r"[\"'\\]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=\S*\s+")
+_WORD = re.compile(r"\S+")
+_BEFORE_WILDCARD = re.compile(r"[^*?\[]*")
+_WILDCARD = re.compile(r"[*?\[]")
+_BRACKETED = re.compile(r"\[([*?\[])\]")
 _MAX_TRIES = 50
 _TO_NOWHERE = r"(?:\d?>&\d|[\d&]?>>?[ \t]*/dev/null|\d?<[ \t]*/dev/null)(?![^\s;|&<>])"
-_ENDING = compiled_later(rf"(?:\s*{_TO_NOWHERE})+\s*\Z")
-_GLUE = compiled_later(rf"(?:\s|;|&&|\|\||\|&?|{_TO_NOWHERE})*")
+_ENDING = re.compile(rf"(?:\s*{_TO_NOWHERE})+\s*\Z")
+_GLUE = re.compile(rf"(?:\s|;|&&|\|\||\|&?|{_TO_NOWHERE})*")
 # fmt: off
 _CARRIERS = frozenset({  # words behind which another command follows, somewhere
     "sudo", "doas", "su", "env", "command", "exec", "builtin", "eval", "nohup", "time", "timeout", "nice",

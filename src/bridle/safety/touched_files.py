@@ -26,16 +26,15 @@ from bridle.base.paths import (
     second_names,
 )
 from bridle.base.private_places import PrivatePlaces
-from bridle.base.regex import compiled_later
 from bridle.base.secret_files import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
 from bridle.shell.classification import ENDLESS
 from bridle.shell.command_facts import FilesBelow, Part, PathUse
 
 MAX_MATCHES = 200
 """A pattern that means more files than this is about files nobody knows."""
-_NO_FILE = compiled_later(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
-_PIECES = compiled_later(r"[=:,@]")
-_ADDRESS = compiled_later(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
+_NO_FILE = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
+_PIECES = re.compile(r"[=:,@]")
+_ADDRESS = re.compile(r"\b(?!fileb?:)[a-z][a-z0-9+.-]*://\S*")
 _SEARCHING = frozenset({"grep", "egrep", "fgrep", "zgrep", "rg", "ag", "diff"})
 """Programs that show what files below a folder hold, which no other harmless one does by itself."""
 _LISTING = frozenset({"find", "fd", "fdfind", "ls", "locate", "plocate", "mlocate", "mdfind"})
@@ -45,10 +44,10 @@ _COPY_FOLDERS = frozenset({"cp", "tar", "bsdtar", "zip", "7z", "rsync", "scp", "
 MAX_WALKED = 20_000
 MAX_INDEX_BYTES = 16 * 1024 * 1024
 """How many files a search is followed through; where there are more, which ones it finds is not known."""
-_ODD_NAME = compiled_later(r"[\s'\"\\\x00-\x20\x7f-\xa0]")
-_SPLITS = compiled_later(r"[\s*?\[\\]")
-_RECURSIVE = compiled_later(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
-_SHOWS_HIDDEN = compiled_later(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
+_ODD_NAME = re.compile(r"[\s'\"\\\x00-\x20\x7f-\xa0]")
+_SPLITS = re.compile(r"[\s*?\[\\]")
+_RECURSIVE = re.compile(r"-[A-Za-z]*[rR]|--(?:dereference-)?recursive$|--directories=recurse$")
+_SHOWS_HIDDEN = re.compile(r"-[A-Za-z]*(?:\.|uu|U|a)|--(?:hidden|unrestricted|no-ignore|all)")
 _SEARCH_FILTERS = frozenset({"--include", "--glob", "--iglob", "-g"})
 _PUBLIC = ("/usr", "/etc/ssl/certs", "/etc/pki/tls/certs", "/nix/store", "/snap")
 """Where a system keeps what everybody may read: a `.pem` there is a certificate."""

@@ -8,12 +8,12 @@ wrap, keeps the key as hex.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from typing import Protocol
 
 from bridle.base import files
-from bridle.base.regex import compiled_later
 from bridle.protocol.errors import BridleError, StoreError
 
 NEXT = ".next"
@@ -22,7 +22,7 @@ WRAPPING = ".wrapping"
 """What the name of a key ends with until it has shown that it can be unwrapped again."""
 MAX_BYTES = 4096
 
-_PLAIN = compiled_later(rb"[0-9a-f]{64}\n?")
+_PLAIN = re.compile(rb"[0-9a-f]{64}\n?")
 
 
 class KeyWrap(Protocol):

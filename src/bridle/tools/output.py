@@ -8,13 +8,13 @@ prints.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.files import private_folder
-from bridle.base.regex import compiled_later
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import BridleError, CommandRefused
 
@@ -33,7 +33,7 @@ MAX_SPILL_BYTES = 64_000_000
 MAX_SESSION_BYTES = 4 * MAX_SPILL_BYTES
 """So much is kept for a session; then the oldest outputs give way."""
 
-_CALL_ID = compiled_later(r"[A-Za-z0-9_-]{1,128}")
+_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Spill:

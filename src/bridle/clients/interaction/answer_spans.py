@@ -6,17 +6,17 @@ that goes on begins with the `margin` of the piece it was broken in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bridle.base.markdown import MarkdownStream, Style, StyledSpan
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.answer_pieces import AnswerPiece
 from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.link_target import address_of, host_of
 
-_LEAD: Final = compiled_later(r"[ \t]*(?:>[ \t]?)*")
+_LEAD: Final = re.compile(r"[ \t]*(?:>[ \t]?)*")
 _SHOWN_CHARACTERS: Final = 100
 """More of an address says nothing to a reader."""
 

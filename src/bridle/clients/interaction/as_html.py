@@ -6,20 +6,20 @@ is drawn from spans, so no mark-up that anybody wrote is ever mark-up here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from html import escape
 
 from bridle.base.clock import iso_ms
 from bridle.base.markdown import MarkdownStream, StyledSpan, inline_spans
 from bridle.base.markdown_table import table_of
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.as_markdown import gap_words
 from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_IMAGE = compiled_later(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --faint: #667; --line: #d8dce2; --own: #eef3fb;
   --code: #f4f5f7; --plus: #116329; --minus: #a40e26; --bad: #a40e26; }

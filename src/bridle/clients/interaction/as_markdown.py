@@ -7,16 +7,16 @@ viewers disagree about where such code ends.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 
-_ACTIVE = compiled_later(r"\\[^\n]|<(?=[A-Za-z/!?])|\](?=[(\[:])|`{3,}|~{3,}")
-_FENCE = compiled_later(r"(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)")
-_TICKS = compiled_later(r"`+")
+_ACTIVE = re.compile(r"\\[^\n]|<(?=[A-Za-z/!?])|\](?=[(\[:])|`{3,}|~{3,}")
+_FENCE = re.compile(r"(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)")
+_TICKS = re.compile(r"`+")
 
 
 def markdown(title: str, facts: Iterable[str], envelopes: Iterable[e.Envelope]) -> Iterator[str]:

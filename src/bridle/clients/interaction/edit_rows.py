@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bridle.base.phrases import counted
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.clients.interaction.question_card import RowStyle
 from bridle.clients.interaction.syntax_colours import TokenStyle, coloured_lines, language_of
@@ -21,8 +21,8 @@ SHORT_NAMES: Final = 8
 _SHORT_AROUND: Final = 1
 _COMPARED_CHARACTERS: Final = 400
 _ALIKE: Final = 0.5
-_HUNK: Final = compiled_later(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
-_WORDS: Final = compiled_later(r"\w+|\s+|.")
+_HUNK: Final = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
+_WORDS: Final = re.compile(r"\w+|\s+|.")
 _STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed", "\\": "faint", "…": "faint"}
 
 _Mark: TypeAlias = Literal["+", "-", " ", "\\", "…"]

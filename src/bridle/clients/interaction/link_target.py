@@ -5,15 +5,12 @@ A model wrote it, perhaps from what somebody else wrote: only the web and files 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote
 
-from bridle.base.regex import compiled_later
-
-_WEB: Final = compiled_later(r"(https?)://([A-Za-z0-9.-]+(?::[0-9]{1,5})?)(?=[/?#]|\Z)([!-~]*)")
-_FILE: Final = compiled_later(
-    r"(?:\./)?([A-Za-z0-9_@+,. -][^\x00-\x1f\x7f:\\?#]*)(?:(?::[0-9]+)+|#L[0-9L-]+)?"
-)
+_WEB: Final = re.compile(r"(https?)://([A-Za-z0-9.-]+(?::[0-9]{1,5})?)(?=[/?#]|\Z)([!-~]*)")
+_FILE: Final = re.compile(r"(?:\./)?([A-Za-z0-9_@+,. -][^\x00-\x1f\x7f:\\?#]*)(?:(?::[0-9]+)+|#L[0-9L-]+)?")
 _SAFE: Final = "/?#[]!$&()*+,;=:@%~-._"
 MAX_CHARACTERS: Final = 2000
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from bridle.base.phrases import counted
-from bridle.base.regex import compiled_later
 from bridle.base.visible import visible
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
@@ -16,8 +16,8 @@ LIVE_LINES: Final = 5
 
 _LINES = 2, 2
 _LINES_OF_FAILURE = 3, 11
-_LEFT_OUT = compiled_later(r"\n\[… ([0-9]+) bytes left out; [^\n]*\]\n")
-_COLOUR = compiled_later(r"\x1b\[([0-9;:]*)m")
+_LEFT_OUT = re.compile(r"\n\[… ([0-9]+) bytes left out; [^\n]*\]\n")
+_COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
 
 
 def excerpt(result: e.ToolResult, *, more: str = "") -> list[str]:

@@ -7,20 +7,20 @@ touched. Where it cannot (`moves` is false) everything is appended, and the prom
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from bridle.base.regex import compiled_later
 from bridle.clients.interaction.cells import cells_of, fitting, width_of, wrapped
 from bridle.clients.interaction.composer import Cells, shown_cell
 
 FAINT: Final = "\x1b[2m"
 
 _ERASE: Final = "\x1b[K"
-_CODES: Final = compiled_later(r"\x1b\[[0-9;]*m|\x1b\][^\x1b]*\x1b\\")
+_CODES: Final = re.compile(r"\x1b\[[0-9;]*m|\x1b\][^\x1b]*\x1b\\")
 _MAX_PROMPT_ROWS: Final = 12
 _MIN_PROMPT_ROWS: Final = 3
 _PIECE_CHARACTERS: Final = 256

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
-from bridle.base.regex import compiled_later
 from bridle.safety.trust.lockfile import TrustedKind
 
 ChangeKind: TypeAlias = Literal["metadata", "prose", "code", "executable"]
@@ -16,9 +15,9 @@ ChangeKind: TypeAlias = Literal["metadata", "prose", "code", "executable"]
 EXECUTABLE: Final[frozenset[TrustedKind]] = frozenset({"hook", "mcp_server", "plugin", "config", "settings"})
 """What starts programs, or lets them start."""
 
-_FRONT: Final = compiled_later(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
-_FENCED: Final = compiled_later(r"^(```|~~~).*?^\1|`[^`\n]+`|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
-_COMMAND: Final = compiled_later(r"https?://|\$\(|\$\{|[|;&]{1,2}\s*\w|\bsudo\b|^\s*[$%>] ", re.MULTILINE)
+_FRONT: Final = re.compile(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
+_FENCED: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
+_COMMAND: Final = re.compile(r"https?://|\$\(|\$\{|[|;&]{1,2}\s*\w|\bsudo\b|^\s*[$%>] ", re.MULTILINE)
 
 
 def change_of(kind: TrustedKind, before: str, after: str) -> ChangeKind:

@@ -12,13 +12,12 @@ cut off, changed or misunderstood approves nothing. Without the first line nothi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
-
-from bridle.base.regex import compiled_later
 
 HEADER: Final = b"# bridle approved.lock 1\n"
 TrustedKind: TypeAlias = Literal[
@@ -30,10 +29,10 @@ _EXPLAINED: Final = (
     b"# What a person has read and agreed to: kind, digest, time, root, path. bridle help trust\n"
 )
 _HERE: Final = "."
-_SHA256: Final = compiled_later(r"[0-9a-f]{64}")
-_CODED: Final = compiled_later(rb"(?:[A-Za-z0-9/._+@=,~-]|%[0-9A-F]{2})+")
-_NOT_PLAIN: Final = compiled_later(rb"[^A-Za-z0-9/._+@=,~-]")
-_CODE: Final = compiled_later(rb"%([0-9A-F]{2})")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_CODED: Final = re.compile(rb"(?:[A-Za-z0-9/._+@=,~-]|%[0-9A-F]{2})+")
+_NOT_PLAIN: Final = re.compile(rb"[^A-Za-z0-9/._+@=,~-]")
+_CODE: Final = re.compile(rb"%([0-9A-F]{2})")
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
