@@ -1,6 +1,6 @@
 # Every command of a fresh clone. `make help` explains them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-peers check faults bench lock
+.PHONY: help setup demo test test-all test-peers check faults bench lock
 
 PY := .venv/bin/python
 STAMP := .venv/.ready
@@ -25,6 +25,10 @@ demo: $(USABLE)  ## watch a real turn: a scripted model fixes a failing test in 
 test: $(STAMP)  ## run the tests (Python and Debian packages only)
 	@scripts/system-packages
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not peers"
+
+test-all: $(STAMP)  ## the same with everything: every random example and the long tests
+	@scripts/system-packages
+	@BRIDLE_TESTS=all $(PY) -m pytest -n 2 --dist loadgroup -m "not peers"
 
 test-peers: $(STAMP)  ## run the tests against foreign clients and suites from npm
 	@scripts/test-peers

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Prints what has grown large in src, and how many checks are silenced there. It informs and never fails.
+"""Print the size of each package in src, what has grown large, and how many checks are silenced. Never fails.
 
-Each line is a question: which two ideas are in here? Parameters are counted with keyword-only ones, `*args`
-and `**kwargs`, without `self` and `cls`.
+    python scripts/sizes.py             everything
+    python scripts/sizes.py --packages  only the table of packages
+
+Lines with code are those that the parser sees: no comments, docstrings or blank lines. Statements are nodes of the
+syntax tree, without docstrings. Imports inside functions are those of our own code. Parameters include keyword-only
+ones, `*args` and `**kwargs`, but not `self` and `cls`.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +64,100 @@ def parameter_count(arguments: ast.arguments) -> int:
     return len(positional) + len(arguments.kwonlyargs) + len(rest)
 
 
+@dataclass
+class Size:
+    """What a reader of a package has before them."""
+
+    lines: int = 0
+    code: int = 0
+    statements: int = 0
+    modules: int = 0
+    public: int = 0
+    inner_imports: int = 0
+
+    def add(self, other: Size) -> None:
+        for field in fields(Size):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+def module_size(source: str, place: str) -> Size:
+    tree = ast.parse(source, filename=place)
+    docstrings = {id(text) for node in ast.walk(tree) if (text := _docstring(node)) is not None}
+    statements = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and id(node) not in docstrings
+    ]
+    code: set[int] = set()
+    for node in statements:
+        inner = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
+        code.add(node.lineno)
+        for part in inner:
+            for deep in ast.walk(part):
+                if isinstance(deep, ast.expr | ast.arg | ast.keyword | ast.alias):
+                    code.update((deep.lineno, deep.end_lineno or deep.lineno))
+    return Size(
+        lines=len(source.splitlines()),
+        code=len(code),
+        statements=len(statements),
+        modules=1,
+        public=sum(not name.startswith("_") for name in _names(tree)),
+        inner_imports=len(_inner_imports(tree)),
+    )
+
+
+def _docstring(node: ast.AST) -> ast.stmt | None:
+    if isinstance(node, ast.Module | ast.ClassDef | Function) and node.body:
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            return first
+    return None
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Names that a module defines."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | Function):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _inner_imports(tree: ast.Module) -> set[int]:
+    """Lines of imports of our own code inside functions."""
+    found: set[int] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, Function):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "bridle":
+                    found.add(node.lineno)
+    return found
+
+
+def print_packages() -> None:
+    packages: dict[str, Size] = {}
+    folders: Counter[str] = Counter()
+    for path in sorted((ROOT / "src/bridle").rglob("*.py")):
+        parts = path.relative_to(ROOT / "src/bridle").parts
+        folders["/".join(("bridle", *parts[:-1]))] += 1
+        size = module_size(path.read_text(encoding="utf-8"), str(path))
+        packages.setdefault(parts[0] if len(parts) > 1 else "(top)", Size()).add(size)
+    total = Size()
+    for size in packages.values():
+        total.add(size)
+    names = [field.name for field in fields(Size)]
+    print(f"{'package':<14}" + "".join(f"{name:>14}" for name in names))
+    by_lines = sorted(packages.items(), key=lambda row: -row[1].lines)
+    for name, size in (*by_lines, ("total", total)):
+        print(f"{name:<14}" + "".join(f"{getattr(size, column):>14,}" for column in names))
+    folder, modules = folders.most_common(1)[0]
+    print(f"largest folder: {folder}, {modules} modules")
+
+
 def main() -> int:
+    print_packages()
+    if "--packages" in sys.argv:
+        return 0
     silenced = dict.fromkeys(SILENCED, 0)
     for path in sorted((ROOT / "src").rglob("*.py")):
         source = path.read_text(encoding="utf-8")

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-if "CI" not in os.environ:  # there the library's own profile holds: the same examples every time
-    settings.register_profile("steady", deadline=None)  # how long an example takes is the machine's affair
-    settings.load_profile("steady")
+from effort import EVERYTHING, examples
+
+# No deadline: how long an example takes depends on the machine. In CI every run tries the same examples.
+settings.register_profile("steady", deadline=None, max_examples=examples(100), derandomize="CI" in os.environ)
+settings.load_profile("steady")
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for what tests start too
 
@@ -46,6 +48,14 @@ def _is_here(host: str) -> bool:
 
 
 sys.addaudithook(_stay_on_this_machine)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests with the mark `full` to `make test-all`."""
+    if not EVERYTHING:
+        full = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=full)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,6 +39,7 @@ from bridle.protocol.events import (
 from bridle.protocol.questions import UndoAnswer
 from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
+from effort import examples
 
 TABS = {
     "action": "create",
@@ -367,7 +368,7 @@ SUBJECTS = ("indentation", "deployment", "database", "licence")
 
 
 @pytest.mark.requirement("G35.2")
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.lists(
         st.sampled_from([*SUBJECTS, "nothing of it", "another note", "one less", "the tool"]),

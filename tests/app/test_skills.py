@@ -29,6 +29,7 @@ from bridle.protocol.questions import TrustQuestion
 from bridle.providers.script import call, say
 from bridle.safety.trust.approvals import Approvals
 from bridle.sessions.memory_store import MemoryStore
+from effort import examples
 
 BODY = "Count the beans twice, then run scripts/count.sh."
 
@@ -536,7 +537,7 @@ async def test_a_resumed_session_keeps_its_beginning_and_is_told_of_other_skills
 
 
 @pytest.mark.requirement("G15.3")
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.lists(
         st.sampled_from(["plain", "trigger", "command", "tool", "reload with another", "reload"]),

@@ -26,6 +26,7 @@ from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
 from bridle.sessions.transcript_file import FILE_NAMES, Format
+from effort import examples
 from secret_kit import tokens
 from sessions.session_kit import new_store, put
 from sessions.telling import stories, tell
@@ -216,7 +217,7 @@ def test_secrets_are_looked_for_once_more_on_the_way_into_every_form(tmp_path: P
 
 
 @given(story=stories, form=st.sampled_from(FORMATS), cuts=st.lists(st.booleans(), min_size=4, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_however_often_it_is_caught_up_with_it_ends_as_the_log_tells_it(
     story: list[Any], form: Format, cuts: list[bool]
 ):

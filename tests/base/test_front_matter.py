@@ -15,6 +15,7 @@ from bridle.base.front_matter import (
     read_front_matter,
     with_front_matter,
 )
+from effort import examples
 
 
 def front(*lines: str) -> str:
@@ -148,7 +149,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20) | s
 NAMES = st.from_regex(r"[a-z][a-z-]{0,8}", fullmatch=True)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.dictionaries(
         NAMES,

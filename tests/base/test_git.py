@@ -23,6 +23,7 @@ from bridle.base.git import (
 from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
 from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_status
 from bridle.base.processes import CannotStart, Processes
+from effort import examples
 from git_traps import FILTERS, TRAPS, Scene, Trap
 
 ALL_CALLS = (
@@ -454,7 +455,7 @@ async def test_a_repository_of_our_own_is_made_without_anything_of_the_persons(s
 
 
 @given(st.text(st.sampled_from("ab-./@{~^:?*[\\ \n\x7fé\u202e") | st.characters(), max_size=12))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_name_that_passes_is_one_for_git_too(name: str) -> None:
     if branch_name_problem(name):
         return

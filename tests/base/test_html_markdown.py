@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.base.html_markdown import MAX_TAGS, to_markdown
 from bridle.base.html_tokens import CloseTag, HtmlText, OpenTag, tokens
+from effort import examples
 
 URL = "https://example.com/docs/page.html"
 
@@ -109,7 +110,7 @@ pieces = st.lists(st.one_of(st.sampled_from(TAGS.split()), st.text(max_size=8)),
 
 
 @given(pieces)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_text_is_a_page(parts: list[str]) -> None:
     html = "".join(parts)
     page = to_markdown(html, URL)

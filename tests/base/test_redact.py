@@ -24,6 +24,7 @@ from bridle.base.redact import (
 )
 from bridle.base.secret_openings import FirstTexts, Openings, Prefilter, _scans
 from bridle.base.secret_shapes import SHAPES, kinds
+from effort import examples
 from secret_kit import (
     ALNUM,
     BASE64,
@@ -148,7 +149,7 @@ def test_colours_around_a_secret_and_in_ordinary_text_stay_where_they_are():
     assert redact(text) == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     text=st.lists(
         st.one_of(
@@ -432,7 +433,7 @@ def test_what_comes_first_is_looked_through_without_compiling_scans():
     assert _scans.cache_info().currsize == 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 5000), max_size=12), first=st.integers(0, 2000))
 @example("x" * 199 + " " + SECRETS["discord-token"][0], [202, 210, 228, 235], 10_000)
 def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, first):
@@ -444,7 +445,7 @@ def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, fir
 
 
 @pytest.mark.requirement("P17")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     text=TEXTS,
     cuts=st.lists(st.integers(0, 5000), max_size=12),
@@ -456,7 +457,7 @@ def test_however_a_text_is_cut_the_stream_gives_what_the_whole_gives(text, cuts,
 
 
 @pytest.mark.requirement("P17")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=TEXTS)
 def test_one_character_at_a_time_gives_the_same_and_little_is_held_back(text):
     stream, given_back = StreamRedactor(str), ""
@@ -466,7 +467,7 @@ def test_one_character_at_a_time_gives_the_same_and_little_is_held_back(text):
     assert given_back + stream.flush() == redact(text, str)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     text=TEXTS,
     filling=st.sampled_from(["a word and ", "x-", "eyJ", "sk-", "-", "a.b_", "password", "\x1b[0m", "\n"]),
@@ -483,7 +484,7 @@ def test_a_long_text_is_looked_at_in_pieces_and_gives_what_one_look_gives(text, 
         assert redact_values(f"{begin} {text}") == f"{begin} {redact_values(text)}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, marker=st.sampled_from([stored_marker, error_marker]))
 @example(SECRETS["aws-access-key"][0] + SECRETS["api-key"][0], stored_marker)
 @example("https://" + SECRETS["github-token"][0] + "@h", stored_marker)
@@ -492,7 +493,7 @@ def test_redacting_twice_changes_nothing(text, marker):
     assert redact(once, marker) == once
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, first=st.sampled_from([0, sys.maxsize]))
 def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text, first):
     might_hold_secret = Prefilter(FirstTexts(first))
@@ -508,7 +509,7 @@ def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_j
 
 
 @pytest.mark.requirement("P17")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(secret=st.sampled_from(TOKENS), before=st.text("abc \n", max_size=20), cut=st.integers(0, 400))
 def test_no_part_of_a_secret_leaves_before_it_is_known_to_be_one(secret, before, cut):
     kind, value = secret.kind, secret.secret
@@ -521,7 +522,7 @@ def test_no_part_of_a_secret_leaves_before_it_is_known_to_be_one(secret, before,
 KNOWN = ("plain-words", "words-of", "aab")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     text=st.lists(
         st.sampled_from([*KNOWN, "plain-", "words", "a", "b", "-", " and more ", "of"]), max_size=12

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.untrusted import neutralise, wrap
+from effort import examples
 
 # Deliberately not the expression of the module: letters, blanks and slashes are compared after the odd ones
 # are gone.
@@ -74,7 +75,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.requirement("P8")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=st.lists(st.one_of(PIECES, st.text(max_size=3)), max_size=15).map("".join))
 def test_no_content_ever_looks_like_a_wrapper_and_neutralising_twice_changes_nothing(text):
     inside = neutralise(text)

@@ -12,6 +12,8 @@ import pytest
 from bridle.protocol.events import TurnEnded
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran, SignOfLife
 
+pytestmark = pytest.mark.real_program
+
 VERBS: dict[str, tuple[tuple[str, ...], int, bool]] = {
     "run": (("run", "-m", "demo", "hello"), 0, True),
     "run as json": (("run", "--json", "-m", "demo", "hello"), 0, True),

@@ -19,7 +19,10 @@ from bridle.credentials.records import ApiKey
 from bridle.providers.script import answer, call, say
 from cli_kit import Place, Running, kill_together
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.real_program,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 SETTINGS = """\
 model = "work:some-model"

@@ -15,6 +15,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
 from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit
 from bridle.protocol.messages import ImageBlock, TextBlock
+from effort import examples
 from hostile_text import HOSTILE
 from tables import table
 
@@ -186,7 +187,7 @@ def test_nothing_anybody_wrote_is_active_in_the_page(text) -> None:
     assert visible(text.strip()).split("\n")[0] in shown
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(ACTIVE)).map("\n".join)))
 def test_no_text_ever_becomes_markup(text) -> None:
     _check_inert_html(_page(text))
@@ -266,14 +267,14 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(_PIECES, max_size=14).map("".join))
 @example("`````\n```\n<script>x</script>\n`````")
 def test_no_text_ever_becomes_active_in_markdown(text) -> None:
     _check_inert_markdown(inert(text))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(st.sampled_from("`~\nx <>")))
 def test_nothing_closes_the_fence_around_it(text) -> None:
     assert _rendered(fenced(text) + "\n\nafter").count("<p>after</p>") == 1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile, wishes
 from config.config_kit import Desk
+from effort import examples
 
 PROJECT = "workspace/.bridle/config.toml"
 WISHES = """
@@ -141,14 +142,14 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.dictionaries(st.sampled_from(("hooks", "mcp_servers", "model", "context", "permissions")), JSON))
 def test_wishes_can_be_told_whatever_stands_there(values: dict[str, Any]):
     told = wishes(values)
     assert all("\n" not in wish and "\x1b" not in wish for wish in told)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from(("hooks", "mcp_servers", "model", "effort", "permissions")), JSON))
 def test_whatever_waits_is_told_as_a_wish(values: dict[str, Any]):
     with tempfile.TemporaryDirectory() as root:

@@ -14,6 +14,7 @@ from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import NOWHERE_LOOSER
 from bridle.protocol.errors import BridleError
 from config.config_kit import Desk, thawed
+from effort import examples
 
 PIN = "ab" * 32
 G38 = f"""
@@ -263,7 +264,9 @@ def test_a_link_in_the_place_of_a_project_profile_is_not_followed(desk: Desk) ->
         desk.load(profile=".bridle/profile.toml").checked()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None
+)
 @given(data=st.data())
 def test_no_profile_of_a_project_loosens_what_the_person_has(desk: Desk, data: st.DataObject) -> None:
     """Whatever both say: with the profile, every value is one that allows nothing the person's own does not."""

@@ -18,6 +18,7 @@ from bridle.config.problems import written
 from bridle.config.settings_writer import SettingChange, set_value, unset
 from bridle.protocol.errors import BridleError, UsageError
 from config.config_kit import Desk, thawed
+from effort import examples
 
 COMMENTED = """\
 # My settings.
@@ -188,7 +189,7 @@ STARTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STARTS, st.lists(EDITS, min_size=1, max_size=4), st.booleans())
 def test_reading_gives_back_what_was_set(start: str, edits: list[tuple[tuple[str, ...], Any]], as_json: bool):
     with tempfile.TemporaryDirectory() as root:

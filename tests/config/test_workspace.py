@@ -17,6 +17,7 @@ from bridle.config.settings_file import WORKSPACE_LIMIT
 from bridle.config.workspace import NOWHERE_LOOSER, sifted
 from bridle.safety.permission_policy import MODE_TABLE
 from config.config_kit import Desk, thawed
+from effort import examples
 
 PROJECT = "workspace/.bridle/config.toml"
 
@@ -91,7 +92,7 @@ def _nested(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return root
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(NEVER + SOMETIMES), ANY), max_size=6),
     st.sampled_from(("strict", "default", "safe", "auto", "plan")),
@@ -217,7 +218,7 @@ def test_a_flood_of_names_stays_short_and_harmless(desk: Desk):
     assert all("\x1b" not in line and len(line) < 700 for line in told)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.binary(max_size=200), st.sampled_from((PROJECT, "workspace/.bridle/settings.json")))
 def test_any_bytes_can_stand_there(content: bytes, name: str):
     with tempfile.TemporaryDirectory() as root:

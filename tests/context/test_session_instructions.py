@@ -25,6 +25,7 @@ from bridle.protocol.queries import CustomQuery
 from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.providers.script import call, say
 from bridle.safety.trust.approvals import Approvals, content_digest
+from effort import examples
 from tables import table
 
 HOW = "To use it: name it in context.sources"
@@ -472,7 +473,7 @@ async def test_so_many_files_join_and_no_more(repo: Path, tmp_path: Path) -> Non
 # The beginning of every request
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_the_beginning_stays_the_same_bytes_while_files_join(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

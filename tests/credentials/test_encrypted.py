@@ -17,6 +17,7 @@ from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, SealLock
 from bridle.credentials.records import ApiKey, SignIn, decoded, encoded
 from bridle.protocol.errors import CredentialError
 from credentials.credential_kit import Vault, a_secret, made_key
+from effort import examples
 
 CHEAP = SealLock(kind="passphrase", salt="00" * 16, memory_kib=32, passes=1, lanes=1)
 """Figures that cost nothing, which a file may have and a new one never does."""
@@ -318,7 +319,7 @@ records = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     records=st.lists(records, max_size=5),
     key=st.binary(min_size=32, max_size=32),
@@ -331,7 +332,7 @@ def test_what_is_sealed_comes_back(records, key: bytes, nonce: bytes) -> None:
     assert seal_format.header_of(data).lock == SealLock(kind="machine")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for read in (seal_format.header_of, lambda data: seal_format.unseal(data, bytes(32)), decoded):

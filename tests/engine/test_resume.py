@@ -15,6 +15,7 @@ from bridle.engine.request import encode
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import answer, call, fail, say, think
+from effort import examples
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=40)
 STATEMENTS = st.one_of(
@@ -41,7 +42,7 @@ class Unhurried(SystemClock):
 
 
 @pytest.mark.requirement("G6.2", "G1.7")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3))
 async def test_every_request_is_the_encoded_fold_of_the_reopened_log(answers, prompts):
     clock = Unhurried()

@@ -19,6 +19,7 @@ from bridle.providers.endpoints import Quirks
 from bridle.providers.openai_chat import ChatWire
 from bridle.providers.openai_responses import ResponsesWire
 from bridle.providers.script import ScriptAnswer, ScriptCall, answer, call, fail, say, think
+from effort import examples
 
 
 def write(name: str, text: str) -> ScriptCall:
@@ -77,7 +78,7 @@ class OverWire:
 
 
 @pytest.mark.requirement("G1.7")
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(answers=ANSWERS, prompts=st.lists(TEXTS, min_size=1, max_size=3), wire=WIRES)
 async def test_every_request_is_the_encoded_fold_of_the_reopened_log(
     answers: list[ScriptAnswer], prompts: list[str], wire: Wire

@@ -26,6 +26,7 @@ from bridle.providers.answers import CUT, EMPTY, AnswerFault, decode_answer
 from bridle.providers.endpoints import Endpoint, WireName
 from bridle.providers.thoughts import AnswerPosition, pieces, thought
 from bridle.providers.wires import dialect
+from effort import examples
 from providers.wire_kit import GOLDEN, WIRES, as_stream, joined, read, sent, speaking
 from tables import table
 
@@ -241,7 +242,7 @@ def test_a_stream_cut_anywhere_is_the_whole_answer_or_none(wire: WireName, file:
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_how_a_stream_is_read_changes_nothing(data: st.DataObject) -> None:
     wire, file = data.draw(st.sampled_from(STREAMS))
     case = json.loads(file.read_text(encoding="utf-8"))
@@ -285,7 +286,7 @@ _JSON = st.recursive(
 
 @each_wire
 @given(frames=st.lists(_JSON.map(json.dumps) | st.text(max_size=20), max_size=6), data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_a_server_sends_is_an_answer_or_a_fault(
     wire: WireName, frames: list[str], data: st.DataObject
 ) -> None:

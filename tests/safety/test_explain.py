@@ -11,6 +11,7 @@ from bridle.app.explain import Explained, FolderRules, Unexplainable, explain, s
 from bridle.app.settings import SessionOptions
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import CommandPart, GrantAdded
+from effort import examples
 from safety.script_kit import understood
 
 
@@ -99,7 +100,7 @@ async def test_what_is_no_call_cannot_be_explained(workspace, env, tool, given, 
     assert problem.value.reason == reason
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(command=st.text(min_size=1, max_size=40))
 async def test_any_text_at_all_gets_a_verdict(workspace, env, command: str) -> None:
     found = await bash(here(workspace, env), command)
@@ -167,7 +168,7 @@ async def test_a_deny_rule_finds_its_command_wherever_it_hides(workspace, env, c
     assert (found.verdict, found.step) == ("deny", 2)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(command=st.text(alphabet="abc ;&|<>$()`'\"\\\n.~*{}=-", min_size=1, max_size=30))
 async def test_any_script_at_all_gets_a_verdict(workspace, env, command: str) -> None:
     assert (await really(workspace, env, command)).verdict in ("allow", "ask", "deny")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.events import GrantAdded
 from bridle.safety.grants import GRANT_LIFE_MS, Grant, SavedGrants
+from effort import examples
 
 pytestmark = pytest.mark.requirement("D17.1")
 
@@ -150,7 +151,7 @@ def test_two_processes_lose_no_grant_of_each_other(saved, clock) -> None:
     assert sorted(ids(saved)) == sorted(f"{name}{number}" for name in "ab" for number in range(10))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(st.binary(max_size=80) | st.text(alphabet='{}[]":,12ab', max_size=60).map(str.encode))
 def test_any_content_is_read_without_a_crash(saved, content: bytes) -> None:
     os.makedirs(os.path.dirname(saved.path), exist_ok=True)

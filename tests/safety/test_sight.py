@@ -10,6 +10,7 @@ from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import is_secret_like
 from bridle.safety.guards import PathPolicy
 from bridle.safety.sight import sight
+from effort import examples
 
 
 def test_secrets_keep_their_content_and_what_is_ours_or_denied_its_name_too(workspace, tmp_path) -> None:
@@ -58,7 +59,7 @@ NAMES = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     FOLDERS,
     NAMES,

@@ -22,6 +22,7 @@ from bridle.safety.trust.approvals import (
 )
 from bridle.safety.trust.change_kind import change_of
 from bridle.safety.trust.lockfile import KINDS, Approval, decode, decode_line, encode, encode_line
+from effort import examples
 from tables import table
 
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -53,7 +54,7 @@ def store(tmp_path: Path) -> Approvals:
 # The text of the file
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(ENTRIES, max_size=5))
 def test_every_path_survives_the_file_and_stays_on_one_line(entries: list[Approval]):
     data = encode(entries)
@@ -63,7 +64,7 @@ def test_every_path_survives_the_file_and_stays_on_one_line(entries: list[Approv
     assert data.isascii()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(ENTRIES, min_size=1, max_size=3), st.data())
 def test_a_file_cut_off_anywhere_approves_nothing_that_was_not_there(
     entries: list[Approval], draw: st.DataObject
@@ -80,7 +81,7 @@ def test_a_file_cut_off_at_each_byte_approves_whole_lines_only():
         assert len(decode(data[:cut]).entries) == max(0, data[:cut].count(b"\n") - 2)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(ENTRIES, st.integers(0, 400), st.integers(0, 255))
 def test_a_harmed_line_counts_for_nothing_but_what_it_says_to_the_letter(entry: Approval, at: int, byte: int):
     line = bytearray(encode_line(entry))
@@ -89,7 +90,7 @@ def test_a_harmed_line_counts_for_nothing_but_what_it_says_to_the_letter(entry: 
     assert {encode_line(one) for one in found} <= set(bytes(line).splitlines(keepends=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(ENTRIES, max_size=4), st.integers(0, 4000), st.integers(0, 255), st.booleans())
 def test_digests_found_at_once_are_those_that_are_found_one_by_one(
     entries: list[Approval], at: int, byte: int, harmed: bool
@@ -104,7 +105,7 @@ def test_digests_found_at_once_are_those_that_are_found_one_by_one(
         assert found | {one.digest for one in map(decode_line, others) if one is not None} == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_can_stand_there_and_trust_nothing(data: bytes):
     assert decode(data).entries == ()

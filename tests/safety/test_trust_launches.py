@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.safety.trust.launches import ProgramLaunch, launch_of
+from effort import examples
 
 
 class Project:
@@ -140,7 +141,7 @@ LAUNCHES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(LAUNCHES, LAUNCHES)
 def test_two_launches_have_one_digest_only_if_they_are_the_same(first: ProgramLaunch, second: ProgramLaunch):
     assert (first.digest == second.digest) == (first == second)

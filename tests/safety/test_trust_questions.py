@@ -11,6 +11,7 @@ from bridle.clients.interaction.trust_question import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.launches import ProgramLaunch
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
+from effort import examples
 from tables import table
 
 NOW_MS = 1_792_000_000_000  # 14 October 2026
@@ -139,7 +140,7 @@ def test_a_program_is_shown_with_everything_around_it():
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.text(max_size=60), st.one_of(st.none(), st.text(max_size=60)), st.text(min_size=1, max_size=8))
 def test_whatever_a_file_says_it_forges_no_line_and_hides_nothing(text: str, before: str | None, name: str):
     file = ReviewedText(

@@ -16,6 +16,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.confinement import HostContext, confinement_of
 from bridle.sandbox.confinement_cache import ConfinementCache
 from bridle.sandbox.mount_list import mounts_of
+from effort import examples
 
 _LATER_NS = 60_000_000_000
 _INDEX = bytes.fromhex(f"44495243 00000002 00000001 {'00' * 24} 000081a4 {'00' * 32} 0003 737263 000000")
@@ -190,7 +191,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_CHANGES)
 @example([("../.config/gh", "folder", "")])
 @example([("../../own", "remove", "")])

@@ -13,6 +13,7 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.branch import branch
 from bridle.sessions.event_copy import CALL_FIELDS, carried
+from effort import examples
 from sessions.session_kit import opened, put, raw
 from sessions.telling import stories, tell
 
@@ -20,7 +21,9 @@ STORY = [
     ("fix it", [(["On it. "], [("bash", "make test", "ok", 3)]), (["Done."], [])], "end_turn"),
     ("and now the docs", [(["Written."], [])], "end_turn"),
 ]
-MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def _told(store, story=STORY, **fields) -> str:

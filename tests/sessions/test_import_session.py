@@ -13,11 +13,14 @@ from bridle.protocol.codec import encode_envelope, payload_of
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.import_session import import_lines
+from effort import examples
 from sessions.session_kit import CLIENT, envelope, opened, put
 from sessions.telling import stories, tell
 
 STORY = [("fix it", [(["On it."], [("bash", "make test", "ok", 0)])], "end_turn")]
-MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 ELSEWHERE = "sess_01JV0000000000000000000000"
 
 

@@ -30,6 +30,7 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.export import jsonl
 from bridle.sessions.write_ahead import FOLD_BACK_PAGES, WriteAheadLog
+from effort import examples
 from sessions.session_kit import (
     CLIENT,
     START_MS,
@@ -113,7 +114,9 @@ async def test_a_closed_log_takes_nothing(log) -> None:
         put(log, TextDelta(text="late"))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     rows=st.lists(
         st.tuples(

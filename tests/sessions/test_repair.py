@@ -17,6 +17,7 @@ from bridle.sessions.branch import branch
 from bridle.sessions.database import Database
 from bridle.sessions.migrations import MIGRATIONS
 from bridle.sessions.text_search import search
+from effort import examples
 from sessions.session_kit import filled, new_store, opened, put, python, raw, words
 from undo.undo_kit import workshop
 
@@ -65,7 +66,9 @@ def test_nothing_there_is_nothing_damaged(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(place=st.integers(min_value=0), flip=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128]))
 def test_of_a_spoiled_file_everything_proven_is_saved_and_nothing_else(tmp_path_factory, place, flip):
     folder = tmp_path_factory.mktemp("spoiled")
@@ -130,7 +133,9 @@ def spoil_pages(folder, pages):
         spoil(folder / "sessions.db", (page - 1) * size + size // 2)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_what_is_lost_is_what_stood_on_the_damaged_pages(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("pages")

@@ -24,10 +24,13 @@ from bridle.sessions.import_session import import_lines
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
 from bridle.sessions.store import SessionStore
 from bridle.sessions.text_search import search
+from effort import examples
 from sessions.session_kit import START_MS, put, raw
 from sessions.telling import stories, tell
 
-MANY = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 WORD = "zirconium"
 STORY = [(f"about {WORD}", [([f"{WORD} it is."], [("bash", f"echo {WORD}", "ok", 3)])], "end_turn")]
 

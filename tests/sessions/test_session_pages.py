@@ -14,6 +14,7 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
+from effort import examples
 
 FOLDER = count()
 
@@ -42,7 +43,7 @@ async def made(store, clock, cwd: str, later_s: list[int]) -> list[str]:
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],  # what fails is short as it is, and every store is a real one

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.text_search import CLOSING, OPENING, PAGE_EVENTS, last_answers, match_of, said_in, search
+from effort import examples
 from sessions.session_kit import opened, put, raw
 from sessions.telling import stories, tell
 
@@ -18,7 +19,9 @@ STORY = [
     ),
     ("mend the rounding", [(["Done in cart.py."], [])], "end_turn"),
 ]
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def _told(store, story=STORY) -> str:

@@ -14,6 +14,7 @@ from bridle.shell.languages import awk_only_prints, sed_only_prints
 from bridle.shell.script_reader import read_script
 from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.understanding import understand
+from effort import examples
 from tables import table
 
 HERE = ScriptContext(cwd="/w", home="/home/ana", search_path="/usr/bin:/bin")
@@ -55,7 +56,7 @@ def _quoted(word: str, style: str) -> str:
 STYLES = st.sampled_from(["single", "double", "escaped", "mixed", "ansi"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(text=st.one_of(st.text(max_size=60), SOUP))
 def test_no_text_makes_it_raise_and_the_whole_is_as_bad_as_its_worst_part(text: str) -> None:
     found = understand(text, HERE)
@@ -65,7 +66,7 @@ def test_no_text_makes_it_raise_and_the_whole_is_as_bad_as_its_worst_part(text: 
     assert (found.refused is None) == (found.refused_rule is None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(words=QUIET, styles=st.lists(STYLES, min_size=5, max_size=5))
 def test_quoting_changes_nothing_about_a_command(words: list[str], styles: list[str]) -> None:
     text = " ".join(_quoted(word, style) for word, style in zip(words, styles, strict=False))
@@ -74,7 +75,7 @@ def test_quoting_changes_nothing_about_a_command(words: list[str], styles: list[
     assert found.read_only
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     text=SOUP,
     more=st.sampled_from(
@@ -89,7 +90,7 @@ def test_nothing_in_front_makes_a_deletion_or_a_write_look_harmless(text: str, m
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 @settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
@@ -165,7 +166,9 @@ SED_PIECES = st.sampled_from(
 
 @pytest.mark.skipif(not _has_sandbox(), reason="needs a sed that can tell")
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=examples(80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 @given(text=st.lists(SED_PIECES, min_size=1, max_size=6).map("".join))
 def test_a_sed_script_that_is_believed_is_one_that_sed_itself_finds_harmless(text: str) -> None:

@@ -12,6 +12,7 @@ from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
 from bridle.engine.tools import Sight
 from bridle.protocol.display_values import ShownSearch
 from bridle.tools.folder_walk import walk, walk_in_batches
+from effort import examples
 from tables import table
 
 
@@ -155,7 +156,7 @@ TREES = st.lists(st.lists(NAMES, min_size=1, max_size=4), max_size=8)
 PARTS = st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "*.c", "{a,b}", "a*"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(TREES, st.lists(PARTS, min_size=1, max_size=4))
 def test_a_walk_by_a_pattern_comes_to_just_the_files_that_match(tree, parts) -> None:
     pattern = PathPattern("/".join(parts))

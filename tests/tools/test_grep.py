@@ -17,6 +17,7 @@ from bridle.protocol.display_values import ShownSearch
 from bridle.tools.file_search import find_ripgrep, search
 from bridle.tools.search_output import MAX_UNSORTED, Search, SearchAnswer
 from bridle.tools.search_patterns import BadSearchPattern, search_pattern
+from effort import examples
 from secret_kit import private_key_lines
 
 
@@ -282,7 +283,9 @@ repeats = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{,2}", "*?"])
 patterns = st.lists(st.builds(str.__add__, atoms, repeats), min_size=1, max_size=4).map("".join)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     files=st.dictionaries(paths, lines, max_size=6),
     ignored=st.dictionaries(st.sampled_from(["", "a/", "b/"]), rules, max_size=2),

@@ -20,6 +20,7 @@ from bridle.engine.undo_records import NEVER_THE_SAME
 from bridle.undo.file_tree import Limits, look_around, signature_of
 from bridle.undo.keeper import Begun, last_tree
 from bridle.undo.undo_words import interrupted
+from effort import examples
 from sessions.session_kit import new_store
 from undo.undo_kit import Workshop, fresh_workshop, remove, tree_below, workshop
 
@@ -74,7 +75,7 @@ def test_undo_gives_exactly_the_tree_before_and_redo_the_tree_after(tmp_path: Pa
         before=[("link", "sub", "a", b"")],
         calls=[[("remove", "sub", "a", b""), ("write", "sub/c", "a", b"")]],
     )
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def always(before, calls) -> None:
         with fresh_workshop(store) as shop:
             folder = shop.folder
@@ -120,7 +121,7 @@ def test_what_is_changed_while_calls_overlap_is_undone_whichever_ends_first(tmp_
             ("do", ("write", "a", "a", b"one\n")),
         ],
     )
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def always(before, steps) -> None:
         with fresh_workshop(store) as shop:
             for operation in before:
@@ -180,7 +181,7 @@ def test_what_takes_long_to_look_at_is_not_looked_at_in_place(tmp_path: Path, wo
 
 def test_what_somebody_else_changed_is_never_touched_without_a_word(tmp_path: Path):
     @given(calls=st.lists(OPERATIONS, min_size=1, max_size=3), mine=OPERATIONS)
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def never(calls, mine) -> None:
         with fresh_workshop(store) as shop:
             folder = shop.folder

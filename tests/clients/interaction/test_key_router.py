@@ -14,6 +14,7 @@ from bridle.clients.interaction.question_card import Question, Setting, permissi
 from bridle.clients.line.terminal_keys import KeyDecoder
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import Offer, PermissionRequested
+from effort import examples
 from tables import table
 
 SENTENCE = "y p t a n: please add jumps to the quick fox, y\r"
@@ -269,7 +270,7 @@ moments = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(moments)
 def test_nothing_typed_or_pasted_approves_unless_the_question_was_seen_and_its_own_key_was_typed_then(
     sequence: list[str | float],

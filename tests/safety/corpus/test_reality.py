@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, event, given, settings
 
 from bridle.shell.command_facts import ScriptContext, Understanding
 from bridle.shell.understanding import understand
+from effort import examples
 from safety.corpus.loading import DAILY_FILES, SYSTEM_PATH, daily
 from safety.corpus.scripts import assignments, scripts, soups
 
@@ -146,7 +147,7 @@ def check(world: World, script: str) -> bool:
 
 @pytest.mark.timeout(120)
 @settings(
-    max_examples=SCRIPTS_PER_RUN,
+    max_examples=examples(SCRIPTS_PER_RUN),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -241,7 +242,7 @@ def recorder(tmp_path_factory) -> Recorder:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(SOUPS_PER_RUN), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=soups())
 def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) -> None:
     here = ScriptContext(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)
@@ -255,7 +256,7 @@ def test_every_command_a_shell_starts_was_seen(recorder: Recorder, script: str) 
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=SOUPS_PER_RUN, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(SOUPS_PER_RUN), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=assignments())
 def test_what_a_variable_is_said_to_hold_is_what_programs_are_given(recorder: Recorder, script: str) -> None:
     here = ScriptContext(cwd=str(recorder.folder), home=str(recorder.root), search_path=SYSTEM_PATH)

@@ -18,6 +18,7 @@ from bridle.safety.hooks.definitions import (
     event_named,
     hook_from,
 )
+from effort import examples
 from tables import table
 
 
@@ -97,7 +98,7 @@ def test_a_command_without_words_is_refused(command: Any) -> None:
         argv_of(command)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(alphabet="ab -'\"\\=/.:%", min_size=1, max_size=12))
 def test_words_are_those_a_shell_would_see(text: str) -> None:
     try:
