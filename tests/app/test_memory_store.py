@@ -1,4 +1,4 @@
-"""An engine whose sessions are in memory does what one with a database does."""
+"""An engine with a `MemoryStore` does what one with the database of the machine does."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from bridle.sessions.memory_store import MemoryStore
 
 @pytest.mark.requirement("G1.5")
 async def test_a_session_in_memory_is_gone_on_with_and_nothing_of_it_is_on_the_disk(tmp_path: Path):
-    store, home, work = MemoryStore(), tmp_path / "home", tmp_path / "work"
+    kept, home, work = MemoryStore(), tmp_path / "home", tmp_path / "work"
     work.mkdir()
+    store = kept.beside()  # an engine closes the store it was given
     model = scripted(call("write_file", path="a.txt", content="one\n"), say("Written."))
     async with harness(model, store=store, home=str(home), folder=str(work), mode="auto") as session:
         assert outcomes(await session.ask("write a file")) == ["ok"]
         first = [envelope.id for envelope in await session.stored()]
         assert first == list(range(1, len(first) + 1))
         with pytest.raises(CommandRefused) as busy:
-            await store.beside().open(session.id)
+            await kept.open(session.id)
         assert busy.value.reason == "SessionBusy"
     again = RecordingModel(scripted(say("You asked for a file.")))
-    async with harness(again, store=store, home=str(home), folder=str(work), resume=session.id) as resumed:
+    async with harness(again, store=kept, home=str(home), folder=str(work), resume=session.id) as resumed:
         await resumed.ask("what did I ask for?")
         assert b"write a file" in again.bodies[0], "the model reads what was said before"
         stored = await resumed.stored()

@@ -39,11 +39,10 @@ class Bench:
         (self.home / "config").mkdir(parents=True)
         self.where = folders({"BRIDLE_HOME": str(self.home)})
         self.approvals = Approvals(str(self.home / "config"), copies=str(self.home / "state" / "approved"))
-        self.places: dict[str, Any] = {
-            "folder": str(self.work),
-            "home": str(self.home),
-            "store": MemoryStore(),
-        }
+
+    @property
+    def places(self) -> dict[str, Any]:
+        return {"folder": str(self.work), "home": str(self.home), "store": MemoryStore()}
 
     def own(self, name: str, text: str) -> None:
         self._write(self.home / "config/tools" / f"{name}.py", text)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from bridle.app.machine_store import session_store
-from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.undo_records import Kept, NewCall
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.providers.script import answer, call, say
-from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
@@ -218,20 +216,3 @@ async def test_a_call_that_changes_something_does_not_run_once_the_session_was_t
         await talk(theirs)
     assert ended.value.reason == "LeaseLost"
     assert not (work / "ran.txt").exists()
-
-
-async def test_a_lease_in_memory_may_be_found_lost_by_undo_which_works_in_a_thread():
-    asyncio.get_running_loop().set_debug(True)  # it refuses what is not meant for other threads
-    clock = FakeClock()
-    store = MemoryStore(clock=clock, lease_ms=1_000)
-    log = await store.create("/work", profile="default")
-    told = asyncio.Event()
-    log.listen(lambda _last, failure: told.set() if failure else None, lambda _failure: None)
-    await clock.advance(2)
-    taken = await store.beside().open(log.session)
-    await taken.aclose()
-    with pytest.raises(StoreError) as lost:
-        await asyncio.to_thread(log.undo_store().keep, {b"x" * 32: b"x"}, 1)
-    assert (lost.value.reason, lost.value.data["holder"]) == ("LeaseLost", "which has ended since")
-    async with asyncio.timeout(20):
-        await told.wait()

@@ -19,16 +19,13 @@ from effort import examples
 FOLDER = count()
 
 
-@pytest.fixture(params=["memory", "disk"])
-def kept(request, tmp_path):
+@pytest.fixture
+def kept():
     """A store, and the clock it has."""
     clock = FakeClock()
-    ids = Ids(clock.now_ms, os.urandom)
-    if request.param == "memory":
-        yield MemoryStore(clock=clock, ids=ids), clock
-        return
-    with closing(SessionStore(str(tmp_path), ids=ids, clock=clock)) as database:
-        yield SqliteStore(database), clock
+    store = MemoryStore(clock=clock)
+    yield store, clock
+    asyncio.run(store.aclose())
 
 
 async def made(store, clock, cwd: str, later_s: list[int]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 
 import msgspec
 
@@ -56,8 +57,10 @@ async def next_request(
     services, _ = await opening.services_of(settings, place, command.env)
     person = Client(id="", name="preview", identity="human", answers=False)
     chosen = model_of(conversation, await choose_model(command, person, settings, services.known))
-    log = await MemoryStore(clock=services.clock).create(place.cwd, profile=settings.profile)
-    try:
+    async with (
+        aclosing(MemoryStore(clock=services.clock)) as store,
+        aclosing(await store.create(place.cwd, profile=settings.profile)) as log,
+    ):
         opened = OpenedLog(
             log=log,
             conversation=conversation,
@@ -71,8 +74,6 @@ async def next_request(
         )
         next_prefix = compose(services, opened).next_prefix
         return await _preview(conversation, chosen, content, next_prefix=next_prefix, models=services.models)
-    finally:
-        await log.aclose()
 
 
 async def _preview(

@@ -1,4 +1,4 @@
-"""What every store of sessions must hold: ours on the disk, ours in memory, and another one.
+"""Checks for every store of sessions: ours, and another one.
 
     await check_session_store(make)
     await check_archive(make)

@@ -1,4 +1,4 @@
-"""What keeps sessions, as ports: `sessions` has the one on this machine's disk and the one in memory.
+"""The ports of a session store. `sessions` implements them with an encrypted database.
 
 `conformance.store_checks` holds each of them to what is written here.
 """

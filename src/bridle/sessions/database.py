@@ -61,7 +61,10 @@ class Connection(Protocol):
 
 
 class Database:
-    """Where the database is and how to connect to it. Makes nothing until `connect` is called."""
+    """Where the database is and how to connect to it. Makes nothing until `connect` is called.
+
+    With `durable` off nothing is synced: for a database that ends with its process.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class Database:
         notice: Callable[[str], None],
         migrations: tuple[str, ...] = MIGRATIONS,
         key_wrap: KeyWrap | None = None,
+        durable: bool = True,
     ) -> None:
         self.folder = folder
         self.path = os.path.join(folder, "sessions.db")
@@ -81,6 +85,7 @@ class Database:
         self._notice = notice
         self._migrations = migrations
         self.key_wrap = key_wrap
+        self.durable = durable
         self._key: str | None = None
 
     def exists(self) -> bool:
@@ -278,7 +283,8 @@ class Database:
                 connection.pragma("journal_mode", "wal")
                 self.migrate(connection)
             os.rename(fresh, self.path)
-            files.sync_folder(self.folder)
+            if self.durable:
+                files.sync_folder(self.folder)
 
     def _upgrade(self, connection: Connection) -> None:
         with self._without_engine(), self.locked():
@@ -357,7 +363,7 @@ class Database:
             if short:
                 connection.pragma("writable_schema", 1)  # SQLite then believes the size of the file
             connection.execute("select count(*) from sqlite_schema").fetchall()  # the key is tried here
-            connection.pragma("synchronous", "normal")
+            connection.pragma("synchronous", "normal" if self.durable else "off")
             connection.pragma("secure_delete", 1)  # what is deleted is overwritten
             connection.pragma("journal_size_limit", LOG_BYTES)
             return connection

@@ -76,7 +76,7 @@ class SessionStore:
 
     Reading methods block for a look at the database; writing ones for a commit. `notice` gets the sentences a
     person should see ("Database is upgrading…"). `key_wrap` is what the data key is wrapped with, if with anything.
-    Use it from one thread, and `close` it.
+    With `durable` off nothing is synced to the disk. Use it from one thread, and `close` it.
     """
 
     def __init__(
@@ -88,12 +88,15 @@ class SessionStore:
         notice: Callable[[str], None] = lambda text: None,
         waits_for_room: bool = False,
         key_wrap: KeyWrap | None = None,
+        durable: bool = True,
     ) -> None:
         self._folder = os.path.abspath(folder)
         self._ids = ids
         self._clock = clock
         self._notice = notice
-        self._database = Database(self._folder, now_ms=clock.now_ms, notice=notice, key_wrap=key_wrap)
+        self._database = Database(
+            self._folder, now_ms=clock.now_ms, notice=notice, key_wrap=key_wrap, durable=durable
+        )
         self._writer = Writer(self._database, waits_for_room=waits_for_room)
         self._waits_for_room = waits_for_room
         self._reading: Connection | None = None

@@ -49,6 +49,8 @@ class WriteAheadLog:
 
     def sync(self) -> None:
         """Raises `StoreError("StoreFailed")`, after which no other sync means anything."""
+        if not self._database.durable:
+            return
         if self._fd is None:
             try:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
