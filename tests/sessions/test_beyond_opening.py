@@ -1,126 +1,107 @@
-"""A file that SQLite would not even open: cut short, or spoiled in the page everything begins with."""
+"""A file that is cut short, or that SQLite cannot open: nothing proven is lost where it opens, and it is kept aside."""
 
 import os
+import shutil
 
 import pytest
 
 from bridle.protocol.errors import StoreError
 from bridle.sessions import repair
-from bridle.sessions.migrations import MIGRATIONS
-from sessions.session_kit import filled, opened, put, words
+from bridle.sessions.log_key import proves_key
+from sessions.session_kit import filled, opened, words
 from sessions.test_repair import LARGE, contents, database, spoil, three_sessions
 
 PAGE = 4096
+OLD_HEAD = b'{"roots":{"events":5,"logs":3},"proof":"4StMyyrDFIfH8ncBXsSxL7xeGmzTyS45u6bSE1dOess="}'
+"""As an older version wrote it for a key of zeros."""
 
 
-def cut(path, share=None, *, size=PAGE):
-    whole = path.stat().st_size
-    left = whole - size if share is None else int(whole * (1 - share))
-    os.truncate(path, left)
-
-
-def long_sessions(folder):
-    """Enough that half of the file is not only the beginnings of tables."""
-    three_sessions(folder)
-    for _ in range(2):
-        filled(folder, [*words(1500), LARGE, *words(500)])
-    return contents(folder)
-
-
-def begins_anew(folder):
-    filled(folder, words(3))
-
-
-@pytest.mark.parametrize(
-    ("share", "least"), [(None, 0.98), (0.1, 0.8), (0.5, 0.35)], ids=["one page", "a tenth", "half"]
-)
-def test_of_a_file_cut_short_everything_that_is_still_there_is_saved(tmp_path, share, least):
-    before = long_sessions(tmp_path)
-    cut(tmp_path / "sessions.db", share)
-    with pytest.raises(StoreError) as refused, opened(tmp_path) as store:
+def refusal(folder) -> StoreError:
+    with pytest.raises(StoreError) as refused, opened(folder) as store:
         store.list()
-    assert refused.value.reason == "StoreDamaged"
-    checked = repair.examine(database(tmp_path))
-    assert not checked.whole
-    report = repair.repair(database(tmp_path))
-    assert {"sessions.db", "report.txt"} <= set(os.listdir(report.aside))
-    saved = [one for payloads in contents(tmp_path).values() for one in payloads]
-    kept = [one for one in saved if b"EventsLost" not in one]
-    wanted = sum(map(len, before.values()))
-    assert len(kept) >= least * wanted
-    assert set(kept) <= {one for payloads in before.values() for one in payloads}
-    assert repair.examine(database(tmp_path)).whole
-    begins_anew(tmp_path)
+    return refused.value
 
 
-@pytest.mark.parametrize("place", [18, 20])
-def test_a_bit_that_only_changes_how_the_file_is_read_is_found_by_a_repair(tmp_path, place):
-    before = three_sessions(tmp_path)
-    spoil(tmp_path / "sessions.db", place)
-    assert not repair.examine(database(tmp_path)).whole
-    assert repair.repair(database(tmp_path)).damaged == ()
-    assert contents(tmp_path) == before
-    begins_anew(tmp_path)
-
-
-def test_a_file_that_says_it_cannot_be_written_is_damaged(tmp_path):
+def test_of_a_file_cut_short_every_log_is_saved_up_to_the_cut(tmp_path):
     three_sessions(tmp_path)
+    session = filled(tmp_path, [*words(1500), LARGE, *words(500)])
+    before = contents(tmp_path)
+    path = tmp_path / "sessions.db"
+    os.truncate(path, path.stat().st_size - PAGE)
+    assert refusal(tmp_path).reason == "StoreDamaged"
+    assert not repair.examine(database(tmp_path)).whole
+    (found,) = repair.repair(database(tmp_path)).damaged
+    assert found.session == session
+    assert found.events > 1600, "every event before the cut, not only whole reads of 500"
+    before[session] = before[session][: found.events]
+    assert contents(tmp_path) == before
+    assert repair.examine(database(tmp_path)).whole
+
+
+def test_a_file_that_says_it_cannot_be_written_is_damaged_and_repaired(tmp_path):
+    before = three_sessions(tmp_path)
     spoil(tmp_path / "sessions.db", 18)
     with pytest.raises(StoreError) as refused:
-        begins_anew(tmp_path)
+        filled(tmp_path, words(3))
     assert refused.value.reason == "StoreDamaged"
-
-
-@pytest.mark.parametrize("place", [17, 25, 100, 2000, 4090])
-def test_one_bit_of_the_first_page_is_damage_and_costs_nothing(tmp_path, place):
-    before = three_sessions(tmp_path)
-    spoil(tmp_path / "sessions.db", place)
-    with pytest.raises(StoreError) as refused, opened(tmp_path) as store:
-        store.list()
-    assert refused.value.reason == "StoreDamaged"
-    assert "bridle sessions repair" in refused.value.message
-    report = repair.repair(database(tmp_path))
-    assert (report.sessions, report.damaged) == (3, ())
+    assert repair.repair(database(tmp_path)).damaged == ()
     assert contents(tmp_path) == before
-    assert repair.examine(database(tmp_path)).whole
-    begins_anew(tmp_path)
+    filled(tmp_path, words(3))
 
 
-def test_the_first_page_of_a_file_that_was_brought_up_to_date_is_made_good_too(tmp_path):
-    database(tmp_path, migrations=MIGRATIONS[:3]).connect().close()
-    before = three_sessions(tmp_path)
-    spoil(tmp_path / "sessions.db", 2000)
-    repair.repair(database(tmp_path))
-    assert contents(tmp_path) == before
+def test_a_file_that_does_not_open_is_kept_aside_and_new_sessions_work_at_once(tmp_path):
+    stored = tmp_path / "stored"
+    three_sessions(stored)
+    changed = bytearray((stored / "sessions.db").read_bytes())
+    changed[2000] ^= 1
+    failures = []
+    for name, left in {
+        "first page": bytes(changed),
+        "text": b"no database at all",
+        "zeros": b"\x00" * (20 * PAGE + 5),
+        "ones": b"\xff" * PAGE,
+    }.items():
+        folder = tmp_path / name
+        shutil.copytree(stored, folder)
+        (folder / "sessions.db").write_bytes(left)
+        refused = refusal(folder)
+        report = repair.repair(database(folder))
+        with open(os.path.join(report.aside, "sessions.db"), "rb") as file:
+            kept = file.read() == left
+        said = repair.words(report)[-1]
+        filled(folder, words(3))
+        found = (
+            refused.reason,
+            sum(one.lost for one in report.damaged),
+            kept,
+            "Restore a backup: bridle sessions import FILE." in said,
+            repair.examine(database(folder)).whole,
+        )
+        if found != ("StoreDamaged", 609, True, True, True):
+            failures.append((name, found))
+    assert failures == []
 
 
-@pytest.mark.parametrize(
-    "left",
-    [b"", b"no database at all", b"\x00" * (20 * PAGE + 5), b"\xff" * PAGE],
-    ids=["nothing", "words", "zeros", "ones"],
-)
-def test_whatever_stands_in_the_file_it_is_put_aside_and_new_sessions_work_at_once(tmp_path, left):
+def test_an_empty_file_is_one_whose_sessions_are_lost(tmp_path):
     three_sessions(tmp_path)
-    (tmp_path / "sessions.db").write_bytes(left)
-    report = repair.repair(database(tmp_path))
-    assert not report.whole
-    assert sum(found.lost for found in report.damaged) == 609
+    (tmp_path / "sessions.db").write_bytes(b"")
+    assert sum(found.lost for found in repair.repair(database(tmp_path)).damaged) == 609
     assert repair.examine(database(tmp_path)).whole
-    begins_anew(tmp_path)
+    filled(tmp_path, words(3))
 
 
-def test_what_was_only_in_the_write_ahead_log_is_saved_with_the_first_page(tmp_path):
-    with opened(tmp_path) as store:
-        log = store.create("/work", profile="default")
-        put(log, *words(50))
-        store.shelf.writer.settle()
-        copy = tmp_path / "copy"
-        copy.mkdir()
-        for name in ("sessions.db", "sessions.db-wal", "sessions.key", "sessions.head"):
-            if (tmp_path / name).exists():
-                (copy / name).write_bytes((tmp_path / name).read_bytes())
-        log.close()
-    before = contents(tmp_path)
-    spoil(copy / "sessions.db", 2000)
-    repair.repair(database(copy))
-    assert contents(copy) == before
+def test_the_first_page_of_a_file_is_told_from_a_wrong_key_by_a_proof_of_any_version(tmp_path):
+    three_sessions(tmp_path)
+    key = (tmp_path / "sessions.key").read_text().strip()
+    head = tmp_path / "sessions.head"
+    assert proves_key(str(head), key)
+    assert not proves_key(str(head), "0" * 64)
+    head.write_bytes(OLD_HEAD)
+    assert proves_key(str(head), "0" * 64)
+    assert not proves_key(str(head), key)
+    head.unlink()
+    spoil(tmp_path / "sessions.db", 2000)
+    assert refusal(tmp_path).reason == "StoreWrongKey"
+    with pytest.raises(StoreError) as refused:
+        repair.repair(database(tmp_path))
+    assert refused.value.reason == "StoreWrongKey", "nothing is made anew in its place"

@@ -18,6 +18,7 @@ import apsw
 from bridle.base import files
 from bridle.base.filesystem_kind import network_filesystem
 from bridle.protocol.errors import StoreError
+from bridle.sessions import log_key
 from bridle.sessions.log_key import KeyFile, KeyWrap
 from bridle.sessions.migrations import MIGRATIONS
 from bridle.sessions.tips import NO_ROOM
@@ -57,6 +58,7 @@ class Connection(Protocol):
     def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
     def wal_checkpoint(self) -> tuple[int, int]: ...
     def config(self, option: int, value: int, /) -> int: ...
+    def readonly(self, name: str, /) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -176,11 +178,12 @@ class Database:
         """A connection beside which there is no other, in any process, until it is closed.
 
         For what replaces the file, and closes it after that: whoever had the old one open would go on writing into
-        nothing. Raises `StoreError("StoreInUse")`. Call it with `locked` held, and copy the file with `copied` only.
+        nothing. A file that is cut short is opened too. Raises `StoreError("StoreInUse")`. Call it with `locked` held,
+        and copy the file with `copied` only.
         """
         with self.errors():
             self.forget_key()  # whoever held the lock before may have changed it
-            connection = self._open(self.path, alone=True)
+            connection = self.open_with(self.path, self.data_key(), alone=True, short=True)
             try:
                 connection.execute("begin exclusive")
                 connection.execute("rollback")
@@ -239,24 +242,19 @@ class Database:
         return StoreError("StoreFailed", path=self.path, problem=f"{problem} while syncing")
 
     def _unopened(self, problem: str) -> StoreError:
-        """Why the first page cannot be read: it is not what was written, or the key is another one."""
-        from bridle.sessions import head
-
-        kept = head.read(self.head_path)
-        if kept is not None and head.is_of(kept, self.data_key()):
+        """Say why the first page cannot be read: it is damaged, or the key is another one."""
+        if log_key.proves_key(self.head_path, self.data_key()):
             return StoreError("StoreDamaged", path=self.path, problem=problem)
         return StoreError("StoreWrongKey", path=self.path, key_path=self.key_path)
 
-    def keep_head(self, connection: Connection) -> None:
-        """Sees to it that the list of tables is kept outside of the file too. On a full disk it has to wait."""
+    def keep_key_proof(self) -> None:
+        """Write the proof of the key unless there is one. On a full disk it has to wait."""
         if not os.path.exists(self.head_path):
-            from bridle.sessions import head
-
             with contextlib.suppress(OSError):
-                head.keep(self.head_path, dict(connection.execute(head.ROOTS).fetchall()), self.data_key())
+                log_key.write_key_proof(self.head_path, self.data_key())
 
-    def forget_head(self) -> None:
-        """The list of tables or the key is about to change: whoever writes next keeps it anew."""
+    def forget_key_proof(self) -> None:
+        """Remove the proof of the key, which is about to change."""
         _remove(self.head_path)
 
     def has_room(self) -> bool:
@@ -274,7 +272,7 @@ class Database:
                 return
             self.key_file.make()
             fresh = self.path + _NEW
-            self.forget_head()
+            self.forget_key_proof()
             # A log left over from a deleted database would be replayed into the new one.
             _remove(fresh, *(name + side for name in (fresh, self.path) for side in _SIDE_FILES))
             os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -289,7 +287,6 @@ class Database:
     def _upgrade(self, connection: Connection) -> None:
         with self._without_engine(), self.locked():
             self._notice("Database is upgrading…")
-            self.forget_head()
             connection.pragma("journal_mode", "wal")
             self.migrate(connection)
 
@@ -328,8 +325,8 @@ class Database:
             with lock:
                 self.key_file.settle()
 
-    def _open(self, path: str, *, alone: bool = False) -> Connection:
-        return self.open_with(path, self.data_key(), alone=alone)
+    def _open(self, path: str) -> Connection:
+        return self.open_with(path, self.data_key())
 
     def data_key(self) -> str:
         """The key as 64 hex digits. Raises `StoreError("StoreBadKey")`, and what the wrap of the key raises."""

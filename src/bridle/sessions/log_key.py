@@ -11,7 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from hmac import compare_digest
+from hmac import digest as hmac_digest
 from typing import Protocol
+
+import msgspec
 
 from bridle.base import files
 from bridle.protocol.errors import BridleError, StoreError
@@ -21,6 +25,7 @@ NEXT = ".next"
 WRAPPING = ".wrapping"
 """What the name of a key ends with until it has shown that it can be unwrapped again."""
 MAX_BYTES = 4096
+_PROOF_BYTES = 64 * 1024
 
 _PLAIN = re.compile(rb"[0-9a-f]{64}\n?")
 
@@ -146,3 +151,28 @@ class KeyFile:
 
     def _wrong(self, problem: str) -> StoreError:
         return StoreError("StoreBadKey", path=self._database_path, key_path=self.path, problem=problem)
+
+
+class _KeyProof(msgspec.Struct, frozen=True):
+    """The file that tells a damaged database from a wrong key. Older versions also wrote the first pages of tables."""
+
+    proof: bytes
+    roots: dict[str, int] = {}
+
+
+def write_key_proof(path: str, key: str) -> None:
+    files.write_atomic(path, msgspec.json.encode(_KeyProof(_proof({}, key))))
+
+
+def proves_key(path: str, key: str) -> bool:
+    """Return whether the proof at `path` was written with this key."""
+    try:
+        found = msgspec.json.decode(files.read_limited(path, _PROOF_BYTES).data, type=_KeyProof)
+    except (OSError, msgspec.DecodeError, ValueError):
+        return False
+    return compare_digest(found.proof, _proof(found.roots, key))
+
+
+def _proof(roots: dict[str, int], key: str) -> bytes:
+    text = b"sessions.head\n" + msgspec.json.encode(roots, order="sorted")
+    return hmac_digest(bytes.fromhex(key), text, "sha256")

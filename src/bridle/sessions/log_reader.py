@@ -138,10 +138,39 @@ def check_chain(connection: Connection, name: LogName, last: int | None = None) 
     previous = _origin(connection, name) if after == 0 else _link_of(connection, name, after)
     if previous is None:
         raise damaged(name, after, "it is missing")
-    while page := _fetched(connection, name, _CHECKED_PAGE, after, PAGE_ROWS):
+    for _ in _proven(connection, name, after, previous):
+        pass
+
+
+def proven_rows(connection: Connection, name: LogName) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+    """Yield each event as its columns from `id` to `chain`, with its content. Raises `LogDamaged` at the first one
+    that is not as it was written."""
+    try:
+        origin = _origin(connection, name)
+    except apsw.Error as problem:
+        raise _unreadable(name, 1, problem) from problem
+    return _proven(connection, name, 0, origin)
+
+
+def _proven(
+    connection: Connection, name: LogName, after: int, previous: bytes
+) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+    """Rows that can be read before one that cannot are given too."""
+    while True:
+        page: list[tuple[Any, ...]] = []
+        failure: apsw.Error | None = None
+        try:
+            page.extend(connection.execute(_CHECKED_PAGE, (name.key, after, PAGE_ROWS)))
+        except apsw.Error as problem:
+            failure = problem
         for row in page:
-            previous = _checked(connection, name, after + 1, previous, row)
             after += 1
+            yield row, _checked(connection, name, after, previous, row)
+            previous = row[-1]
+        if failure is not None:
+            raise _unreadable(name, after + 1, failure) from failure
+        if not page:
+            return
 
 
 def lost_logs(connection: Connection | None, folder: str) -> list[str]:
@@ -177,13 +206,17 @@ def damaged(name: LogName, event_id: int, problem: str) -> StoreError:
     return StoreError("LogDamaged", session=name.session, event=event_id, problem=problem)
 
 
+def _unreadable(name: LogName, event_id: int, problem: apsw.Error) -> StoreError:
+    return damaged(name, event_id, f"the database cannot be read from there on ({problem})")
+
+
 def _fetched(
     connection: Connection, name: LogName, statement: str, after: int, limit: int
 ) -> list[tuple[Any, ...]]:
     try:
         return connection.execute(statement, (name.key, after, limit)).fetchall()
     except apsw.Error as problem:
-        raise damaged(name, after + 1, f"the database cannot be read from there on ({problem})") from problem
+        raise _unreadable(name, after + 1, problem) from problem
 
 
 def _checked(
@@ -192,17 +225,16 @@ def _checked(
     event_id, kind, ts_ms, originator, turn, agent_path, invocation, payload, blob, salt, digest, link = row
     if event_id != expected:
         raise damaged(name, expected, "it is missing")
+    content = _content(connection, name, event_id, payload, blob)
     expired = payload is None and blob is None and salt is None  # the digest is left, and the link covers it
-    if not expired:
-        content = _content(connection, name, event_id, payload, blob)
-        if chain.digest(salt or b"", content) != digest:
-            raise damaged(name, event_id, "its content was changed")
+    if not expired and chain.digest(salt or b"", content) != digest:
+        raise damaged(name, event_id, "its content was changed")
     if (
         chain.link(previous, event_id, kind, ts_ms, originator, (turn, agent_path, invocation), digest)
         != link
     ):
         raise damaged(name, event_id, "it does not follow from the event before it")
-    return link
+    return content
 
 
 def _origin(connection: Connection, name: LogName) -> bytes:

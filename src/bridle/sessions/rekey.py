@@ -30,7 +30,7 @@ def rekey(database: Database) -> None:
                 connection.pragma("wal_checkpoint", "truncate")
                 with copied(database.path, fresh):
                     _encrypt_anew(database, fresh, database.key_file.make_next())
-                    database.forget_head()
+                    database.forget_key_proof()
                     os.replace(fresh, database.path)
                     sync_folder(database.folder)
                     database.key_file.adopt_next(lambda _key: True)

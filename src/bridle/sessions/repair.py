@@ -1,8 +1,8 @@
-"""Damage found, and what can be read saved: the database is never mended in place.
+"""Find damage in the database, and save what is whole. The damaged file is never changed.
 
-`examine` reads everything: every page, every digest and link, every tip. `repair` puts the damaged files aside, where
-they stay, and writes what can be read into a new database (`rescuing`). Where only the end of a log was lost, as a cut
-write-ahead log does, nothing needs to be rewritten.
+`examine` reads every page, digest, link and tip. `repair` keeps the damaged files aside and writes each log, up to its
+first broken link, into a new database (`rescue`). Where only the end of a log was lost, as a cut write-ahead log does,
+nothing is rewritten. A file that cannot be opened is kept aside; its sessions come back from a backup.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 import apsw
 import msgspec
@@ -21,24 +20,23 @@ from bridle.base import files
 from bridle.base.files import FileLock
 from bridle.protocol.errors import StoreError
 from bridle.sessions import log_reader
-from bridle.sessions.database import Connection, Database, copied
+from bridle.sessions.database import Connection, Database, cannot_be_written, copied
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.rescue import Rescued, rescue
-from bridle.sessions.salvage import end_of_log, intact, logs_around, one_row
+from bridle.sessions.rescue import readable_rows, rescue
 from bridle.sessions.store import busy
 from bridle.sessions.tips import Tip, TipFile, tip_at
-from bridle.sessions.unopened import is_misread, readable_copy
 
 MOST_PROBLEMS = 20
 _SIDE_FILES = ("", "-wal", "-shm")
-_LOGS = "select l.key, l.id, l.session from logs l order by l.key"
+_LOGS = "select key, id, session from logs order by key"
+_LAST_EVENT = "select coalesce(max(id), 0) from events where log = ?"
+_UNOPENABLE = "the file is not a database, or its first page is damaged"
 
 
 class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is not whole: how many events of it are proven, what is wrong, how many are known to be lost.
+    """A damaged log: how many events are proven, what is wrong, and how many are known to be lost.
 
-    `rest` is how many events behind the damage can be read; `rest_session` where a repair has put them. `ends_early`:
-    what is there is whole, and its end is missing.
+    `chain` is the link of the last proven event. `ends_early`: what is there is whole, and its end is missing.
     """
 
     session: str
@@ -48,14 +46,12 @@ class DamagedLog(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     lost: int
     ends_early: bool
-    rest: int = 0
-    rest_session: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at and what is wrong. `problems` are about the file; `aside` is where the damaged one went.
+    """The result of an examination. `problems` are about the file; `aside` is the folder of the damaged one.
 
-    `without_tip` logs have nothing that says where they ended: what is there is whole, and may not be all.
+    `without_tip` logs have no tip: what is there is whole, and may not be all.
     """
 
     path: str
@@ -72,71 +68,54 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(database: Database) -> Report:
-    """Looks at everything and changes nothing. Raises `StoreError` where that is not a question of damage."""
+    """Read everything and change nothing. Raises `StoreError` for problems other than damage."""
     if not database.exists():
-        return _missing(database)
+        return _without_file(database)
     connection = _opened(database)
     if connection is None:
-        with tempfile.TemporaryDirectory(prefix="bridle-") as folder, _copy_opened(database, folder) as copy:
-            return _unopenable(database, copy)
+        return _without_file(database, _UNOPENABLE)
     with contextlib.closing(connection):
         return _examined(database, connection)
 
 
 def repair(database: Database) -> Report:
-    """Examines, and saves what can be read. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
-    if not database.exists():
+    """Examine, and save what is whole. Raises `SessionBusy` or `StoreInUse` while another Bridle is at work."""
+    connection = _opened(database) if database.exists() else None  # an older schema is upgraded here
+    if connection is not None:
+        connection.close()
+    elif not database.exists():
         with database.errors():
-            refuse_while_running(database.folder)
-            report = _missing(database)
-            for found in report.damaged:
-                _accept_loss(database.folder, found)
-            return report
-    connection = _opened(database)  # an older form is brought up to date first
-    if connection is None:
-        return _put_aside_unopened(database)
-    connection.close()
-    with database.locked(), database.errors():
+            return _repaired_in_place(database, _without_file(database))
+    with database.locked(), database.errors(), contextlib.ExitStack() as opened:
         refuse_while_running(database.folder)
-        with contextlib.closing(database.alone()) as connection:
+        if connection is None:
+            report = _without_file(database, _UNOPENABLE)
+        else:
+            connection = opened.enter_context(contextlib.closing(database.alone()))
             report = _examined(database, connection)
             if report.whole:
                 return report
             _take_ends_as_they_are(database, connection)
-            if not report.problems and all(found.ends_early for found in report.damaged):
-                for found in report.damaged:
-                    _accept_loss(database.folder, found)
-                return report
-            aside = _aside(database)
-            with contextlib.ExitStack() as copies:
-                _copy_aside(database, aside, copies)
-                _write_report(msgspec.structs.replace(report, aside=aside))
-                fresh, rescued = _saved(database, connection, aside)
+        if not report.problems and all(found.ends_early for found in report.damaged):
+            return _repaired_in_place(database, report)
+        report = msgspec.structs.replace(report, aside=_aside(database))
+        with contextlib.ExitStack() as copies:
+            _copy_aside(database, report.aside, copies)
+            _write_report(report)
+            fresh, tips = _saved(database, connection, report.aside)
+            if connection is not None:
                 with contextlib.suppress(apsw.Error):
                     connection.pragma("wal_checkpoint", "truncate")
-                _put_in_place(database, fresh, rescued.tips)
-            report = _with_rests(report, rescued, aside)
-            _write_report(report)
-        return report
+            _put_in_place(database, fresh, tips)
+    return report
 
 
-def _put_aside_unopened(database: Database) -> Report:
-    """Saves what a readable copy of a file that cannot be opened still holds, if anything."""
-    with database.locked(), database.errors():
-        refuse_while_running(database.folder)
-        aside = _aside(database)
-        with contextlib.ExitStack() as copies:
-            _copy_aside(database, aside, copies)
-            folder = files.private_folder(os.path.join(aside, "copy"))
-            copy = copies.enter_context(_copy_opened(database, folder))
-            report = msgspec.structs.replace(_unopenable(database, copy), aside=aside)
-            _write_report(report)
-            fresh, rescued = _saved(database, copy, aside)
-            _put_in_place(database, fresh, rescued.tips)
-        shutil.rmtree(folder)
-        report = _with_rests(report, rescued, aside)
-        _write_report(report)
-        return report
+def _repaired_in_place(database: Database, report: Report) -> Report:
+    """Continue every log with the events it has."""
+    refuse_while_running(database.folder)
+    for found in report.damaged:
+        _accept_loss(database.folder, found)
+    return report
 
 
 def words(report: Report) -> list[str]:
@@ -151,15 +130,15 @@ def words(report: Report) -> list[str]:
         spared = "" if report.damaged else "; no event of any session is"
         lines.append(f"{report.path} is damaged{spared}.")
     for found in report.damaged:
-        rest = "" if not found.rest else f"; {found.rest:,} more can be read behind the damage"
         lost = "" if not found.lost else f"; {found.lost:,} known to be lost"
-        lines.append(f"{found.session}: {found.problem}. {found.events:,} events are whole{rest}{lost}.")
-        if found.rest_session:
-            lines.append(
-                f"What was read behind the damage, to be read only: bridle sessions show {found.rest_session}"
-            )
+        lines.append(f"{found.session}: {found.problem}. {found.events:,} events are whole{lost}.")
     if report.aside:
-        lines.append(f"What can be read was saved into a new file. The damaged one is in {report.aside}.")
+        saved = (
+            "What is whole was saved into a new file."
+            if report.sessions
+            else "Nothing of it can be read. Restore a backup: bridle sessions import FILE."
+        )
+        lines.append(f"{saved} The damaged one is in {report.aside}.")
     return lines
 
 
@@ -167,81 +146,46 @@ def words(report: Report) -> list[str]:
 
 
 def _opened(database: Database) -> Connection | None:
-    """A connection, also where its version cannot be read any more: then it is taken to be this one.
-
-    None where not even the list of tables can be read, or the file is shorter than it should be.
-    """
-    with database.errors():
-        misread = is_misread(database.path)
+    """Open the file, also where it is cut short or its version cannot be read; None where it does not open at all."""
     try:
-        connection = database.connect()
+        return database.connect()
     except StoreError as failure:
         if failure.reason != "StoreDamaged":
             raise
-    else:
-        if not misread:
-            return connection
-        connection.close()
-        return None
+    with contextlib.suppress(apsw.Error):
+        return database.open_with(database.path, database.data_key(), short=True)
+    return None
+
+
+def _check_integrity(database: Database, connection: Connection) -> tuple[str, ...]:
     try:
-        return database.open_with(database.path, database.data_key())
-    except apsw.Error:
-        return None
-
-
-@contextlib.contextmanager
-def _copy_opened(database: Database, folder: str) -> Generator[Connection | None]:
-    """A copy of a file that cannot be opened, made readable in an empty folder; None where nothing can be read."""
-    try:
-        connection = readable_copy(database, folder)
-    except apsw.Error:
-        yield None
-        return
-    with contextlib.closing(connection):
-        yield connection
-
-
-def _unopenable(database: Database, copy: Connection | None) -> Report:
-    """What a readable copy tells of a file that cannot be opened itself."""
-    problem = "the file is shorter than it should be, or its first page is damaged"
-    if copy is None:
-        return msgspec.structs.replace(_missing(database), problems=(problem,))
-    report = _examined(database, copy)
-    return msgspec.structs.replace(report, problems=(problem, *report.problems))
-
-
-def _quick_check(connection: Connection) -> tuple[str, ...]:
-    try:
-        rows = [str(row[0]) for row in connection.execute(f"pragma quick_check({MOST_PROBLEMS})")]
+        rows = [str(row[0]) for row in connection.execute(f"pragma integrity_check({MOST_PROBLEMS})")]
     except apsw.Error as problem:
         return (str(problem),)
     lines = [line for row in rows for line in row.splitlines() if not line.startswith("***")]
-    return () if lines == ["ok"] else tuple(lines)
+    if connection.readonly("main") and not cannot_be_written(database.folder):
+        lines.append("the file is marked as read-only")
+    return tuple(line for line in lines if line != "ok")
 
 
-def _logs(connection: Connection) -> tuple[list[LogName], bool]:
-    """The logs that can be found, and whether these are certainly all."""
-    try:
-        return [LogName(session, log_id, key) for key, log_id, session in connection.execute(_LOGS)], True
-    except apsw.Error:
-        return logs_around(connection), False
+def _logs(connection: Connection) -> list[LogName]:
+    """The logs up to the first one that cannot be read."""
+    rows = readable_rows(connection, _LOGS)
+    return [LogName(session, log_id, key) for key, log_id, session in rows]
 
 
 def _examined(database: Database, connection: Connection) -> Report:
-    problems = _quick_check(connection)
-    logs, complete = _logs(connection)
-    if not complete:
-        problems = (*problems, "the list of logs cannot be read to its end")
+    logs = _logs(connection)
     damaged = [found for name in logs if (found := _damage(database, connection, name)) is not None]
     known = {name.log_id for name in logs}
-    lost = log_reader.lost_logs(connection if complete else None, database.folder)
+    lost = log_reader.lost_logs(None, database.folder)
     damaged += [_gone(database.folder, log) for log in lost if log not in known]
-    counted = one_row(connection, "select count(*) from events")
+    (events,) = next(readable_rows(connection, "select count(*) from events"), (0,))
     return Report(
         path=database.path,
         sessions=len(logs),
-        events=0 if counted is None else counted[0],
-        problems=problems,
+        events=events,
+        problems=_check_integrity(database, connection),
         damaged=tuple(damaged),
         without_tip=len(_without_tip(database, connection)),
     )
@@ -257,40 +201,33 @@ def _without_tip(database: Database, connection: Connection) -> list[LogName]:
 def _damage(database: Database, connection: Connection, name: LogName) -> DamagedLog | None:
     """What is wrong with one log; None where nothing is."""
     tip = tip_at(_tip_path(database.folder, name.log_id))
-    follows = False
+    proven, follows = Tip(0, b""), False
     try:
         with database.errors():
-            log_reader.check_chain(connection, name)
+            for row, _ in log_reader.proven_rows(connection, name):
+                proven = Tip(row[0], row[-1])
             follows = True
             log_reader.check_tip(connection, name, tip)
     except StoreError as failure:
-        end = end_of_log(connection, name, tip)
-        events, link, rest = 0, b"", 0
-        for row, _ in intact(connection, name, end):
-            if row[1] == events + 1 and not rest:
-                events, link = row[1], row[12]
-            else:
-                rest += 1
-        data = failure.data
-        at = data.get("event", events + 1) if follows else events + 1
-        lost = max(0, end - events - rest)
+        (last,) = next(readable_rows(connection, _LAST_EVENT, name.key), (0,))
+        at = failure.data.get("event", proven.event_id + 1)
+        lost = max(last, 0 if tip is None else tip.event_id) - proven.event_id
         return DamagedLog(
             session=name.session,
             log=name.log_id,
-            events=events,
-            chain=link,
-            problem=f"damaged at event {at}: {data.get('problem', failure.message)}",
+            events=proven.event_id,
+            chain=proven.chain,
+            problem=f"damaged at event {at}: {failure.data.get('problem', failure.message)}",
             lost=lost,
             ends_early=follows and lost > 0,
-            rest=rest,
         )
     return None
 
 
-def _missing(database: Database) -> Report:
-    """There is no file: nothing was stored, or all of it is gone."""
+def _without_file(database: Database, *problems: str) -> Report:
+    """There is no file to read: nothing was stored, or all of it is gone."""
     gone = (_gone(database.folder, log) for log in log_reader.lost_logs(None, database.folder))
-    return Report(path=database.path, damaged=tuple(gone))
+    return Report(path=database.path, problems=problems, damaged=tuple(gone))
 
 
 def _gone(folder: str, log: str) -> DamagedLog:
@@ -339,24 +276,14 @@ def _copy_aside(database: Database, aside: str, copies: contextlib.ExitStack) ->
         copies.enter_context(copied(database.path + side, os.path.join(aside, "sessions.db" + side)))
 
 
-def _saved(database: Database, connection: Connection | None, aside: str) -> tuple[Database, Rescued]:
-    """Makes a new database with what can be read, in the folder of the damaged one."""
+def _saved(database: Database, connection: Connection | None, aside: str) -> tuple[Database, dict[str, Tip]]:
+    """Make a new database with what is whole, in the folder of the damaged one."""
     fresh = database.beside(files.private_folder(os.path.join(aside, "saved")))
     shutil.copy2(database.key_path, fresh.key_path)
     if connection is None:
         fresh.connect().close()
-        return fresh, Rescued({}, {})
-    names, _ = _logs(connection)
-    found = ((name.log_id, tip_at(_tip_path(database.folder, name.log_id))) for name in names)
-    return fresh, rescue(connection, fresh, names, {log: tip for log, tip in found if tip is not None})
-
-
-def _with_rests(report: Report, rescued: Rescued, aside: str) -> Report:
-    damaged = tuple(
-        msgspec.structs.replace(found, rest_session=rescued.rests.get(found.session, ""))
-        for found in report.damaged
-    )
-    return msgspec.structs.replace(report, damaged=damaged, aside=aside)
+        return fresh, {}
+    return fresh, rescue(connection, fresh, _logs(connection))
 
 
 def _write_report(report: Report) -> None:
@@ -373,7 +300,6 @@ def _put_in_place(database: Database, fresh: Database, tips: Mapping[str, Tip]) 
     for side in _SIDE_FILES[1:]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(database.path + side)
-    database.forget_head()
     os.replace(fresh.path, database.path)
     shutil.rmtree(fresh.folder)
     shutil.rmtree(os.path.join(database.folder, "tips"), ignore_errors=True)

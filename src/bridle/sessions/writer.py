@@ -261,7 +261,7 @@ class Writer:
             ):
                 connection.set_wal_hook(self._wal.committed)
                 try:
-                    self._database.keep_head(connection)
+                    self._database.keep_key_proof()
                     while self._gather():
                         self._do_jobs(connection)
                         self._write(connection)
