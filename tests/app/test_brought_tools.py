@@ -245,7 +245,6 @@ async def test_a_tool_with_only_a_json_schema_is_called_with_the_object_as_it_ca
         ({"place": 3}, "3 is not of type 'string' - at `$.place`"),
         ({"place": "a.Bc", "days": [1, 0]}, "0 is less than the minimum of 1 - at `$.days[1]`"),
         ({"place": "a.Bc", "when": 1}, "there is no property 'when' - at `$`"),
-        ({"place": "a" * 60}, "does not match"),
     ],
 )
 async def test_what_does_not_fit_the_schema_is_refused_in_a_sentence_that_names_the_place(given, problem):

@@ -1,8 +1,8 @@
 """JSON Schemas of strangers: checked themselves before they check anything, and never for long.
 
 Nothing is fetched: a reference leads to another place of the same schema or is refused. However a schema and a value
-are made, checking ends: every keyword counts against a limit, patterns are `linear_pattern`s, and what is compared with
-each other is compared as bytes. A pattern that cannot be one is left to whoever wrote it: nothing is held against it.
+are made, checking ends: every keyword counts against a limit, and what is compared with each other is compared as
+bytes. Regular expressions are not run: the server that wrote a `pattern` checks its own input.
 
 BadSchema   it is no JSON Schema, or one that is not obeyed here
 """
@@ -10,12 +10,9 @@ BadSchema   it is no JSON Schema, or one that is not obeyed here
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
-
-if TYPE_CHECKING:
-    from bridle.base.linear_pattern import Effort, LinearPattern
 
 MOST_BYTES: Final = 128 * 1024
 MOST_CHECKS: Final = 30_000
@@ -32,6 +29,10 @@ _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _INDEX_DIGITS: Final = 6
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_PATTERNS: Final = ("pattern", "patternProperties")
+_REFUSES_MATCHES: Final = ("not", "disallow", "if", "contains", "unevaluatedProperties", "unevaluatedItems")
+"""Keywords that may refuse a value because a schema matches it. A pattern counts as matching, so they are not checked
+in a schema that has one; `oneOf` is checked as `anyOf`."""
 
 
 class BadSchema(ValueError):
@@ -44,22 +45,16 @@ class JsonSchema:
     `checked`: somebody has, and it need not be done again.
     """
 
-    _effort: Effort
-    """What is left for patterns, from the beginning of a check on."""
-
     def __init__(self, document: Mapping[str, Any], *, checked: bool = False) -> None:
         self.document = dict(document)
         self._checked = checked
         self._left = 0
-        self._patterns: dict[str, LinearPattern | None] = {}
         self._validator: Any = None
 
     def check(self) -> None:
         """Raises `BadSchema` where it is none, leads out of itself, or is too large to be obeyed."""
         if self._checked:
             return
-        from bridle.base.linear_pattern import TooMuchWork
-
         try:
             if _encoded_bytes(self.document) > MOST_BYTES:
                 raise BadSchema(f"it has more than {MOST_BYTES // 1024} KB")
@@ -68,17 +63,15 @@ class JsonSchema:
             self._made()
         except RecursionError:
             raise BadSchema("it is nested too deeply") from None
-        except (_Exhausted, TooMuchWork):
+        except _Exhausted:
             raise BadSchema("reading it takes too long") from None
 
     def problem(self, value: object) -> str | None:
         """What is wrong with a value, and where; None when it fits."""
-        from bridle.base.linear_pattern import Effort, TooMuchWork
-
-        self._left, self._effort = MOST_CHECKS, Effort()
+        self._left = MOST_CHECKS
         try:
             error = next(self._made().iter_errors(value), None)
-        except (_Exhausted, TooMuchWork):
+        except _Exhausted:
             return "checking it takes too long - at `$`"
         except RecursionError:
             return "it is nested too deeply - at `$`"
@@ -99,17 +92,14 @@ class JsonSchema:
     def _validator_of_document(self) -> Any:
         import jsonschema.validators
 
-        from bridle.base.linear_pattern import Effort
-
         library: Any = jsonschema.validators
-        self._left, self._effort = _MOST_TO_READ, Effort()
+        self._left = _MOST_TO_READ
         try:
             known = library.validator_for(self.document, default=library.Draft202012Validator)
         except (TypeError, ValueError, AttributeError):
             raise BadSchema('its "$schema" is no address') from None
-        bounded = library.extend(known, {name: self._counted(run) for name, run in known.VALIDATORS.items()})
         local = library.SPECIFICATIONS  # what it takes by default would fetch
-        of_schemas = bounded(known.META_SCHEMA, registry=local)
+        of_schemas = self._bounded(library, known, {})(known.META_SCHEMA, registry=local)
         if (error := next(of_schemas.iter_errors(self.document), None)) is not None:
             raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at `{error.json_path}`")
         schemas = list(_schemas(self.document))
@@ -118,7 +108,6 @@ class JsonSchema:
         for schema in schemas:
             if schema is not self.document and "$id" in schema:
                 raise BadSchema('"$id" inside of it is not supported')
-            self._take_patterns(schema)
             for name in _REFERENCES:
                 if isinstance(target := schema.get(name), str):
                     if not target.startswith("#"):
@@ -131,70 +120,32 @@ class JsonSchema:
         for target, place in targets.items():  # nobody has looked at one in a place that schemas do not know
             if (error := next(of_schemas.iter_errors(place), None)) is not None:
                 raise BadSchema(f"{error.message[:_MESSAGE_CHARACTERS]} - at {target[:80]!r}")
-        return bounded(self.document, registry=local)
+        own: dict[str, Callable[..., Any]] = {}
+        if any(name in schema for schema in schemas for name in _PATTERNS):
+            own = dict.fromkeys((*_PATTERNS, *_REFUSES_MATCHES), _unchecked)
+            own |= {"oneOf": known.VALIDATORS.get("anyOf", _unchecked)}
+        return self._bounded(library, known, own)(self.document, registry=local)
 
-    def _take_patterns(self, schema: Mapping[str, Any]) -> None:
-        named: Any = schema.get("patternProperties", {})
-        if named and "unevaluatedProperties" in schema:
-            raise BadSchema('"patternProperties" beside "unevaluatedProperties" is not supported')
-        from bridle.base.linear_pattern import BadPattern, LinearPattern, UnsupportedPattern
-
-        for pattern in (*named, *filter(None, (schema.get("pattern"),))):
-            try:
-                self._patterns[pattern] = LinearPattern(pattern)
-            except UnsupportedPattern:
-                self._patterns[pattern] = None
-            except BadPattern as problem:
-                raise BadSchema(f"the pattern {pattern[:80]!r} cannot be used: {problem}") from None
+    def _bounded(self, library: Any, known: Any, own: Mapping[str, Callable[..., Any]]) -> Any:
+        """The library's validators with a limit, and with our own where its could take for ever."""
+        ours: dict[str, Callable[..., Any]] = {
+            "additionalProperties": _additional_properties,
+            "uniqueItems": _unique_items,
+            **own,
+        }
+        chosen = {**known.VALIDATORS, **{name: ours[name] for name in ours.keys() & known.VALIDATORS.keys()}}
+        return library.extend(known, {name: self._counted(run) for name, run in chosen.items()})
 
     def _counted(self, run: Callable[..., Any]) -> Callable[..., Generator[Any]]:
-        """A keyword that counts what it looks at, done by us where the library's own could take for ever."""
-        name = run.__name__
-        own = {
-            "pattern": self._pattern,
-            "patternProperties": self._pattern_properties,
-            "additionalProperties": self._additional_properties,
-            "uniqueItems": _unique_items,
-        }.get(name, run)
+        """A keyword that counts what it looks at."""
 
         def counted(validator: Any, keyword: Any, value: Any, schema: Any) -> Generator[Any]:
             self._left -= 1 + (_size(keyword) + _size(value)) // _MEMBERS
             if self._left < 0:
                 raise _Exhausted
-            yield from own(validator, keyword, value, schema) or ()
+            yield from run(validator, keyword, value, schema) or ()
 
         return counted
-
-    def _searches(self, pattern: str, text: str) -> bool | None:
-        """Whether it matches; None where nobody can tell."""
-        if pattern not in self._patterns:  # one of the schemas of schemas
-            from bridle.base.linear_pattern import LinearPattern
-
-            self._patterns[pattern] = LinearPattern(pattern)
-        found = self._patterns[pattern]
-        return None if found is None else found.search(text, self._effort)
-
-    def _pattern(self, _validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
-        if isinstance(value, str) and self._searches(pattern, value) is False:
-            yield _error(f"{value[:80]!r} does not match {pattern!r}")
-
-    def _pattern_properties(self, validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[Any]:
-        for pattern, schema in patterns.items() if isinstance(value, dict) else ():
-            for name, item in cast("dict[str, Any]", value).items():
-                if self._searches(pattern, name):
-                    yield from validator.descend(item, schema, path=name, schema_path=pattern)
-
-    def _additional_properties(self, validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if not isinstance(value, dict):
-            return
-        named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-        for name, item in cast("dict[str, Any]", value).items():
-            if name in named or any(self._searches(pattern, name) is not False for pattern in patterns):
-                continue
-            if isinstance(allowed, dict):
-                yield from validator.descend(item, allowed, path=name)
-            elif not allowed:
-                yield _error(f"there is no property {name!r}")
 
 
 def _encoded_bytes(document: object) -> int:
@@ -235,6 +186,23 @@ def _error(message: str) -> Any:
     from jsonschema.exceptions import ValidationError
 
     return ValidationError(message)
+
+
+def _unchecked(_validator: Any, _keyword: Any, _value: Any, _schema: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any) -> Iterator[Any]:
+    """Without running patterns: beside `patternProperties` every name may be one of those."""
+    if not isinstance(value, dict) or "patternProperties" in schema:
+        return
+    for name, item in cast("dict[str, Any]", value).items():
+        if name in schema.get("properties", {}):
+            continue
+        if isinstance(allowed, dict):
+            yield from validator.descend(item, allowed, path=name)
+        elif not allowed:
+            yield _error(f"there is no property {name!r}")
 
 
 def _unique_items(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
