@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -13,14 +15,14 @@ from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.server_pool import ServerPool
-from bridle.mcp.server_run import LaunchPlace, server_policy
+from bridle.mcp.server_run import LaunchPlace, server_files, server_policy
 from bridle.mcp.shared_server import ServerUnavailable
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.events import ToolResult
 from bridle.protocol.queries import CustomQuery
 from bridle.providers.script import call, say
 from bridle.sandbox.plain_spawn import UNCONFINED
-from mcp_kit import is_running, server, session_with, states, until, until_phase, write_settings
+from mcp_kit import PROGRAM, is_running, server, session_with, states, until, until_phase, write_settings
 
 POLICY = SpawnPolicy(mode="workspace-write", workspace="/w")
 
@@ -187,6 +189,47 @@ async def test_a_server_that_nobody_calls_is_stopped_until_somebody_does(tmp_pat
         (pid,) = map(int, started.read_text().split())
         assert not is_running(pid)
         assert (await states(session))["files"]["tools"] == 15, "its tools are still there"
+
+
+async def test_a_server_that_is_installed_in_the_temporary_folder_starts(tmp_path):
+    with TemporaryDirectory(dir="/tmp") as made:
+        script = os.path.join(made, "app", "server.py")
+        os.makedirs(f"{made}/app/lib")
+        Path(made, "app", "lib", "served.py").write_text(Path(PROGRAM).read_text())
+        Path(script).write_text(
+            "import runpy\nrunpy.run_path(__file__.replace('server', 'lib/served'), None, '__main__')\n"
+        )
+        table = server(sandbox="workspace-write")
+        table["command"][3] = script
+        model = scripted(call("mcp__files__write", path=f"{made}/app/new"), say("Done."))
+        write_settings(str(tmp_path), {"files": table})
+        async with harness(model, home=str(tmp_path), allow=("mcp__*",)) as session:
+            if await session.engine.services.spawn.held_by() in {"", UNCONFINED}:
+                pytest.skip("nothing confines commands here")
+            (result,) = of_kind(await session.ask("go"), ToolResult)
+        assert "Read-only" in result.content
+
+
+def test_the_files_of_a_server_are_what_its_command_line_names(tmp_path):
+    for name in ("venv/bin/serve", "app/server.py", "npm/node_modules/.bin/it", "data/file", "bin/run"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "bin" / "tool").symlink_to("../venv/bin/serve")
+    cases = {
+        ("venv/bin/serve",): {"venv", "venv/bin/serve"},
+        ("tool",): {".", "bin/tool", "venv"},
+        ("missing", "app/server.py", "--root", "data", "data/file"): {
+            "app",
+            "app/server.py",
+            "data",
+            "data/file",
+        },
+        ("npm/node_modules/.bin/it", "--quiet"): {"npm", "npm/node_modules/.bin/it"},
+    }
+    for argv, expected in cases.items():
+        found = server_files(argv, cwd=str(tmp_path), search_path=str(tmp_path / "bin"))
+        assert {os.path.relpath(path, tmp_path) for path in found} == expected, argv
 
 
 async def test_a_server_writes_where_commands_may_and_nowhere_else(tmp_path):

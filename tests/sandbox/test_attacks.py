@@ -432,3 +432,28 @@ async def test_eight_commands_at_once_leave_nothing_behind(box: Box, adapter: Ad
     assert [code for code, _ in results] == [0] * 8
     assert sorted(path.name for path in box.workspace.iterdir()) == list(map(str, range(8)))
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # the list and the pipes of the guardian
+
+
+@pytest.mark.parametrize("make", [bubblewrap, unshare, landlock.Landlock], ids=lambda made: made.__name__)
+async def test_programs_in_a_temporary_folder_are_visible_and_read_only(
+    box: Box, make: Callable[[], Adapter]
+) -> None:
+    if make is landlock.Landlock and not landlock.available():
+        pytest.skip("this kernel has no Landlock")
+    server = box.base / "hosttmp" / "srv" / "app"
+    server.mkdir(parents=True)
+    (server / "run").write_text("#!/bin/sh\necho started\n")
+    (server / "run").chmod(0o755)
+    for other in ("hosttmp/other", "hosttmp/srv/other"):
+        (box.base / other).write_text("of another program")
+    script = f"""
+    {server}/run
+    (echo x >> {server}/run) 2>/dev/null && echo changed
+    (echo x > {server}/new) 2>/dev/null && echo added
+    cat {box.base}/hosttmp/other {box.base}/hosttmp/srv/other 2>/dev/null
+    true
+    """
+    code, printed = await box.run(make(), script, programs=(str(server), str(box.base / "hosttmp")))
+    assert (code, printed.splitlines()[0]) == (0, "started")
+    assert not {"changed", "added", "of another program"} & set(printed.splitlines())
+    assert os.listdir(server) == ["run"]

@@ -71,6 +71,20 @@ def test_read_only_opens_nothing_and_still_shows_the_workspace(world: World) -> 
     assert not (world.base / "caches").exists()
 
 
+def test_programs_are_shown_only_where_a_temporary_folder_hides_them(world: World) -> None:
+    world.home = world.base / "tmp" / "home"
+    world.env = {"SSH_AUTH_SOCK": str(world.base / "tmp" / "agent" / "socket")}
+    made = [
+        world.make(f"{name}/file")
+        for name in ("tmp/srv", "tmp/home/.ssh", "tmp/agent", "opt", "home/code/shop/.venv")
+    ]
+    folders = tuple(map(os.path.dirname, made))
+    named = (*folders, str(world.base / "tmp"), str(world.base / "tmp" / "missing"))
+    plain, confinement = world.confinement(), world.confinement(programs=named)
+    assert set(confinement.shown) - set(plain.shown) == {folders[0]}
+    assert confinement.temporary == plain.temporary == (str(world.base / "tmp"),)
+
+
 def test_off_has_no_confinement(world: World) -> None:
     with pytest.raises(ValueError, match="confines nothing"):
         world.confinement(mode="off")

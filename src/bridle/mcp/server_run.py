@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
@@ -216,6 +217,9 @@ class ServerRun:
         definition, place = self._definition, self._place
         cwd = os.path.join(place.cwd, definition.folder)
         policy = server_policy(definition, place.policy)
+        search_path = policy.variables.get("PATH", place.env.get("PATH", ""))
+        files = server_files(definition.argv, cwd=cwd, search_path=search_path)
+        policy = msgspec.structs.replace(policy, programs=(*policy.programs, *files))
         self._log.begin(f"started: {definition.argv[0]}")
 
         async def start(inlet: InputPipe, outlet: OutputPipe) -> Process:
@@ -283,6 +287,28 @@ def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPo
         variables={**session.variables, **definition.env},
         resident=True,
     )
+
+
+def server_files(argv: Sequence[str], *, cwd: str, search_path: str) -> tuple[str, ...]:
+    """Return the files and folders that the command line of a server names.
+
+    Of the program and of the first file behind it, usually the script, return the folder in which it is installed.
+    """
+    program = os.path.join(cwd, argv[0]) if "/" in argv[0] else shutil.which(argv[0], path=search_path) or ""
+    named = [path for word in argv[1:] if os.path.exists(path := os.path.join(cwd, word))]
+    script = next(filter(os.path.isfile, named), "")
+    started = [path for path in (program, script) if path]
+    resolved = map(os.path.realpath, started)
+    return tuple(dict.fromkeys((*started, *named, *map(_install_folder, (*started, *resolved)))))
+
+
+def _install_folder(path: str) -> str:
+    """Return the folder with everything that was installed together with a file."""
+    above, found, _ = path.partition("/node_modules/")
+    if found:
+        return above
+    folder = os.path.dirname(path)
+    return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
 
 def _nothing() -> None:

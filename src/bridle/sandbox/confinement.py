@@ -179,6 +179,12 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     named = {*writable, *shown}
     free = [path for path in protection.absent if policy.resident and not is_beneath_any(path, git_dirs)]
     others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
+    hidden = [path for path in (*_existing(hidden_names(place), real), *others) if path not in named]
+    emptied = [path for path in _socket_folders(place, home, real) if path not in named]
+    temporary = [path for path in _existing(place.temporary, real) if path not in named]
+    shown += _in_temporary(
+        _existing(absolute(policy.programs, workspace), real), temporary, (*named, *hidden, *emptied)
+    )
     return Confinement(
         writable=tuple(writable),
         folders=tuple(folders) if writes else (),
@@ -187,10 +193,10 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
         looked_for=tuple(free),
         filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
-        hidden=tuple(path for path in (*_existing(hidden_names(place), real), *others) if path not in named),
-        emptied=tuple(path for path in _socket_folders(place, home, real) if path not in named),
+        hidden=tuple(hidden),
+        emptied=tuple(emptied),
         shown=tuple(path for path in _unique(shown) if path not in writable),
-        temporary=tuple(path for path in _existing(place.temporary, real) if path not in named),
+        temporary=tuple(temporary),
         scratch=real(policy.scratch) if policy.scratch else "",
         caches=caches,
         network=policy.network,
@@ -206,6 +212,15 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
         ),
         left_out=tuple(left_out),
     )
+
+
+def _in_temporary(programs: Iterable[str], temporary: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the programs below a temporary folder, without those that lie in one of `others`."""
+    return [
+        path
+        for path in programs
+        if is_beneath_any(path, temporary) and path not in temporary and not is_beneath_any(path, others)
+    ]
 
 
 class _Protection:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from bridle.base.paths import SessionFolders, is_beneath_any
+from bridle.base.paths import SessionFolders
 from bridle.base.processes import Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
@@ -30,7 +30,7 @@ _REDIRECTION = ".git/commondir"
 _MASKED = (_REDIRECTION, ".git", ".bridle", "AGENTS.md", ".mcp.json", ".vscode")
 """Where masks stand while a command runs, in this order; the first is never there otherwise."""
 _STICKY = 0o1000
-TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  compared, never opened
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 class OwnFolders(Protocol):
@@ -160,7 +160,8 @@ def session_policy(
         mode=mode,
         workspace=here.workspace,
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
-        readable=(*here.added, *_our_programs(here), *shown),
+        readable=(*here.added, *shown),
+        programs=_own_programs(),
         network=settings.network,
         hosts=settings.hosts if settings.network == "filtered" else (),
         scratch=scratch,
@@ -243,11 +244,13 @@ def _stays(workspace: str, name: str) -> bool:
     return bool(mode & _STICKY) or name == _REDIRECTION
 
 
-def _our_programs(here: SessionFolders) -> tuple[str, ...]:
-    """Where Bridle itself is installed, if commands would not see it there: our own tools start programs from it."""
-    installed = os.path.realpath(sys.prefix)
-    hidden = is_beneath_any(installed, TEMPORARY) and here.place(installed) == "outside"
-    return (installed,) if hidden else ()
+def _own_programs() -> tuple[str, ...]:
+    """Return the folders of Bridle, its environment and its interpreter. Tools start programs from them."""
+    return (
+        _PACKAGE,
+        *(os.path.realpath(folder) for folder in (sys.prefix, sys.base_prefix, sys.base_exec_prefix)),
+        os.path.realpath(sys.executable),
+    )
 
 
 def _from_home(path: str, home: str) -> str:
