@@ -1,5 +1,6 @@
 """`bridle sandbox`: what holds commands here, running one in it, and trying to get out."""
 
+import json
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from bridle.protocol.errors import sentence
 from bridle.sandbox import landlock
 from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter, ConfiningWay, TriedAdapter
 from bridle.sandbox.limits import UNLIMITED
-from bridle.sandbox.probes import PROBES
+from bridle.sandbox.probe import CHECKS
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from confining_kit import REPOSITORY
 
@@ -300,12 +301,12 @@ def test_every_try_to_get_out_is_told_with_what_became_of_it(place: Place) -> No
     assert head.startswith("bubblewrap ")
     assert "network denied" in head
     lines = table.splitlines()
-    assert len(lines) == len(PROBES)
+    assert len(lines) == len(CHECKS)
     assert all(
-        probe.tries in line and line.split()[0] in {"blocked", "works", "not"}
-        for probe, line in zip(PROBES, lines, strict=True)
+        check.tries in line and line.split()[0] in {"blocked", "works"}
+        for check, line in zip(CHECKS, lines, strict=True)
     )
-    assert summary.startswith(f"{len(PROBES)} tries: 0 leak, ")
+    assert summary.startswith(f"{len(CHECKS)} tries: 0 leak, ")
     assert os.listdir(place.work) == []
 
 
@@ -321,7 +322,7 @@ def test_a_filtered_network_is_run_shown_and_tried(place: Place) -> None:
     tried = place.bridle("sandbox", "probe")
     assert tried.code == 0, tried.out
     assert "network filtered" in tried.out
-    assert "works        reach a host that is allowed" in tried.out
+    assert "blocked      reach the metadata address of a cloud" in tried.out
 
 
 @pytest.mark.skipif(not landlock.available(), reason="this kernel has no Landlock")
@@ -418,9 +419,9 @@ def test_what_this_kind_of_sandbox_does_not_keep_is_not_claimed(place: Place) ->
 def test_probing_for_programs_is_one_object(place: Place) -> None:
     result = place.bridle("sandbox", "probe", "--json", "--adapter", "bubblewrap").result
     assert (result["ok"], result["adapter"], result["network"]) == (True, "bubblewrap", "inherit")
-    assert sum(result["counts"].values()) == len(result["results"]) == len(PROBES)
+    assert sum(result["counts"].values()) == len(result["results"]) == len(CHECKS)
     assert {row["name"] for row in result["results"] if row["outcome"] == "not covered"} == {
-        probe.name for probe in PROBES if probe.network
+        check.name for check in CHECKS if check.network
     }
 
 
@@ -438,16 +439,35 @@ def test_a_probe_that_could_not_try_says_why_and_is_no_success(place: Place, tmp
         check=False,
     )
     assert done.returncode == 1, done.stdout.decode()
-    assert b"not tried    write, move and read in the workspace" in done.stdout
+    assert b"not tried    write in the workspace" in done.stdout
     assert b" not tried." in done.stdout
     assert done.stderr == b"bridle: some of it could not be tried, so nothing is said about that\n"
 
 
 @needs_bubblewrap
-def test_the_probe_also_looks_at_what_is_claimed_where_no_namespaces_are(place: Place) -> None:
-    result = place.bridle("sandbox", "probe", "--json").result
-    (claim,) = (row for row in result["results"] if row["name"] == "claim_without_namespaces")
-    assert claim["outcome"] == "blocked", claim
+def test_where_no_namespaces_can_be_made_no_sandbox_is_claimed_that_holds_nothing(place: Place) -> None:
+    for name in ("claim", "beside", "home"):
+        (place.work / name).mkdir()
+    (place.work / "claim" / "go").write_text("touch ../beside/it\nexit 0\n")
+    (place.work / "claim" / "it.script").write_text('call bash {"command": "sh ./go"}\n---\nsay Done.\n')
+    words = "run -y --stream-json -m demo:it.script go"
+    inside = (
+        "env",
+        f"HOME={place.work}/home",
+        "sh",
+        "-c",
+        'cd claim && exec "$@"',
+        "-",
+        *BRIDLE,
+        *words.split(),
+    )
+    ran = run(place, "--", *inside)
+    assert ran.code == 0, ran.err
+    events = [event for event in map(json.loads, ran.out.splitlines()) if "event" in event]
+    told = {event["eventType"]: event["event"]["payload"] for event in events}
+    claimed = told["SessionCreated"].get("sandbox", "")
+    assert claimed == told["ToolResult"]["shown"]["sandbox"]
+    assert claimed == "env-only" or not (place.work / "beside" / "it").exists()
 
 
 def test_where_nothing_holds_commands_there_is_nothing_to_probe(place: Place) -> None:

@@ -262,7 +262,7 @@ bridle sandbox — what holds the commands that run here, and whether it does.
 
   bridle sandbox [--json]                      what is used, what commands may write, and why
   bridle sandbox run [--mode M] -- CMD…        run a command as the engine would; its output and exit code
-  bridle sandbox probe [--network deny]        try to get out, in some seventy ways; exit 1 if one gets through
+  bridle sandbox probe [--network deny]        try a dozen escapes; exit 1 if one gets through
   bridle sandbox give-back PATH…               bring back what was put aside (NAME.put-aside-1), once you have seen it
 
 run takes --mode auto|off|read-only|workspace-write, --network inherit|filtered|deny, --allow-host HOST, -C DIR and

@@ -1,11 +1,11 @@
-"""`bridle sandbox probe`: everything a hostile command would try, tried for real against things made for it."""
+"""`bridle sandbox probe`: try a dozen escapes from the sandbox, against things made for it."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.container import container_around
-from bridle.sandbox.probes import ProbeOutcome, Result, StartFor, probes_for, run_probes
+from bridle.sandbox.probe import ProbeOutcome, ProbeWorld, Result, StartProbe, checks_for, run_probe
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import is_unfiltered
 
@@ -73,22 +73,25 @@ async def _probe(here: SandboxContext, *, only: str | None, as_json: bool) -> in
             raise CommandRefused("NoNetworkFilter")
         version = await version_of(chosen, processes)
         network = here.settings.sandbox.network
-        results: list[Result] = []
         container = container_around(here.env)
         if not as_json:
             inside = "" if container == "none" else f" · inside {container}"
             limited = _NETWORK_WORDS[network]
             if code := say(f"{chosen.way.name} {version}".rstrip() + f" · network {limited}{inside}\n\n"):
                 return code
-        async for result in _results(chosen.adapter, here, processes):
-            results.append(result)
-            if not as_json and (code := say(_line(result) + "\n")):
-                return code
+        results = await run_probe(
+            _start_for(chosen.adapter, processes),
+            folder=private_folder(here.where.cache),
+            processes=processes,
+            network=network,
+            covers=getattr(chosen.adapter, "covers", None),
+        )
         problems = any(result.is_problem for result in results)
         if any(result.outcome == "not tried" for result in results):
             tell("some of it could not be tried, so nothing is said about that")
         if not as_json:
-            return say(f"\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
+            lines = "".join(f"{_line(result)}\n" for result in results)
+            return say(f"{lines}\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
         report = ProbeReport(
             ok=not problems,
             adapter=chosen.way.name,
@@ -109,17 +112,7 @@ async def _chosen(only: str | None, here: SandboxContext, processes: Processes) 
     return await chooser.choose()
 
 
-def _results(adapter: Adapter, here: SandboxContext, processes: Processes) -> AsyncGenerator[Result]:
-    return run_probes(
-        _start_for(adapter, processes),
-        folder=private_folder(here.where.cache),
-        processes=processes,
-        network=here.settings.sandbox.network,
-        covers=getattr(adapter, "covers", None),
-    )
-
-
-def _start_for(adapter: Adapter, processes: Processes) -> StartFor:
+def _start_for(adapter: Adapter, processes: Processes) -> Callable[[ProbeWorld], StartProbe]:
     async def choose() -> Adapter:
         return adapter
 
@@ -134,7 +127,7 @@ def _nothing_to_probe(only: str | None, chosen: ChosenAdapter) -> str:
     return f"{only} does not work here: {dict(why_not(chosen.attempts)).get(only, 'it is not there')}"
 
 
-_WIDTH = max(len(probe.tries) for probe in probes_for("filtered"))
+_WIDTH = max(len(check.tries) for check in checks_for("filtered"))
 
 
 def _line(result: Result) -> str:

@@ -284,9 +284,9 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What a started command may do, as far as the adapter can enforce it.
 
     `writable` are folders (or files) beside what every command of this mode may write; what is in `readable` can be
-    read wherever it is, like the workspace. `programs` are the files of programs that the command needs; they are
-    read-only and visible even in a temporary folder, unless they lie in a place of credentials. `scratch` is a folder of
-    the session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
+    read wherever it is, like the workspace. `programs` are the files of programs that the command needs: visible and
+    read-only even in a temporary folder, unless they lie in a place of credentials. `scratch` is a folder of the
+    session that stands for the temporary folder; without one, every command gets an empty one. `git_config`: git's own
     settings of the repository may be written, because that is what was asked for. `new_repository`: the workspace may
     become one, for the same reason. `agreed` are files that later runs obey and that a person let it
     change; `git_tree`: git may change any, to what they are in a commit. `repository_closed`: nothing of the repository

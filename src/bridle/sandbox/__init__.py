@@ -4,7 +4,7 @@ Is        `confinement`    what a policy means here, as resolved paths (`git_pla
           `adapters`       how an adapter is asked: `bubblewrap`, `landlock`, `unshare`, `sandbox_exec`
           `adapter_choice` which of them holds on this machine, found out by trying, once
           `sandbox_spawn`  starting a process by its policy, and explaining afterwards (`blocked`, `aftermath`)
-          `probes`         everything a hostile command would try, tried for real (`attempts`, `probe_world`)
+          `probe`          a dozen escapes that `bridle sandbox probe` tries (`probe_script`)
           `container`      whether we are in one, which changes nothing here
 Is not    what may run at all (shell/, permissions), nor what our own file tools may touch (paths, guards).
 """

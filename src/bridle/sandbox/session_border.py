@@ -161,7 +161,7 @@ def session_policy(
         workspace=here.workspace,
         writable=(*here.added, *asked) if mode == "workspace-write" else (),
         readable=(*here.added, *shown),
-        programs=_own_programs(),
+        programs=own_programs(),
         network=settings.network,
         hosts=settings.hosts if settings.network == "filtered" else (),
         scratch=scratch,
@@ -244,7 +244,7 @@ def _stays(workspace: str, name: str) -> bool:
     return bool(mode & _STICKY) or name == _REDIRECTION
 
 
-def _own_programs() -> tuple[str, ...]:
+def own_programs() -> tuple[str, ...]:
     """Return the folders of Bridle, its environment and its interpreter. Tools start programs from them."""
     return (
         _PACKAGE,
