@@ -49,7 +49,6 @@ ROWS = {
     "search": "searching:search",
     "spawn": "parts:spawn",
     "sandbox": "sandboxing:sandbox",
-    "warm-step": "waiting:warm_step",
     "flood": "sandboxing:flood",
     "undo": "undoing:undo",
     "twenty": "at_once:twenty",

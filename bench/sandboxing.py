@@ -7,11 +7,10 @@ import os
 import resource
 import subprocess
 import time
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from measure import Figure, added, in_turns, scratch, within
 
-from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
@@ -20,20 +19,15 @@ from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
 from bridle.sandbox.adapter_choice import ConfiningWay, adapter_for
-from bridle.sandbox.adapters import can_wait
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sandbox.warm_sandbox import WarmSandboxes
 
 if TYPE_CHECKING:
     from bridle.sandbox.adapters import Adapter
 
-Mode: TypeAlias = Literal["workspace-write", "read-only"]
 SPAWNS = 100
 ADAPTERS = ((ConfiningWay("bubblewrap", "full"), 8, 15), (ConfiningWay("landlock"), 4, None))
 """With how much each may add in the middle, and nineteen times in twenty."""
-ANSWER_S = 0.04
-"""How long a model takes that a sandbox is set up meanwhile; most take longer."""
 FLOOD_MB = 1024
 
 
@@ -68,23 +62,11 @@ class Bordered(NamedTuple):
 
 def _figures(bordered: Bordered, target: float, late: float | None) -> list[Figure]:
     name = bordered.adapter.name
-    figures = _added(f"{name} adds", bordered, target, late)
-    if can_wait(bordered.adapter):
-        for mode in ("workspace-write", "read-only"):
-            figures += _added(f"warm {mode} adds", bordered, 2, 4, mode=mode, answer_s=ANSWER_S)
-    return figures
+    return _added(f"{name} adds", bordered, target, late)
 
 
-def _added(
-    name: str,
-    bordered: Bordered,
-    target: float,
-    late: float | None,
-    *,
-    mode: Mode = "workspace-write",
-    answer_s: float = 0.0,
-) -> list[Figure]:
-    """What a border adds to `true`. With `answer_s`, a sandbox may be set up in so long before."""
+def _added(name: str, bordered: Bordered, target: float, late: float | None) -> list[Figure]:
+    """What a border adds to `true`."""
     runner, processes, adapter, folder, work = bordered
 
     async def choose() -> Adapter:
@@ -93,15 +75,11 @@ def _added(
     place = HostContext(
         home=folder, own=(os.path.join(folder, "own"),), caches=os.path.join(folder, "caches")
     )
-    spawn = SandboxSpawn(processes, place=lambda: place, choose=choose, away=os.path.join(folder, "masks"))
-    warm = WarmSandboxes(spawn.wait_for_command, SystemClock()) if answer_s else None
-    held = SpawnPolicy(mode=mode, workspace=work, scratch=os.path.join(folder, "tmp"))
+    spawn = SandboxSpawn(processes, place=lambda: place, choose=choose)
+    held = SpawnPolicy(mode="workspace-write", workspace=work, scratch=os.path.join(folder, "tmp"))
     free = SpawnPolicy(mode="off", workspace=work)
 
     async def run(policy: SpawnPolicy) -> float:
-        if warm is not None:
-            warm.expect()
-            await asyncio.sleep(answer_s)
         begun = time.perf_counter()
         process = await spawn(
             ["/bin/true"],
@@ -110,15 +88,12 @@ def _added(
             policy=policy,
             call_id="call_bench",
             on_output=lambda _chunk: None,
-            warm=warm,
         )
         assert await process.wait() == 0
         assert process.sandbox == ("off" if policy is free else adapter.name)
         return time.perf_counter() - begun
 
     free_s, held_s = in_turns(SPAWNS, lambda: runner.run(run(free)), lambda: runner.run(run(held)))
-    if warm is not None:
-        warm.discard()
     more_ms = [(held - free) * 1000 for free, held in zip(free_s, held_s, strict=True)]
     middle = added(name, held_s, free_s, of="one without a border", target=target)
     tail = within(more_ms, 0.95)

@@ -5,19 +5,15 @@ A process of its own, so that a test can see what an ordinary user would, also w
 
 import asyncio
 import json
-import os
 import sys
-import tempfile
 
-from bridle.base.duplex import InputPipe
-from bridle.base.processes import Output, Processes, ProcessGroup
+from bridle.base.processes import Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import start
-from bridle.sandbox.adapters import Adapter, Launch, can_wait
+from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.aftermath import put_right
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Confinement, HostContext, confinement_of
-from bridle.sandbox.warm_sandbox import WAITING, LateOutput, line_of
+from bridle.sandbox.confinement import HostContext, confinement_of
 
 
 def adapter_of(plan: dict) -> Adapter:
@@ -26,31 +22,6 @@ def adapter_of(plan: dict) -> Adapter:
     from bridle.sandbox.unshare import Unshare, programs
 
     return Unshare(programs())
-
-
-async def started_warm(
-    processes: Processes,
-    adapter: Adapter,
-    argv: list[str],
-    on_output: Output,
-    *,
-    cwd: str,
-    env: dict[str, str],
-    confinement: Confinement,
-) -> tuple[Launch, ProcessGroup]:
-    """What a command gets that finds a sandbox which waits."""
-    assert can_wait(adapter)
-    launch, mounts = adapter.waiting(WAITING, cwd=cwd, network=confinement.network, look=lambda: confinement)
-    inlet, output = InputPipe(), LateOutput()
-    process = await start(processes, launch, cwd=cwd, env=env, on_output=output, stdin=inlet)
-    assert await output.until_ready(process)
-    mounts.put_away(lambda: tempfile.mkdtemp(dir=os.path.dirname(confinement.scratch)))
-    assert not any(map(os.path.lexists, confinement.absent))
-    assert mounts.put_back()
-    output.deliver_to(on_output)
-    assert inlet.send_last(line_of(argv))
-    mounts.close()
-    return launch, process
 
 
 async def run(plan: dict) -> list[dict]:
@@ -78,13 +49,8 @@ async def run(plan: dict) -> list[dict]:
                 ready.set()
 
             env = {**plan["env"], **adapter.variables(confinement)}
-            if plan["warm"] and not any(map(os.path.lexists, confinement.absent)):
-                launch, process = await started_warm(
-                    processes, adapter, step["argv"], read, cwd=cwd, env=env, confinement=confinement
-                )
-            else:
-                launch = adapter.confined(step["argv"], cwd=cwd, confinement=confinement)
-                process = await start(processes, launch, cwd=cwd, env=env, on_output=read)
+            launch = adapter.confined(step["argv"], cwd=cwd, confinement=confinement)
+            process = await start(processes, launch, cwd=cwd, env=env, on_output=read)
             if step.get("background"):
                 await ready.wait()
                 running.append((process, launch))

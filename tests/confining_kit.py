@@ -105,7 +105,6 @@ class Ground:
         self.mode = "workspace-write"
         self.writable: list[str] = []
         self.gently = False
-        self.warm = False
         self.temporary = [str(self.host_tmp)]
         for folder in (
             self.workspace / "src",
@@ -190,7 +189,6 @@ class Ground:
             },
             "steps": steps,
             "gently": self.gently,
-            "warm": self.warm,
         }
         done = subprocess.run(
             [*self.user.prefix, self.user.python, str(REPOSITORY / "tests" / "confining_driver.py")],

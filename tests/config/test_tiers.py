@@ -241,6 +241,8 @@ def test_origins_are_named_the_way_people_say_them(desk: Desk):
         ("[budget]\nmaxSteps = 5\nmax_step = 6", 3,
          'there is no setting "budget.max_step" (nearest: budget.max_steps).'),
         ("max_steps = 5", 1, 'there is no setting "max_steps" (nearest: budget.max_steps).'),
+        ("[sandbox]\nwarm = false", 2,
+         "sandbox.warm no longer does anything; remove it."),
         ("[budget]\nmaxSteps = 5\nmax_steps = 6", 3, "budget.max_steps is written twice."),
         ('mode = "plan"\nmode = ', 2, "invalid value."),
         ('a = 1\n\nmode "plan"\n', 3, "expected '=' after a key in a key/value pair."),

@@ -2,7 +2,6 @@
 
 import _thread
 import asyncio
-import fcntl
 import gc
 import os
 import resource
@@ -25,12 +24,11 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import HeldBack, start
 from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Confinement, HostContext, Network
+from bridle.sandbox.confinement import Confinement, HostContext
 from bridle.sandbox.control_group import ControlGroup
-from bridle.sandbox.gate import Gate, PreparedMounts
+from bridle.sandbox.gate import Gate
 from bridle.sandbox.limits import CommandLimits
-from bridle.sandbox.mount_check import ExpectedMounts, expected_mounts, mounted_now
-from bridle.sandbox.mount_list import Mount
+from bridle.sandbox.mount_check import ExpectedMounts
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.thread_limits import HeldThread, drop_capabilities
 from cli_kit import SignOfLife, kill_together
@@ -49,16 +47,10 @@ class Disturbed(Bubblewrap):
         self.tries = 0
         self._disturb = disturb
 
-    def ahead(
-        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
-    ) -> Launch:
-        def disturbed() -> Confinement:
-            found = look()
-            self.tries += 1
-            self._disturb(self.tries)
-            return found
-
-        return super().ahead(argv, cwd=cwd, network=network, look=disturbed)
+    def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
+        self.tries += 1
+        self._disturb(self.tries)
+        return super().confined(argv, cwd=cwd, confinement=confinement)
 
 
 class Box:
@@ -515,12 +507,7 @@ async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
         finally:
             gate.close()
 
-    def make() -> None:
-        pass
-
-    gate = Gate(
-        lambda: PreparedMounts(options, make, lambda: ExpectedMounts(*[frozenset()] * 3, {}, frozenset()))
-    )
+    gate = Gate(options, ExpectedMounts(*[frozenset()] * 3, {}, frozenset()))
     teller = threading.Thread(target=tell, args=(gate,))
     teller.start()
     while chunk := await asyncio.to_thread(os.read, int(gate.arguments[1]), 1 << 20):
@@ -529,92 +516,6 @@ async def test_more_than_a_pipe_of_this_user_holds_is_told_too() -> None:
         os.close(fd)  # nobody is left to read: it goes on
     teller.join(60)
     assert told.decode().split("\0") == options
-
-
-def waiting_child(pid: int, fd: int) -> int | None:
-    """The process in a sandbox that is being made, if it is reading from `fd`."""
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        calling = Path(f"/proc/{child}/syscall").read_text().split()
-        if calling[1:2] == [hex(fd)]:
-            return int(child)
-    return None
-
-
-async def test_nothing_is_mounted_before_there_is_something_to_mount_it_on(box: Box) -> None:
-    mask, started, there = box.workspace / "AGENTS.md", list[int](), list[bool]()
-
-    def make() -> None:
-        while waiting_child(started[0], gate.theirs[0]) is None:
-            os.sched_yield()
-        there.append(mask.exists())
-        mask.mkdir(0o1700)
-
-    def prepare() -> PreparedMounts:
-        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-        mounts = ["--bind", str(box.workspace), str(box.workspace), "--tmpfs", str(mask)]
-        meant = [Mount("/", "read-only"), Mount(str(box.workspace), "writable"), Mount(str(mask), "masked")]
-        return PreparedMounts(
-            [*root, *gate.wait, *mounts], make, lambda: expected_mounts(meant, Confinement(), mounted_now())
-        )
-
-    gate = Gate(prepare)
-    argv = (
-        shutil.which("bwrap") or "bwrap",
-        *gate.arguments,
-        "--",
-        "/bin/sh",
-        "-c",
-        "grep -c AGENTS /proc/mounts",
-    )
-    output = bytearray()
-    process = await start(
-        box.processes,
-        telling(Launch(argv, pass_fds=tuple(gate.theirs), gate=gate), started.append),
-        cwd="/",
-        env={},
-        on_output=output.extend,
-    )
-    assert (await process.wait(), output.decode(), there) == (0, "1\n", [False])
-    assert mask.stat().st_mode & 0o7777 == 0o1700
-
-
-async def test_a_command_waits_until_every_name_is_held(box: Box) -> None:
-    mask = box.workspace / "AGENTS.md"
-    mask.mkdir()
-    mask.chmod(0o1755)  # as one that is being taken away by another command
-    taken = os.open(mask, os.O_RDONLY)
-    fcntl.flock(taken, fcntl.LOCK_EX)
-    launch = Bubblewrap(shutil.which("bwrap") or "bwrap").confined(
-        ["/bin/true"],
-        cwd=str(box.workspace),
-        confinement=Confinement(writable=(str(box.workspace),), absent=(str(mask),)),
-    )
-    waits_for: list[int] = []
-
-    def watch(pid: int) -> None:
-        try:
-            while not waits_for:
-                waits_for.extend(fd for fd in launch.pass_fds if waiting_child(pid, fd))
-        finally:
-            os.close(taken)  # or the command would wait for ever
-
-    watching: list[threading.Thread] = []
-
-    def started(pid: int) -> None:
-        watching.append(threading.Thread(target=watch, args=(pid,)))
-        watching[0].start()
-
-    process = await start(
-        box.processes,
-        telling(launch, started),
-        cwd="/",
-        env={},
-        on_output=lambda _chunk: None,
-        ended=launch.ended,
-    )
-    watching[0].join()
-    assert (await process.wait(), waits_for) == (0, [launch.pass_fds[0]])
-    assert not mask.exists()
 
 
 def test_a_thread_does_one_last_thing() -> None:
@@ -646,7 +547,7 @@ async def main(program, workspace):
     )
     for fd in launch.pass_fds:
         os.close(fd)
-    print((await launch.gate.mounted()).child, flush=True)
+    print((await launch.gate.mounted())[0], flush=True)
     await process.wait()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -667,52 +568,6 @@ def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_pa
         gone.register(waiting, select.POLLIN)
         assert gone.poll(10_000)
     assert not (workspace / "runs").exists()
-
-
-_SLOW_ENGINE = """
-import asyncio, os, sys
-from bridle.base.processes import Processes
-from bridle.sandbox.gate import Gate, PreparedMounts
-
-async def main(program, workspace):
-    def prepare():
-        root = ["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-        mounts = ["--bind", workspace, workspace, "--tmpfs", f"{workspace}/AGENTS.md"]
-        return PreparedMounts([*root, *gate.wait, *mounts], sys.stdin.read, lambda: None)
-
-    gate = Gate(prepare)
-    process = await Processes().start(
-        [program, *gate.arguments, "--", "/bin/true"], cwd="/", env={}, on_output=print, pass_fds=gate.theirs
-    )
-    fd = gate.theirs[0]
-    for theirs in gate.theirs:
-        os.close(theirs)
-    print(process.pid, fd, flush=True)
-    await gate.mounted()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-def test_an_engine_that_is_killed_while_it_makes_room_leaves_nothing_in_its_place(tmp_path: Path) -> None:
-    workspace = Path(os.path.realpath(tmp_path)) / "ws"
-    workspace.mkdir()
-    engine = subprocess.Popen(
-        [sys.executable, "-c", _SLOW_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with engine:
-        pid, fd = map(int, engine.stdout.readline().split())
-        while (child := waiting_child(pid, fd)) is None:
-            os.sched_yield()
-        with os.fdopen(os.pidfd_open(child), "rb") as waiting:
-            engine.kill()
-            gone = select.poll()
-            gone.register(waiting, select.POLLIN)
-            assert gone.poll(10_000)
-    assert list(workspace.iterdir()) == []
 
 
 _LATE_ENGINE = """
@@ -766,44 +621,3 @@ def test_nothing_of_a_sandbox_stays_that_comes_to_itself_after_its_engine_was_ki
     assert life.ends_within(10)
     life.close()
     assert not (workspace / "runs").exists()
-
-
-_WAITING_ENGINE = """
-import asyncio, os, sys
-from bridle.base.duplex import InputPipe
-from bridle.base.processes import Processes
-from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.warm_sandbox import WAITING
-
-async def main(program, workspace):
-    confinement = Confinement(writable=(workspace,))
-    launch, _ = Bubblewrap(program).waiting(WAITING, cwd=workspace, network="inherit", look=lambda: confinement)
-    process = await Processes().start(
-        launch.argv, cwd="/", env={}, on_output=lambda chunk: None, pass_fds=launch.pass_fds, within=launch.within,
-        stdin=InputPipe(),
-    )
-    for fd in launch.pass_fds:
-        os.close(fd)
-    print((await launch.gate.mounted()).child, flush=True)
-    await process.wait()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-def test_what_is_to_wait_for_a_command_does_not_wait_at_the_gate_when_engine_and_guardian_are_killed(
-    tmp_path: Path,
-) -> None:
-    workspace = Path(os.path.realpath(tmp_path)) / "ws"
-    workspace.mkdir()
-    engine = subprocess.Popen(
-        [sys.executable, "-c", _WAITING_ENGINE, shutil.which("bwrap") or "bwrap", str(workspace)],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    with engine, os.fdopen(os.pidfd_open(int(engine.stdout.readline())), "rb") as waiting:
-        kill_together(engine)
-        gone = select.poll()
-        gone.register(waiting, select.POLLIN)
-        assert gone.poll(10_000)

@@ -213,7 +213,7 @@ async def test_a_name_that_is_kept_free_takes_nothing_to_the_disk(box: Box, adap
 
 async def test_what_vanishes_while_it_is_looked_at_is_no_crash(box: Box) -> None:
     class Restless(Bubblewrap):
-        def ahead(self, *_arguments: object, **_more: object) -> object:
+        def confined(self, *_arguments: object, **_more: object) -> object:
             raise FileNotFoundError(2, "gone", "x")
 
     with pytest.raises(CannotStart) as refused:

@@ -10,7 +10,7 @@ import pytest
 
 from bridle.sandbox import landlock
 from confining_escapes import ABSTRACT_CONNECTS, ESCAPES, FILTERED_ESCAPES, PYTHON_CONNECTS, Escape
-from confining_kit import Ground, User, ground, listening, processes_with, users
+from confining_kit import Ground, ground, listening, processes_with, users
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
@@ -18,16 +18,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(
-    params=[*((user, False) for user in users()), (users()[-1], True)],
-    ids=lambda param: f"{param[0].name}{'-warm' if param[1] else ''}",
-)
+@pytest.fixture(params=users(), ids=lambda user: user.name)
 def box(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """For each user, and once more where each command finds a sandbox that waits for it."""
-    user: User
-    user, warm = request.param
-    with ground(user, "bubblewrap") as made:
-        made.warm = warm
+    with ground(request.param, "bubblewrap") as made:
         yield made
 
 

@@ -330,8 +330,8 @@ async def test_a_hook_cannot_be_made_in_a_repository_that_was_there(bubble: Worl
 class Unheard(Bubblewrap):
     """As if it were root's own: the kernel tells nobody who writes."""
 
-    def ahead(self, *given, **named):
-        return super().ahead(*given, **named)._replace(privileged=True)
+    def confined(self, *given, **named):
+        return super().confined(*given, **named)._replace(privileged=True)
 
 
 async def test_where_nobody_hears_it_write_everything_that_came_is_put_aside(bubble: World) -> None:

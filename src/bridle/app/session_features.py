@@ -40,7 +40,6 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
-from bridle.sandbox.sandbox_spawn import ClaimedSpawn
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools, with_kept_schemas
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from bridle.protocol.queries import CustomQuery
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
     from bridle.safety.trust.approved_edits import ApprovedEdits
-    from bridle.sandbox.warm_sandbox import WarmSandboxes
 
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""
@@ -303,28 +301,14 @@ def goals(parts: SessionParts) -> Feature:
 
 
 def sandbox(parts: SessionParts) -> Feature:
-    """How commands may run, what earlier ones left behind, sandboxes that wait, and the temporary folder."""
+    """How commands may run, what earlier ones left behind, and the temporary folder."""
     where = parts.services.where
-
-    def warm() -> WarmSandboxes | None:
-        return parts.spawn.warm if isinstance(parts.spawn, ClaimedSpawn) else None
-
-    async def start_sandbox(step: Step, proceed: AskModel) -> Reply:
-        if (sandboxes := warm()) is not None:
-            sandboxes.expect()
-        return await proceed(step)
-
-    def discard(_ended: Envelope) -> None:
-        if (sandboxes := warm()) is not None:
-            sandboxes.discard()
 
     async def end() -> None:
         clear_away(parts.scratch)
 
     return Feature(
         name="sandbox",
-        request_layers=(PlacedRequestLayer("start_sandbox", start_sandbox),),
-        listeners=(EventListener(kinds=frozenset({"TurnEnded"}), hear=discard),),
         tool_layers=(PlacedToolLayer("sandboxed", lambda: _layers().choose_policy(parts)),),
         notices=lambda: (*outlived(where), *left_behind(parts.policy, where)),
         at_end=end,

@@ -205,10 +205,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         shown=settings.skills.readable_folders(where.config),
     )
     is_off = policy.mode == "off"
-    warm = clock if settings.sandbox.warm else None
-    spawn = (
-        services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit, warm=warm)
-    )
+    spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
     return SessionParts(
         services=services,
         opened=opened,

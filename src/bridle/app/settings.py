@@ -257,7 +257,6 @@ def session_settings(
             network=tiers.get("sandbox.network") or "inherit",
             hosts=_hosts(tiers, options),
             required=bool(tiers.get("sandbox.required")),
-            warm=bool(tiers.get("sandbox.warm")),
             writable=tuple(tiers.get("sandbox.writable") or ()),
             max_file_mib=tiers.get("sandbox.max_file_mib"),
             max_processes=tiers.get("sandbox.max_processes"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from bridle.base.other_projects import OtherProjects, is_environment_file
@@ -94,13 +94,11 @@ HOME_START_UP_FILES = (
 # fmt: on
 
 
-def secret_places(
-    home: str, env: Mapping[str, str], *, names_in: Callable[[str], Iterable[str]] = os.listdir
-) -> list[str]:
+def secret_places(home: str, env: Mapping[str, str]) -> list[str]:
     """Where secrets may be; of the home itself, what does not exist is mostly left out."""
     by_first_name = _by_first_name()
     try:
-        names = [name for name in names_in(home) if name in by_first_name]
+        names = [name for name in os.listdir(home) if name in by_first_name]
     except OSError:
         names = [*by_first_name]
     found = [os.path.join(home, place) for name in names for place in by_first_name[name]]

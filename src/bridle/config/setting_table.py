@@ -339,12 +339,6 @@ SETTINGS: tuple[Setting, ...] = (
         default=False,
     ),
     Setting(
-        "sandbox.warm",
-        FLAG,
-        "Whether the sandbox of the next command is set up while the model is asked.",
-        default=True,
-    ),
-    Setting(
         "sandbox.max_file_mib",
         WHOLE,
         "The largest file a sandboxed command may make, in MiB.",
@@ -675,7 +669,7 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 """Names that are understood besides ours, where ours exists."""
 
-RETIRED = frozenset({"engine.standby"})
+RETIRED = frozenset({"engine.standby", "sandbox.warm"})
 """Settings of the release before. They are accepted with a notice and do nothing."""
 
 JOINED = frozenset({"permissions.rules", "hooks", "allowed_tools", "disallowed_tools"})

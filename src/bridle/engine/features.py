@@ -50,7 +50,6 @@ REQUEST_SLOTS = (
     "check_capabilities",  # images or tools the model does not take; a small local context is said
     "retry",  # tries again what may succeed later
     "stop_over_budget",  # stops what could cost more than is left; nothing was sent
-    "start_sandbox",  # while the answer is awaited, the sandbox of the next command is set up
 )
 """The request layers, outermost first."""
 GATE_SLOTS = (

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
+from typing import NamedTuple, Protocol
 
 from bridle.base.processes import Within
-from bridle.sandbox.confinement import Confinement, Network
+from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.limits import CommandLimits
-
-if TYPE_CHECKING:
-    from bridle.sandbox.masks import HandedMasks
 
 
 def _nothing() -> None:
@@ -75,64 +72,6 @@ class Adapter(Protocol):
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
         """Makes ready to start `argv` (its program an absolute path or found on PATH). Raises `CannotConfine`."""
         ...
-
-
-class StartsAhead(Protocol):
-    """An adapter that can be started before it is known what the command may touch."""
-
-    def ahead(
-        self, argv: Sequence[str], *, cwd: str, network: Network, look: Callable[[], Confinement]
-    ) -> Launch:
-        """As `Adapter.confined` does. `look` is called when the gate is opened; what it raises, that raises, and so
-        `CannotConfine`."""
-        ...
-
-
-class WaitingMounts(Protocol):
-    """The mounts of a sandbox that waits for its command; see `bubblewrap.WaitingMounts`."""
-
-    @property
-    def confinement(self) -> Confinement: ...
-    def put_away(self, make_folder: Callable[[], str]) -> None: ...
-    def put_back(self, *, unmoved: bool = False) -> bool: ...
-    def close(self) -> None: ...
-
-
-class Waits(Adapter, Protocol):
-    """An adapter whose sandbox can wait, set up, until its command is known. Masks are used again from `handed`, and
-    left there."""
-
-    def ahead(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        network: Network,
-        look: Callable[[], Confinement],
-        handed: HandedMasks | None = None,
-    ) -> Launch:
-        """As `StartsAhead.ahead` does."""
-        ...
-
-    def waiting(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        network: Network,
-        look: Callable[[], Confinement],
-        handed: HandedMasks | None = None,
-    ) -> tuple[Launch, WaitingMounts]:
-        """As `StartsAhead.ahead` does for what will wait, with its mounts."""
-        ...
-
-
-def can_wait(adapter: Adapter) -> TypeGuard[Waits]:
-    return hasattr(adapter, "waiting")
-
-
-def starts_ahead(adapter: Adapter) -> TypeGuard[StartsAhead]:
-    return hasattr(adapter, "ahead")
 
 
 class CannotConfine(Exception):

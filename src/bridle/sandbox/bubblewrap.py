@@ -8,27 +8,19 @@ that know this scope, 6.12 and later) keeps commands from those of other program
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Literal, TypeAlias
 
-from bridle.base.files import private_folder
 from bridle.sandbox.adapters import CannotConfine, Launch
 from bridle.sandbox.caches import cache_variables
-from bridle.sandbox.confinement import Confinement, Network
-from bridle.sandbox.gate import Gate, PreparedMounts
+from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.gate import Gate
 from bridle.sandbox.gentle_end import terminate_inside
-from bridle.sandbox.masks import HandedMasks, Masks
-from bridle.sandbox.mount_check import (
-    MountTable,
-    expected_mounts,
-    first_difference,
-    mounted_now,
-    read_table,
-)
+from bridle.sandbox.masks import Masks
+from bridle.sandbox.mount_check import expected_mounts, mounted_now
 from bridle.sandbox.mount_list import Mount, make_room, mounts_of
 from bridle.sandbox.thread_limits import HeldThread
 
@@ -70,69 +62,16 @@ class Bubblewrap:
         return {"TMPDIR": TEMPORARY, **cache_variables(confinement.caches)}
 
     def confined(self, argv: Sequence[str], *, cwd: str, confinement: Confinement) -> Launch:
-        return self.ahead(argv, cwd=cwd, network=confinement.network, look=lambda: confinement)
-
-    def ahead(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        network: Network,
-        look: Callable[[], Confinement],
-        handed: HandedMasks | None = None,
-    ) -> Launch:
-        return self._launch(argv, cwd, network, look, Masks(handed=handed))[0]
-
-    def waiting(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        network: Network,
-        look: Callable[[], Confinement],
-        handed: HandedMasks | None = None,
-    ) -> tuple[Launch, WaitingMounts]:
-        """As `ahead` does, for what will wait; and its mounts, to be looked at again before it goes on."""
-        masks, outside = Masks(handed=handed), MountTable()
+        network, privileged = confinement.network, _is_privileged(self._program)
+        mounts = mounts_of(confinement)
+        make_room(mounts, confinement)
+        masks = _hold(confinement)
+        fds: list[int] = []
+        gate: Gate | None = None
         try:
-            launch, gate, made = self._launch(argv, cwd, network, look, masks, outside)
-        except BaseException:
-            outside.close()
-            raise
-        return launch, WaitingMounts(masks, gate, made, outside)
-
-    def _launch(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        network: Network,
-        look: Callable[[], Confinement],
-        masks: Masks,
-        outside: MountTable | None = None,
-    ) -> tuple[Launch, Gate, list[tuple[Sequence[Mount], Confinement]]]:
-        made = list[tuple[Sequence[Mount], Confinement]]()
-
-        def prepare() -> PreparedMounts:
-            confinement = look()
-            mounts = mounts_of(confinement)
-            made.append((mounts, confinement))
-            if confinement.scratch:  # bubblewrap looks for what it binds before it comes to the wait
-                private_folder(confinement.scratch)
-            _hold(masks, files=confinement.filled)
-
-            def make() -> None:
-                make_room(mounts, confinement)
-                _hold(masks, confinement.absent)
-
-            return PreparedMounts(
-                [*self._options(mounts, confinement, gate.wait), "--chdir", cwd],
-                make,
-                lambda: expected_mounts(mounts, confinement, outside.mounts if outside else mounted_now()),
-            )
-
-        gate = Gate(prepare, waits=outside is not None)
-        fds = gate.theirs
-        try:
+            options = [*self._options(mounts, confinement), "--chdir", cwd]
+            gate = Gate(options, expected_mounts(mounts, confinement, mounted_now()))
+            fds += gate.theirs
             filtered: list[str] = []
             if program := self._filter(network != "inherit"):
                 fds.append(_readable(program))
@@ -141,7 +80,9 @@ class Bubblewrap:
         except BaseException:
             for fd in fds:
                 os.close(fd)
-            gate.close()
+            if gate is not None:
+                gate.close()
+            masks.release()
             raise
         thread = HeldThread(scope) if scope is not None else None
 
@@ -150,22 +91,20 @@ class Bubblewrap:
             if thread is not None:
                 thread.end()
 
-        options = (self._program, *gate.arguments, *filtered, "--")
-        launch = Launch(
-            argv=(*options, *argv),
+        enclosing = (self._program, *gate.arguments, *filtered, "--")
+        return Launch(
+            argv=(*enclosing, *argv),
             pass_fds=tuple(fds),
-            own_network_at=None if network == "inherit" else len(options),
+            own_network_at=None if network == "inherit" else len(enclosing),
             within=thread,
             gate=gate,
-            limits=not _is_privileged(self._program),
+            limits=not privileged,
             ended=ended,
             terminate=terminate_inside,
-            privileged=_is_privileged(self._program),
+            privileged=privileged,
         )
-        return launch, gate, made
 
-    def _options(self, mounts: Sequence[Mount], confinement: Confinement, wait: Sequence[str]) -> list[str]:
-        """What to do. At `wait`, everything is there that is to be mounted, and not yet everything to mount it on."""
+    def _options(self, mounts: Sequence[Mount], confinement: Confinement) -> list[str]:
         options = [
             "--die-with-parent",
             "--new-session",
@@ -186,68 +125,11 @@ class Bubblewrap:
             options += ["--proc", "/proc"]
             if os.getuid() == 0:  # whose files in /proc/sys are writable without any capability
                 options += ["--remount-ro", "/proc"]
-        options += wait
-        options += _all_mounted(tuple(others), confinement.scratch)
+        options += [option for mount in others for option in _mounted(mount, confinement.scratch)]
+        for mount in others:
+            if mount.kind == "room":  # what is written there would be gone with the command, without a word
+                options += ["--remount-ro", mount.path]
         return options
-
-
-class WaitingMounts:
-    """The mounts of a sandbox that waits. Its masks stand in the workspace only when it is needed."""
-
-    def __init__(
-        self,
-        masks: Masks,
-        gate: Gate,
-        made: Sequence[tuple[Sequence[Mount], Confinement]],
-        outside: MountTable,
-    ) -> None:
-        self._masks = masks
-        self._gate = gate
-        self._made = made
-        self._outside = outside
-        self._inside: MountTable | None = None
-
-    @property
-    def confinement(self) -> Confinement:
-        return self._made[0][1]
-
-    def put_away(self, make_folder: Callable[[], str]) -> None:
-        """Looks at the mounts, and moves the masks out of the workspace, into a folder on the same file system. Raises
-        `OSError` where that cannot be, or a mount is none that was meant: then this sandbox must not wait."""
-        self._inside = MountTable(self._table)
-        if difference := self._difference(self._inside.listed):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), difference)
-        if self._masks:
-            self._masks.put_away(make_folder())
-
-    def put_back(self, *, unmoved: bool = False) -> bool:
-        """Puts the masks where they were. Whether all mounts are what they were meant to be, and those outside what
-        they were. Raises `OSError` where something else stands in the place of a mask, or nothing is left of the
-        sandbox.
-
-        The kernel tells when something was mounted, unmounted or mounted otherwise. It does not tell when something was
-        renamed or replaced on which or from which something is mounted: where the caller does not know that all of it
-        is `unmoved`, the mounts are compared once more, as those of every sandbox are before its command runs.
-        """
-        self._masks.put_back()
-        if self._inside is None or self._inside.has_changed() or self._outside.has_changed():
-            return False
-        return unmoved or not self._difference(read_table(self._table))
-
-    def close(self) -> None:
-        """Nobody will look at them any more: what is open here keeps the mounts of a sandbox from going with it.
-        Harmless when called again."""
-        self._outside.close()
-        if self._inside is not None:
-            self._inside.close()
-
-    @property
-    def _table(self) -> str:
-        return f"/proc/{self._gate.child}/mountinfo"
-
-    def _difference(self, listed: bytes) -> str:
-        """Where a mount is none that was meant; empty if there is none such."""
-        return first_difference(os.fsdecode(listed), expected_mounts(*self._made[0], self._outside.mounts))
 
 
 @cache
@@ -278,16 +160,6 @@ def _socket_scope(program: str) -> Callable[[], None] | None:
     return give_up
 
 
-@lru_cache(maxsize=8)
-def _all_mounted(mounts: tuple[Mount, ...], scratch: str) -> tuple[str, ...]:
-    """Mostly the same from one command to the next."""
-    options = [option for mount in mounts for option in _mounted(mount, scratch)]
-    for mount in mounts:
-        if mount.kind == "room":  # what is written there would be gone with the command, without a word
-            options += ["--remount-ro", mount.path]
-    return tuple(options)
-
-
 def _mounted(mount: Mount, scratch: str) -> Iterator[str]:
     path = mount.path
     match mount.kind:
@@ -310,9 +182,9 @@ def _mounted(mount: Mount, scratch: str) -> Iterator[str]:
             yield from ("--perms", "0755", "--tmpfs", path)
 
 
-def _hold(masks: Masks, folders: Iterable[str] = (), files: Iterable[tuple[str, bytes]] = ()) -> None:
+def _hold(confinement: Confinement) -> Masks:
     try:
-        masks.add(folders, files)
+        return Masks(confinement.absent, confinement.filled)
     except OSError as error:
         raise CannotConfine(f"{error.filename} could not be protected ({error.strerror})") from error
 

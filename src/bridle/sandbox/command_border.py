@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +13,7 @@ from bridle.base.threads import in_thread
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.events import Notice
-from bridle.sandbox.adapters import Adapter, Launch, WaitingMounts, can_wait, starts_ahead
+from bridle.sandbox.adapters import Adapter, Launch
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.plain_spawn import OWN_NETWORK, ConfinedProcess
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.lookout import FolderLook, Lookout, MadeFile
-    from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.residents import Resident, Residents
     from bridle.sandbox.way_out import WayOut
@@ -49,8 +47,7 @@ class FolderWatch(NamedTuple):
 
 
 class CommandBorder:
-    """The border around one command, from before it starts until after it has ended. One that `waits` is set up before
-    there is a command, which begins with `begin`."""
+    """The border around one command, from before it starts until after it has ended."""
 
     def __init__(
         self,
@@ -63,13 +60,8 @@ class CommandBorder:
         policy: SpawnPolicy,
         outside: OutsideNetwork | None,
         group: ControlGroup,
-        handed: HandedMasks | None = None,
-        waits: bool = False,
     ) -> None:
         self._group = group
-        self._handed = handed
-        self._waits = waits
-        self.mounts: WaitingMounts | None = None
         self.adapter = adapter
         self.limits = limits
         self._look = look
@@ -118,18 +110,7 @@ class CommandBorder:
 
             self._resident = Resident(self._found)
         try:
-            if self._waits and can_wait(self.adapter):
-                made, self.mounts = self.adapter.waiting(
-                    argv, cwd=self._cwd, network=policy.network, look=self._looked, handed=self._handed
-                )
-            elif self._handed is not None and can_wait(self.adapter):
-                made = self.adapter.ahead(
-                    argv, cwd=self._cwd, network=policy.network, look=self._looked, handed=self._handed
-                )
-            elif starts_ahead(self.adapter):
-                made = self.adapter.ahead(argv, cwd=self._cwd, network=policy.network, look=self._looked)
-            else:
-                made = self.adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
+            made = self.adapter.confined(argv, cwd=self._cwd, confinement=self._looked())
         except BaseException:
             self._unwatch()
             raise
@@ -143,23 +124,12 @@ class CommandBorder:
 
     def _looked(self) -> Confinement:
         self._confinement = confinement = self._look()
-        if not self._waits:
-            self.begin()
-        return confinement
-
-    def begin(self) -> bool:
-        """A command is about to run in it, once it is `ready`. False where one that waited is of no use any more:
-        something was put aside just now that a resident had made."""
-        confinement = self._confinement
-        if confinement is not None and confinement.folders:
+        if confinement.folders:
             watch = self._watch_for(confinement.folders)
             if self._resident is None and watch.residents is not None:
-                found = watch.residents.look()  # before what is there counts as it is
-                if found and self._waits:
-                    return False
+                watch.residents.look()  # before what is there counts as it is
             self._enter(confinement, watch)
-        self._waits = False
-        return True
+        return confinement
 
     async def ready(self) -> bool:
         """Returns when it is known what is there before the command. Whether that had to be waited for."""
@@ -170,20 +140,6 @@ class CommandBorder:
         if self._watch is not None:  # else it is over already
             self._began = self._watch.lookout.begin(before)
         return True
-
-    def learn_top(self) -> None:
-        """A command may come: what is at the top of its folders, where masks came and went just now, need not be listed
-        right before it runs."""
-        confinement = self._confinement
-        if confinement is not None and confinement.folders:
-            watch = self._watch_for(confinement.folders)
-            if watch.residents is None:
-                watch.lookout.learn_top(time.time_ns(), held=self._held_of(confinement))
-
-    def begin_later(self) -> None:
-        """It does not run after all."""
-        self._unwatch()
-        self._waits = True
 
     def _enter(self, confinement: Confinement, watch: FolderWatch) -> None:
         self._watch = watch
@@ -236,12 +192,8 @@ class CommandBorder:
     def over(self) -> None:
         """Nothing of it runs any more, or it never did."""
         self._ended()
-        if self.mounts is not None:
-            self.mounts.close()
         if self._way_out is not None:
             self._way_out.close()
-        if self._waits:
-            return
         if self._resident is not None:
             self._unwatch()
             return

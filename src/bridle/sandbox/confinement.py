@@ -172,18 +172,19 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     for git in repositories:
         protection.add_entry(os.path.join(git.top, ".git"), git.common)
         protection.add_git(files_of(git, submodules.get(git.git_dir, ())), settings_open=policy.git_config)
-        if git.common in git_dirs and place.records and not on_one_file_system(git.common, place.records):
+        if git.common in git_dirs and place.records and not _on_one_file_system(git.common, place.records):
             protection.add_all(packs_of(git))
-    shown = _existing([workspace, *absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
+    shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
     free = [path for path in protection.absent if policy.resident and not is_beneath_any(path, git_dirs)]
     others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
-    hidden = [path for path in (*_existing(hidden_names(place), real), *others) if path not in named]
+    secret = (*place.own, *secret_places(place.home, place.env))
+    hidden = [path for path in (*_existing(secret, real), *others) if path not in named]
     emptied = [path for path in _socket_folders(place, home, real) if path not in named]
     temporary = [path for path in _existing(place.temporary, real) if path not in named]
     shown += _in_temporary(
-        _existing(absolute(policy.programs, workspace), real), temporary, (*named, *hidden, *emptied)
+        _existing(_absolute(policy.programs, workspace), real), temporary, (*named, *hidden, *emptied)
     )
     return Confinement(
         writable=tuple(writable),
@@ -335,12 +336,12 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
     if home == folder:
         for name in HOME_START_UP_FILES:
             yield os.path.join(folder, name)
-    yield from policy_files_in(folder)
+    yield from _policy_files_in(folder)
 
 
-def policy_files_in(folder: str, names: Iterable[str] | None = None) -> Iterator[str]:
-    """What programs obey at the top of a folder. `names` is what is there, where that is known."""
-    for name in _names(folder) if names is None else sorted(names):
+def _policy_files_in(folder: str) -> Iterator[str]:
+    """What programs obey at the top of a folder."""
+    for name in _names(folder):
         if name in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
             yield from (os.path.join(folder, path) for path in below if is_held_file(path))
@@ -354,7 +355,7 @@ def _policy_files_between(folder: str, cwd: str) -> Iterator[str]:
         for between in (cwd, *_parents(cwd)):
             if between == folder:
                 return
-            yield from policy_files_in(between)
+            yield from _policy_files_in(between)
 
 
 def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
@@ -368,14 +369,7 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                     yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
 
 
-def hidden_names(
-    place: HostContext, *, names_in: Callable[[str], Iterable[str]] = os.listdir
-) -> tuple[str, ...]:
-    """What no command sees where it is there, but for the files of other projects."""
-    return (*place.own, *secret_places(place.home, place.env, names_in=names_in))
-
-
-def socket_names(place: HostContext, home: str) -> list[str]:
+def _socket_names(place: HostContext, home: str) -> list[str]:
     """Where sockets of other programs may be."""
     named = [place.env.get("XDG_RUNTIME_DIR", "")]
     if socket := place.env.get("SSH_AUTH_SOCK", ""):
@@ -413,7 +407,7 @@ def _may_be_hidden(path: str) -> bool:
 
 
 def _socket_folders(place: HostContext, home: str, real: Callable[[str], str]) -> list[str]:
-    found = _existing(socket_names(place, home), real)
+    found = _existing(_socket_names(place, home), real)
     # A socket right in the home or in a folder of the system cannot be had without the rest.
     too_wide = {"/", home, "/usr", "/etc", "/var", "/home"}
     return [path for path in found if path not in too_wide and os.path.isdir(path)]
@@ -464,11 +458,11 @@ def real_path(path: str) -> str:
         return os.path.realpath(path)
 
 
-def absolute(paths: Iterable[str], workspace: str) -> list[str]:
+def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
     return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
 
 
-def on_one_file_system(one: str, other: str) -> bool:
+def _on_one_file_system(one: str, other: str) -> bool:
     """Whether a hard link can lead from one folder to the other, which need not be there yet."""
     while not os.path.isdir(other):
         other = os.path.dirname(other)

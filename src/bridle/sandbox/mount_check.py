@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from bridle.sandbox.confinement import Confinement
@@ -100,59 +98,22 @@ def mounted_now() -> tuple[MountNow, ...]:
 
 
 def read_table(path: str) -> bytes:
-    """What the kernel lists there, a page of it at a time."""
+    """Return what the kernel lists there, read a page at a time."""
+    table = bytearray()
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return _pages(fd)
+        while page := os.read(fd, _PAGE):
+            table += page
     finally:
         os.close(fd)
-
-
-def _pages(fd: int) -> bytes:
-    table = bytearray()
-    while page := os.read(fd, _PAGE):
-        table += page
     return bytes(table)
-
-
-class MountTable:
-    """The mounts of a process as they are now, and whether that has changed since. Whoever has it closes it: as long as
-    it is open, the mounts are there."""
-
-    def __init__(self, path: str = "/proc/self/mountinfo") -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self.listed = _pages(self._fd)
-        except OSError:
-            os.close(self._fd)
-            raise
-
-    @property
-    def mounts(self) -> tuple[MountNow, ...]:
-        return _mounted(self.listed)
-
-    def has_changed(self) -> bool:
-        watched = select.poll()
-        watched.register(self._fd, select.POLLPRI)
-        return bool(watched.poll(0))
-
-    def close(self) -> None:
-        """Harmless when called again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 def expected_mounts(
     mounts: Sequence[Mount], confinement: Confinement, now: Sequence[MountNow]
 ) -> ExpectedMounts:
     """What the mounts of a command are to look like on this machine."""
-    return _expected(tuple(mounts), confinement.scratch, tuple(now))
-
-
-@lru_cache(maxsize=8)
-def _expected(mounts: tuple[Mount, ...], scratch: str, now: tuple[MountNow, ...]) -> ExpectedMounts:
-    """Mostly the same from one command to the next."""
+    scratch = confinement.scratch
     root, *others = mounts
     holding = {mount.path: mount for mount in now}
 
@@ -264,7 +225,6 @@ def _list(names: Iterable[str]) -> str:
     return f" {' '.join(sorted(names))} "
 
 
-@lru_cache(maxsize=1)
 def _mounted(table: bytes) -> tuple[MountNow, ...]:
     found: list[MountNow] = []
     for line in os.fsdecode(table).split("\n"):

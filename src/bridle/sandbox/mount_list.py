@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from bridle.base.files import private_folder
@@ -33,35 +32,20 @@ class Mount(NamedTuple):
 
 def mounts_of(confinement: Confinement, *, masks: Literal["masked", "read-only"] = "masked") -> list[Mount]:
     """The whole file system is the first. What stands for something absent may be `read-only` as it is, too."""
-    planned = _planned(
-        (
-            ("shown", confinement.shown),
-            (masks, confinement.absent),
-            ("read-only", tuple(path for path, _ in confinement.filled)),
-            ("read-only", confinement.read_only),
-            ("writable", confinement.held),
-            ("empty", confinement.emptied),
-            ("hidden", confinement.hidden),
-            ("temporary", confinement.temporary),
-            ("writable", confinement.writable),
-        ),
-        confinement.writable,
+    kinds: tuple[tuple[MountKind, Iterable[str]], ...] = (
+        ("shown", confinement.shown),
+        (masks, confinement.absent),
+        ("read-only", (path for path, _ in confinement.filled)),
+        ("read-only", confinement.read_only),
+        ("writable", confinement.held),
+        ("empty", confinement.emptied),
+        ("hidden", confinement.hidden),
+        ("temporary", confinement.temporary),
+        ("writable", confinement.writable),
     )
-    return [
-        mount._replace(is_folder=False) if matters and not os.path.isdir(mount.path) else mount
-        for mount, matters in planned
-    ]
-
-
-@lru_cache(maxsize=8)
-def _planned(
-    kinds: tuple[tuple[MountKind, tuple[str, ...]], ...], writable: tuple[str, ...]
-) -> tuple[tuple[Mount, bool], ...]:
-    """The mounts, and of which it matters whether they are folders. Mostly the same from one command to the next."""
     wanted: dict[str, MountKind] = {}
     for kind, paths in kinds:
         wanted.update(dict.fromkeys(paths, kind))
-    looked_at = set[str]()
     mounts = {"/": Mount("/", "writable" if wanted.pop("/", "") == "writable" else "read-only")}
     way = ["/"]
     for path in sorted(wanted, key=_depth_first):
@@ -69,15 +53,14 @@ def _planned(
             way.pop()
         above = mounts[way[-1]]
         kind = wanted[path]
-        if _adds_nothing(kind, above.kind, pokes_through=path in writable):
+        if _adds_nothing(kind, above.kind, pokes_through=path in confinement.writable):
             continue
         if above.kind in _BLANK:
             _open_way(path, above, mounts)
-        if kind == "hidden" or above.kind == "temporary":
-            looked_at.add(path)
-        mounts[path] = Mount(path, kind)
+        matters = kind == "hidden" or above.kind == "temporary"
+        mounts[path] = Mount(path, kind, is_folder=not matters or os.path.isdir(path))
         way.append(path)
-    return tuple((mount, path in looked_at) for path, mount in mounts.items())
+    return list(mounts.values())
 
 
 def make_room(mounts: Sequence[Mount], confinement: Confinement) -> None:

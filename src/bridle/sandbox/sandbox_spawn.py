@@ -31,13 +31,10 @@ if TYPE_CHECKING:
     from bridle.sandbox.adapters import Adapter, Launch
     from bridle.sandbox.command_border import CommandBorder, FolderWatch
     from bridle.sandbox.confinement import Confinement, HostContext
-    from bridle.sandbox.confinement_cache import ConfinementCache
     from bridle.sandbox.control_group import ControlGroup
     from bridle.sandbox.lookout import Lookout
-    from bridle.sandbox.masks import HandedMasks
     from bridle.sandbox.proxy import OutsideNetwork
     from bridle.sandbox.residents import Residents
-    from bridle.sandbox.warm_sandbox import CommandPlace, WarmSandbox, WarmSandboxes
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
 _PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -74,8 +71,7 @@ class SandboxSpawn:
     knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
     found out again. `outside` is the network that a command whose own is filtered is let into, by rules; None: this
     machine's.
-    `notes` is where it is noted, should we be killed, that the masks of a command were taken away. `away` is a folder
-    of ours for the masks of sandboxes that wait; without it none does.
+    `notes` is where it is noted, should we be killed, that the masks of a command were taken away.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -90,11 +86,9 @@ class SandboxSpawn:
         also: Collection[str] = (),
         outside: OutsideNetwork | None = None,
         notes: str = "",
-        away: str = "",
     ) -> None:
         self._processes = processes
         self._notes = notes
-        self._away = away
         self._place = functools.cache(place)
         self._choose = choose
         self._known = known
@@ -103,7 +97,6 @@ class SandboxSpawn:
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._places: dict[str, HostContext] = {}
-        self._unmovable: set[str] = set()
         self._lookouts: dict[tuple[str, ...], Lookout] = {}
         self._residents: dict[tuple[str, ...], Residents] = {}
         self._open: list[SpawnPolicy] = []
@@ -154,19 +147,10 @@ class SandboxSpawn:
         on_error: Output | None = None,
         stdin: bytes | InputPipe | None = None,
         agree: Callable[[str], None] = _agree,
-        warm: WarmSandboxes | None = None,
     ) -> ConfinedProcess:
-        """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`.
-        `warm` may have a sandbox that waits for it."""
+        """As `Spawn` says. `agree` is told what will hold the command before it runs, and may raise `CannotStart`."""
         adapter = None if policy.mode == "off" else await self._choose()
         tried: list[tuple[str, str]] = []
-        plain = stdin is None and on_error is None and not policy.resident
-        if adapter is not None and warm is not None and plain:
-            agree(adapter.name)
-            if (
-                started := await self._run_warm(warm, adapter, argv, cwd, env, policy, on_output)
-            ) is not None:
-                return started
         while adapter is not None:
             agree(adapter.name)
             try:
@@ -179,7 +163,6 @@ class SandboxSpawn:
                     on_output=on_output,
                     on_error=on_error,
                     stdin=stdin,
-                    handed=None if warm is None else self._handing(warm.handed, policy),
                 )
             except _NotHeld as not_held:
                 tried.append(_way_of(adapter))
@@ -205,29 +188,6 @@ class SandboxSpawn:
             stdin=stdin,
         )
 
-    async def _run_warm(
-        self,
-        warm: WarmSandboxes,
-        adapter: Adapter,
-        argv: Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        policy: SpawnPolicy,
-        on_output: Output,
-    ) -> ConfinedProcess | None:
-        """Runs it in a sandbox that waits; None where none does that still holds, and it certainly did not run."""
-        from bridle.sandbox.warm_sandbox import CommandPlace
-
-        sandbox = await warm.take(CommandPlace(cwd, env, policy, warm.handed))
-        if sandbox is None:
-            return None
-        if sandbox.adapter is not adapter:
-            sandbox.discard()
-            return None
-        return await sandbox.run(
-            argv, on_output, functools.partial(self._meant, policy, cwd), self._confinements.stands
-        )
-
     async def _confined(
         self,
         adapter: Adapter,
@@ -239,7 +199,6 @@ class SandboxSpawn:
         on_output: Output,
         on_error: Output | None,
         stdin: bytes | InputPipe | None,
-        handed: HandedMasks | None,
     ) -> ConfinedProcess:
         """Starts it in a border. Where that failed and the command certainly did not run, it is tried again.
 
@@ -250,9 +209,7 @@ class SandboxSpawn:
         from bridle.sandbox.adapters import CannotConfine
 
         for pause_s in (*_PAUSES_S, None):
-            border = self._border(
-                adapter, policy, cwd, lambda: self._looked(self._meant(policy, cwd)), handed=handed
-            )
+            border = self._border(adapter, policy, cwd)
             try:
                 started = await self._start(
                     border.launch(argv, policy),
@@ -265,7 +222,6 @@ class SandboxSpawn:
                 )
             except HeldBack as held_back:
                 if pause_s is not None:
-                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 started = held_back.process
@@ -275,7 +231,6 @@ class SandboxSpawn:
                 (on_error or on_output)(held_back.said)
             except (OSError, CannotConfine) as refused:
                 if pause_s is not None:
-                    self._confinements.forget()
                     await asyncio.sleep(pause_s)
                     continue
                 raise CannotStart(
@@ -284,82 +239,7 @@ class SandboxSpawn:
             return border.around(started)
         raise AssertionError("unreachable")
 
-    async def wait_for_command(self, at: CommandPlace) -> WarmSandbox | None:
-        """Starts a sandbox for a command that is not known yet. None where none can wait: nobody can hold one here, or
-        another command runs in the same folders."""
-        from bridle.base.duplex import InputPipe
-        from bridle.sandbox.adapter_start import HeldBack
-        from bridle.sandbox.adapters import CannotConfine, can_wait
-        from bridle.sandbox.warm_sandbox import WAITING, LateOutput, WarmSandbox, is_passed_on
-
-        policy = at.policy
-        if not self._away or policy.workspace in self._unmovable:
-            return None
-        if not all(map(is_passed_on, (*allowed_environment(at.env, self._also), *policy.variables))):
-            return None
-        inlet, output = InputPipe(), LateOutput()
-        try:
-            adapter = await self._choose()
-            if adapter is None or not can_wait(adapter):
-                return None
-            confinement = self._meant(policy, at.cwd)
-            stands = self._confinements.stands(confinement)
-            if any(map(os.path.lexists, confinement.absent)):
-                return None
-            here = os.stat(at.cwd)
-            border = self._border(
-                adapter,
-                policy,
-                at.cwd,
-                lambda: self._looked(confinement),
-                handed=None if at.handed is None else self._handing(at.handed, policy),
-                waits=True,
-            )
-            launch = border.launch(WAITING, policy)
-            process = await self._start(
-                launch, border, cwd=at.cwd, env=at.env, on_output=output, on_error=None, stdin=inlet
-            )
-        except (HeldBack, CannotConfine, CannotStart, OSError):
-            self._confinements.forget()
-            return None
-        sandbox = WarmSandbox(border, process, inlet, output, at=here)
-        waits = False
-        try:
-            if await output.until_ready(process):
-                assert border.mounts is not None
-                border.mounts.put_away(lambda: self._cleared_away)
-                sandbox.stood = stands and self._confinements.are_in_place(confinement)
-                border.learn_top()
-                waits = True
-        except (BlockingIOError, FileExistsError):  # somebody else needs a mask, or came in this moment
-            pass
-        except OSError:  # another file system, or one that cannot do this
-            self._unmovable.add(policy.workspace)
-        finally:
-            if not waits:
-                sandbox.discard()
-        return sandbox if waits else None
-
-    def _handing(self, handed: HandedMasks, policy: SpawnPolicy) -> HandedMasks | None:
-        """Where the masks of a command may lie until the next one; None where they cannot be moved."""
-        if not self._away or policy.workspace in self._unmovable:
-            return None
-        try:
-            handed.folder = self._cleared_away
-        except OSError:
-            return None
-        return handed
-
-    def _border(
-        self,
-        adapter: Adapter,
-        policy: SpawnPolicy,
-        cwd: str,
-        look: Callable[[], Confinement],
-        *,
-        handed: HandedMasks | None = None,
-        waits: bool = False,
-    ) -> CommandBorder:
+    def _border(self, adapter: Adapter, policy: SpawnPolicy, cwd: str) -> CommandBorder:
         from bridle.sandbox.command_border import CommandBorder
         from bridle.sandbox.limits import CommandLimits
 
@@ -370,15 +250,13 @@ class SandboxSpawn:
             self._processes.keep(group.counting, group.take)
         return CommandBorder(
             adapter,
-            look,
+            lambda: self._looked(policy, cwd),
             cwd,
             CommandLimits(policy.max_file_mib, group.take if group.holds else None),
             watch=functools.partial(self._watch, resident=policy.resident),
             policy=policy,
             outside=self._outside,
             group=group,
-            handed=handed,
-            waits=waits,
         )
 
     async def _start(
@@ -443,17 +321,16 @@ class SandboxSpawn:
             found = self._groups[most] = ControlGroup(writable_parents(), SharedLimits(*most))
         return found
 
-    def _meant(self, policy: SpawnPolicy, cwd: str) -> Confinement:
-        """What the policy means here now. What residents made in these folders is put aside and no part of it."""
-        place = self._place_of(policy.workspace)
-        meant = self._confinements.of(policy, place, cwd)
-        residents = self._residents.get(meant.folders)
-        if residents is not None and residents.look():
-            meant = self._confinements.of(policy, place, cwd)
-        return meant
+    def _looked(self, policy: SpawnPolicy, cwd: str) -> Confinement:
+        """What the policy means here now. What residents made in these folders is put aside and no part of it. What is
+        about to be masked does not stay so if we are killed."""
+        from bridle.sandbox.confinement import confinement_of
 
-    def _looked(self, confinement: Confinement) -> Confinement:
-        """What is about to be masked does not stay so if we are killed."""
+        place = self._place_of(policy.workspace)
+        confinement = confinement_of(policy, place, cwd)
+        residents = self._residents.get(confinement.folders)
+        if residents is not None and residents.look():
+            confinement = confinement_of(policy, place, cwd)
         if self._notes and (confinement.absent or confinement.filled):
             masked = (*confinement.absent, *(path for path, _ in confinement.filled))
             self._processes.leave_to_guardian(masked, notes=self._notes)
@@ -467,18 +344,6 @@ class SandboxSpawn:
 
             found = self._lookouts[folders] = Lookout(folders)
         return found
-
-    @functools.cached_property
-    def _cleared_away(self) -> str:
-        from bridle.sandbox.masks import clear_away
-
-        return clear_away(self._away)
-
-    @functools.cached_property
-    def _confinements(self) -> ConfinementCache:
-        from bridle.sandbox.confinement_cache import ConfinementCache
-
-        return ConfinementCache()
 
     def _watch(self, folders: tuple[str, ...], *, resident: bool) -> FolderWatch:
         from bridle.sandbox.command_border import FolderWatch
@@ -520,20 +385,10 @@ class ClaimedSpawn:
 
     What holds a command is compared with that before it runs. Where it is less, `weaker` is told first, with what was
     told before; where nothing is left of a sandbox they were told of, the command does not run.
-    `warm` has the sandboxes that wait for their commands, from the first one on, if `make_warm` makes them.
     """
 
-    def __init__(
-        self,
-        spawn: SandboxSpawn,
-        told: str,
-        *,
-        weaker: Callable[[str, str], None],
-        make_warm: Callable[[SandboxSpawn], WarmSandboxes] | None = None,
-    ) -> None:
+    def __init__(self, spawn: SandboxSpawn, told: str, *, weaker: Callable[[str, str], None]) -> None:
         self._spawn = spawn
-        self._make_warm = make_warm
-        self.warm: WarmSandboxes | None = None
         self._told = told
         self._weaker = weaker
 
@@ -553,8 +408,6 @@ class ClaimedSpawn:
         on_error: Output | None = None,
         stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
-        if self.warm is None and self._make_warm is not None:
-            self.warm = self._make_warm(self._spawn)
         return await self._spawn(
             argv,
             cwd=cwd,
@@ -565,7 +418,6 @@ class ClaimedSpawn:
             on_error=on_error,
             stdin=stdin,
             agree=functools.partial(self._agree, argv[0]),
-            warm=self.warm,
         )
 
     def _agree(self, program: str, holds: str) -> None:

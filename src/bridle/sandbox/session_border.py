@@ -20,10 +20,8 @@ from bridle.sandbox.plain_spawn import OWN_NETWORK, UNCONFINED
 from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.base.clock import Clock
     from bridle.base.other_projects import OtherProjects
     from bridle.sandbox.confinement import HostContext
-    from bridle.sandbox.warm_sandbox import WarmSandboxes
 
 
 _REDIRECTION = ".git/commondir"
@@ -53,7 +51,6 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     network: Literal["inherit", "filtered", "deny"] = "inherit"
     hosts: tuple[str, ...] = ()
     required: bool = False
-    warm: bool = True
     writable: tuple[str, ...] = ()
     max_file_mib: int = 16_384
     max_processes: int = 4_096
@@ -79,16 +76,11 @@ def machine_spawn(
         known=chooser.known,
         failed=chooser.drop,
         notes=_cut_off(where),
-        away=os.path.join(where.state, "masks"),
     )
 
 
-def claimed_spawn(
-    spawn: SandboxSpawn, told: str, emit: Callable[[Degraded], object], *, warm: Clock | None = None
-) -> ClaimedSpawn:
-    """The `Spawn` of a session that says `told` holds its commands. Less than that is an event before it is so.
-
-    With a clock, sandboxes may wait for its commands (`ClaimedSpawn.warm`)."""
+def claimed_spawn(spawn: SandboxSpawn, told: str, emit: Callable[[Degraded], object]) -> ClaimedSpawn:
+    """The `Spawn` of a session that says `told` holds its commands. Less than that is an event before it is so."""
 
     def weaker(holds: str, before: str) -> None:
         if holds == UNCONFINED:
@@ -98,14 +90,7 @@ def claimed_spawn(
         data = {"told": before, "sandbox": holds, "gaps": gaps}
         emit(Degraded(what="sandbox", reason="SandboxWeaker", message=sentence("SandboxWeaker", data)))
 
-    make_warm = functools.partial(_warm, clock=warm) if warm is not None else None
-    return ClaimedSpawn(spawn, told, weaker=weaker, make_warm=make_warm)
-
-
-def _warm(spawn: SandboxSpawn, *, clock: Clock) -> WarmSandboxes:
-    from bridle.sandbox.warm_sandbox import WarmSandboxes
-
-    return WarmSandboxes(spawn.wait_for_command, clock)
+    return ClaimedSpawn(spawn, told, weaker=weaker)
 
 
 def opening_words(policy: SpawnPolicy, held_by: str) -> Iterator[Degraded | Notice]:
