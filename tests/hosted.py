@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 HOST = os.path.join(os.path.dirname(__file__), "program_host.py")
-AT_START = ("PYTHON", "LANG", "LC_")
-"""Variables that Python looks at when it starts begin so; a fork started earlier."""
+AT_START = ("PYTHON", "LANG", "LC_", "INSIDE_BRIDLE")
+"""Variables that Python, or a look at `/proc/PID/environ`, takes from the start of the process: a fork has none."""
 
 
 class ProgramHost:

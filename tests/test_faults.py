@@ -29,6 +29,7 @@ def faults(root: Path, scratch: Path, *options: str) -> subprocess.CompletedProc
 
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.skipif(sys.platform != "linux", reason="waits for processes the way Linux can")
+@pytest.mark.full
 def test_nothing_seen_is_lost_and_nothing_is_done_twice(tmp_path: Path) -> None:
     done = faults(ROOT, tmp_path / "scratch", "--seeds", "1", "--kills", "4", "--no-long")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,13 +9,15 @@ from cli_kit import Place, SignOfLife
 from serve_kit import PlaceWithEngine
 
 ALONE, ENGINE = "alone", "engine"
+FULL_ENGINE = pytest.param(ENGINE, marks=pytest.mark.full)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of what a run does, which is the same in a process of its own and through an engine, run in both."""
     marked = metafunc.definition.get_closest_marker
     if "place" in metafunc.fixturenames and marked("through_engine") and not marked("in_process"):
-        metafunc.parametrize("place", (ALONE, ENGINE), indirect=True)
+        engine = ENGINE if marked("through_engine").kwargs.get("quick", True) else FULL_ENGINE
+        metafunc.parametrize("place", (ALONE, engine), indirect=True)
 
 
 @pytest.fixture

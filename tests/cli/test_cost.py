@@ -11,7 +11,7 @@ from bridle.protocol.messages import Usage
 from bridle.providers.script import Spend, answer, say
 from cli_kit import Place, Ran
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 SPENT = Spend(Usage(input_tokens=20_000, cache_read_tokens=5_000, output_tokens=1_000))
 

@@ -14,7 +14,7 @@ from bridle.protocol.questions import GitAnswer
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 MESSAGE = "fix: count what is bought twice"
 

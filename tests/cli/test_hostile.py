@@ -388,6 +388,7 @@ def test_looking_at_it_runs_nothing_either(trap: Trap) -> None:
     assert not trap.was_called()
 
 
+@pytest.mark.full
 def test_at_a_terminal_it_does_nothing_while_the_person_says_not_now(trap: Trap) -> None:
     with sitting(trap.place, "-m", trap.model) as person:
         person.waits(

@@ -12,7 +12,7 @@ from bridle.conformance.servers import ModelServer, Received
 from bridle.providers.script import say
 from cli_kit import Place, Ran
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"not decoded by anybody"
 ADDRESS = "https://example.invalid/cat.png"

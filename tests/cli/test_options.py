@@ -14,7 +14,7 @@ from bridle.protocol.messages import ImageBlock, TextBlock
 from bridle.providers.script import say
 from cli_kit import BRIDLE, Place
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

@@ -182,6 +182,7 @@ def test_reserved_names_are_nobodys(person: Person, name: str) -> None:
     assert person.bridle("plugins", "new", name).code == 2
 
 
+@pytest.mark.full
 def test_a_plugin_of_the_template_is_built_tested_and_used_as_it_stands(
     person: Person, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from bridle.cli.arguments import parser
 from bridle.protocol.events import ContextAdded, InputAccepted, text_of
 from cli_kit import Place
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 ANSWER = "say Hi.\n"
 

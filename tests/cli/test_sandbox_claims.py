@@ -122,6 +122,7 @@ def test_where_nothing_is_left_of_the_sandbox_a_command_is_not_run(place: Place)
     assert "not run  touch again" in ran.err
 
 
+@pytest.mark.full
 def test_what_cannot_be_found_out_in_time_is_not_claimed(place: Place) -> None:
     sign = place.work / "it.script"  # is there from the beginning
     model = place.script("say Hi.\n")

@@ -46,6 +46,7 @@ def tried(served: ServedPlace, url: str, *options: str) -> subprocess.CompletedP
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_the_engine_does_what_its_document_says(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with serving(place, "--listen", "127.0.0.1:0") as served:

@@ -19,7 +19,7 @@ from cli_kit import Place
 from cli_terminal import sitting
 from hostile_text import A_NAME, HOSTILE, ONE_LINE, check_none_obeyed, check_safe
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 
 def quoted(text: str) -> str:

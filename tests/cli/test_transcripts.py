@@ -7,7 +7,7 @@ import pytest
 
 from cli_kit import Place
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 SCRIPT = 'call bash {"command": "echo hi"}\n---\nsay done\n---\nsay again\n'
 

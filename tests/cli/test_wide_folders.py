@@ -11,7 +11,7 @@ from bridle.safety.wide_folders import why_wide
 from cli_kit import BRIDLE, Place
 from cli_terminal import Sitting, at_terminal
 
-pytestmark = pytest.mark.through_engine
+pytestmark = pytest.mark.through_engine(quick=False)
 
 
 def model(place: Place) -> str:
