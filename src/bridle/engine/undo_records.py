@@ -69,14 +69,13 @@ class Missed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True):
-    """What went from the `objects` folder of a repository and is nowhere else in it: files by their names below it.
+    """Files that went from the `objects` folder of a repository and can be given back, by their names below it.
 
-    `names` are kept and can be given back, `unkept` is how many more there were.
+    Older sessions stored a third value, which is ignored.
     """
 
     objects: bytes
     names: tuple[str, ...] = ()
-    unkept: int = 0
 
     @property
     def name(self) -> str:

@@ -39,12 +39,12 @@ from bridle.undo.file_tree import (
     newly_missed,
     shown_below,
 )
+from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
 
 if TYPE_CHECKING:
     from bridle.engine.store_ports import UndoStore
-    from bridle.undo.object_keeper import ObjectKeeper
 
 _DOES_CHARACTERS = 200
 _FEW = 256
@@ -87,11 +87,8 @@ class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it belongs to a repository that lies elsewhere."""
         return is_beneath_any(path, self.repositories)
 
-    def objects(self) -> ObjectKeeper:
-        """What is kept of the objects of repositories, seen for the first time."""
-        from bridle.undo.object_keeper import ObjectKeeper  # not before there is a repository
-
-        return ObjectKeeper(self.kept_objects)
+    def objects(self) -> ObjectLinks:
+        return ObjectLinks(self.kept_objects)
 
     def holds(self, path: str) -> bool:
         return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
@@ -165,7 +162,7 @@ class Keeper:
         self._turn = turn
         self._clock = clock
         self._look: Look | None = None
-        self._objects: ObjectKeeper | None = None
+        self._objects: ObjectLinks | None = None
         self.numbers = numbers or CallNumbers()
         self._place = os.fsencode(ground.place)
         self._is_settled = False
@@ -173,6 +170,7 @@ class Keeper:
         self._unended: set[int] = set()
         self._unlooked = False
         self._untold: list[Kept] = []
+        self._told_problems = set[str]()
         self._changed: list[Change] = []
         self._one_at_a_time = asyncio.Lock()
 
@@ -215,9 +213,15 @@ class Keeper:
         return True
 
     def untold(self) -> list[str]:
-        """What calls took from repositories since this was last asked, for people."""
+        """Return what calls took from repositories since the last time, and once which objects cannot be kept."""
         untold, self._untold = self._untold, []
-        return [words for kept in untold if (words := _told(kept, self._ground.roots))]
+        told = [words for kept in untold if (words := _told(kept, self._ground.roots))]
+        problems = self._objects.problems if self._objects is not None else {}
+        for objects in [path for path in problems if path not in self._told_problems]:
+            self._told_problems.add(objects)
+            name = visible(shown_below(objects, self._ground.roots), newlines=False)
+            told.append(f"Undo cannot give back {name} if a command destroys it: {problems[objects]}.")
+        return told
 
     def changed(self) -> list[Change]:
         """What commands changed since this was last asked."""
@@ -382,7 +386,7 @@ def _with_changes(
     before: Look,
     after: Look,
     ground: WatchedFolders,
-    objects: ObjectKeeper,
+    objects: ObjectLinks,
     store: UndoStore,
     keep: Keeping,
 ) -> Kept:
@@ -406,16 +410,11 @@ def _with_changes(
         passed = tuple(Seen(change.path, change.signature, change.after) for change in stay)
         kept = msgspec.structs.replace(kept, seen=(*kept.seen, *passed))
         missed += [Missed(shown_below(path, ground.roots), "git") for path in recorded]
-    missed += [
-        Missed(f"{shown_below(name, ground.roots)}: {one.unkept} of them", "objects")
-        for name, one in lost.items()
-        if one.unkept
-    ]
     return msgspec.structs.replace(
         kept,
         changes=tuple(changes),
         missed=tuple(missed),
-        lost=tuple(one for one in lost.values() if one.names),
+        lost=tuple(lost.values()),
     )
 
 
@@ -424,9 +423,8 @@ def _told(kept: Kept, roots: Sequence[str]) -> str:
     taken = (*(change.name for change in kept.changes), *(one.name for one in kept.lost))
     folders = (path.partition(f"/{GIT}/") for path in taken)
     names = dict.fromkeys(shown_below(f"{top}/{GIT}", roots) for top, inside, _ in folders if inside)
-    unkept = ", ".join(one.what for one in kept.missed if one.why == "objects")
-    told = [f"The command took away parts of {', '.join(names)}. /undo gives them back."] if names else []
-    return visible(" ".join([*told, *([f"Not kept, and gone: {unkept}."] if unkept else [])]), newlines=False)
+    told = f"The command took away parts of {', '.join(names)}. /undo gives them back." if names else ""
+    return visible(told, newlines=False)
 
 
 def covered(before: Look, after: Look) -> list[Change]:

@@ -1,6 +1,6 @@
 """What a call did to a repository that undo takes back: what went, or no longer is what git can read.
 
-Commits, new branches and everything git moved on purpose stay. Objects are looked after in `undo_objects`; here are the
+Commits, new branches and everything git moved on purpose stay. Objects are kept by `object_links`; here are the
 small files that say what they mean: HEAD, branches, tags, the index, settings.
 """
 

@@ -76,7 +76,8 @@ def _both_folders(item: Item) -> bool:
 
 def _remove(item: Item) -> None:
     _check_unchanged(item)
-    with _folder_of(item) as (where, name):
+    folder, name = os.path.split(item.name)
+    with opened_folder(folder) as where:
         if _is_folder(item.before):
             os.rmdir(name, dir_fd=where)
         else:
@@ -88,7 +89,8 @@ def _make(item: Item, content: Content) -> None:
     assert state is not None
     replaces = item.before is not None and item.before.kind == state.kind
     _check_unchanged(item if replaces else Item(item.path, None, state))
-    with _folder_of(item) as (where, name):
+    folder, name = os.path.split(item.name)
+    with opened_folder(folder) as where:
         match state.kind:
             case "folder":
                 os.mkdir(name, state.mode | 0o700, dir_fd=where)
@@ -125,12 +127,9 @@ def _write(name: str, where: int, data: bytes, mode: int) -> None:
 
 def _set_mode(item: Item, also: int = 0) -> None:
     assert item.after is not None
-    fd = open_beneath(item.name, _FOLDER)
-    try:
+    with opened_folder(item.name) as fd:
         if stat.S_IMODE(os.fstat(fd).st_mode) != item.after.mode | also:
             os.fchmod(fd, item.after.mode | also)
-    finally:
-        os.close(fd)
 
 
 def _check_unchanged(item: Item) -> None:
@@ -143,11 +142,10 @@ def _check_unchanged(item: Item) -> None:
 
 
 @contextlib.contextmanager
-def _folder_of(item: Item) -> Generator[tuple[int, str]]:
-    """The open folder of a path, and the name in it."""
-    folder, name = os.path.split(item.name)
-    fd = open_beneath(folder, _FOLDER)
+def opened_folder(path: str) -> Generator[int]:
+    """Open a folder, through no symbolic link."""
+    fd = open_beneath(path, _FOLDER)
     try:
-        yield fd, name
+        yield fd
     finally:
         os.close(fd)

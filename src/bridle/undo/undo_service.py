@@ -240,11 +240,12 @@ class Undo:
             return Deeds(turn=turn, title=self._title(store, wanted, turn, what), changes=own)
 
     def _still_lost(self, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
-        lost = lost_by(rows)
-        if not lost:
-            return ()
-        objects = self._ground.objects()
-        return tuple(still for one in lost if (still := objects.still_missing(one)) is not None)
+        """Return the objects that repositories still miss."""
+        found = list[Lost]()
+        for lost in lost_by(rows):
+            names = tuple(name for name in lost.names if not os.path.lexists(os.path.join(lost.name, name)))
+            found += [Lost(lost.objects, names)] if names else []
+        return tuple(found)
 
     def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
         if turn is None and self._worktree:
