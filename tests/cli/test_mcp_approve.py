@@ -91,27 +91,22 @@ def test_a_run_that_insists_on_trust_does_not_begin_with_a_server_nobody_has_see
 
 
 @pytest.mark.requirement("X9")
-def test_a_server_that_runs_code_of_its_folder_says_so_and_is_asked_about_when_its_script_changes(
-    place: Place,
-) -> None:
+def test_a_server_that_runs_code_of_its_folder_says_so_and_waits_for_an_approval(place: Place) -> None:
     npm = program(place.home / "bin" / "npm")
-    manifest = place.work / "package.json"
-    manifest.write_text('{"scripts": {"start": "node it.js"}}')
-    said = "runs code of the folder it starts in; nothing of it is pinned but package.json"
+    said = "runs code of the folder it starts in; nothing of it is pinned"
     added = place.bridle("mcp", "add", "web", "--", str(npm), "start")
     assert (added.code, f"now. It {said}. Try it:" in added.out) == (0, True)
     assert f"web: {said}\n" in place.bridle("mcp", "list").out
     assert f"  unpinned    {said}\n" in place.bridle("mcp", "show", "web").out
     assert place.bridle("config", "set", "mcp_servers.web.sandbox", "off").code == 0
+    refused = place.bridle("mcp", "test", "web")
+    assert (refused.code, "it would run code of this folder" in refused.err) == (1, True)
     with sitting(place, "mcp", "approve", "web") as person:
-        person.sees("script     ", "package.json", "runs code of the folder it starts in", KEYS)
+        person.sees("runs code of the folder it starts in", KEYS)
         person.types("u\n")
         person.sees("web is pinned as it is now.")
         assert person.ends() == 0
-    manifest.write_text('{"scripts": {"start": "node other.js"}}')
-    refused = place.bridle("mcp", "test", "web")
-    assert refused.code == 1
-    assert f"not as it was when it was pinned: the script {manifest}" in refused.err
+    assert place.bridle("mcp", "test", "web").code == 0
 
 
 def test_a_run_that_insists_on_trust_names_a_server_of_the_project(place: Place) -> None:

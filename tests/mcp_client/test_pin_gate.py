@@ -2,7 +2,7 @@
 
 import json
 import os
-from hashlib import sha256, sha512
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -216,24 +216,55 @@ def test_pins_of_this_project_that_cannot_be_read_are_not_passed_over_for_those_
     assert kept_part(offer(ECHO), definition, desk.store.folder, root) is None
 
 
-def test_what_becomes_known_of_a_package_is_pinned_from_then_on(desk: Desk) -> None:
+def test_a_package_that_the_folder_has_a_copy_of_is_code_of_the_folder(desk: Desk) -> None:
     npx = desk.write("npx", desk.program.with_name("npx"))
-    cache = desk.work.parent / "cache"
-    words = (npx, "-y", "thing@1.0.0")
-    env = {"env": {"npm_config_cache": str(cache)}}
-    assert desk.gate(*words, **env).check_launch() is None
-    name = "_npx/" + sha512(b"thing@1.0.0").hexdigest()[:16]
-    package = cache / name / "node_modules" / "thing"
-    package.mkdir(parents=True)
-    (package / "package.json").write_text(json.dumps({"version": "1.0.0", "bin": "it.js"}))
-    (package / "it.js").write_text("one")
-    assert desk.gate(*words, **env).check_launch() is None
-    (package / "it.js").write_text("two")
-    review = desk.gate(*words, **env).check_launch()
+    assert desk.gate(npx, "-y", "thing@1.0.0").check_launch() is None
+    (desk.work / "node_modules" / "thing").mkdir(parents=True)
+    changed = desk.gate(npx, "-y", "thing@1.0.0")
+    assert changed.check_launch() is not None
+    assert changed.state == "new"
+
+
+def test_a_pin_of_an_earlier_version_holds_where_it_means_the_same(desk: Desk) -> None:
+    script = desk.write("#!/bin/sh", desk.program.with_name("it.sh"))
+    gate = desk.gate(desk.program, script)
+    gate.check_launch()
+    place = Path(pin_path(desk.store.folder, gate._place))
+    version, now = json.loads(place.read_text())
+    module = {"kind": "module", "name": "/lib/other.py", "integrity": "sha256:1", "place": "/lib"}
+    old = {**now, "launch": {**now["launch"], "parts": [*now["launch"]["parts"], module]}}
+    del old["launch"]["rules"]
+    place.write_text(json.dumps([version, old]))
+    assert desk.gate(desk.program, script).check_launch() is None, (
+        "what is not looked at any more is no change"
+    )
+    assert json.loads(place.read_text()) == [version, now], "and the pin is brought up to date"
+    old["launch"]["parts"] = [module]
+    place.write_text(json.dumps([version, old]))
+    review = desk.gate(desk.program, script).check_launch()
     assert review is not None
-    assert review.data["problem"].endswith("the package thing")
-    package.rename(cache / "moved")
-    assert desk.gate(*words, **env).check_launch() is None, "what is not there now is looked at when it runs"
+    assert review.data["problem"] == (
+        f"not as it was when it was pinned: the script {script}, which an earlier version of Bridle did not look at"
+    )
+
+
+def test_a_program_of_the_system_is_known_by_its_path(desk: Desk) -> None:
+    system = "/usr/bin/env"
+    gate = desk.gate(system)
+    gate.check_launch()
+    review = gate.launch_shown()
+    assert review is not None
+    assert "in a system folder: known by its path" in review.after
+    assert "sha256" not in review.after
+    link = desk.program.with_name("link")
+    link.symlink_to(system)
+    assert desk.gate(link).check_launch() is None
+    link.unlink()
+    link.symlink_to("/usr/bin/sort")
+    assert desk.gate(link).check_launch() is not None, "it leads to another program"
+    refused = desk.gate(system, sha256=digest("no")).check_launch()
+    assert refused is not None
+    assert refused.reason == "MCPServerSHA256Mismatch", "settings that name a digest are obeyed"
 
 
 def test_a_secret_in_a_command_is_in_no_pin(desk: Desk) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from hashlib import sha256, sha512
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -150,22 +150,13 @@ async def test_what_was_agreed_to_is_what_was_shown(tmp_path):
     assert again.lines != asked.question.lines
 
 
-@pytest.mark.parametrize("words", [(), ("-u",), ("-X", "utf8"), ("-Im",)], ids=" ".join)
-async def test_a_script_behind_python_is_part_of_the_launch(tmp_path, words):
-    script = tmp_path / "lib" / "answering.py"
-    script.parent.mkdir()
-    text = Path(PROGRAM).read_text()
-    script.write_text(text)
-    how = {"command": [sys.executable, "-E", *words, str(script), TOLD], "sandbox": "off"}
-    if "-Im" in words:  # a module is found where python finds it: on the path it is given
-        how["command"] = [sys.executable, "-m", "answering", TOLD]
-        how["env"] = {"PYTHONPATH": str(script.parent)}
-    servers = {"files": how}
+async def test_a_script_behind_python_is_part_of_the_launch(tmp_path):
+    path = script(tmp_path / "lib" / "answering.py")
+    servers = {"files": own(sys.executable, "-E", "-X", "utf8", path, TOLD)}
     await used_once(tmp_path / "home", servers)
-    script.write_text(f"{text}\n# other code\n")
+    script(path, "other code")
     async with session_with(scripted(), tmp_path / "home", servers) as session:
-        message = await told_of(session, "MCPServerChanged")
-    assert f"{'module' if '-Im' in words else 'script'} {script}" in message
+        assert f"the script {path}" in await told_of(session, "MCPServerChanged")
 
 
 async def test_code_of_the_workspace_waits_even_for_a_server_of_the_person(tmp_path):
@@ -241,42 +232,6 @@ async def test_a_link_that_leads_elsewhere_is_another_program(tmp_path):
         assert "where serve is found" in await told_of(session, "MCPServerChanged")
 
 
-# What launchers bring
-
-
-def install(cache: Path, spec: str, version: str, code: str = "serve()") -> None:
-    """What npm leaves behind when npx brought a package."""
-    folder = cache / "_npx" / sha512(spec.encode()).hexdigest()[:16]
-    package = folder / "node_modules" / "@acme" / "server"
-    package.mkdir(parents=True, exist_ok=True)
-    about = {"name": "@acme/server", "version": version, "bin": {"server": "cli.js"}}
-    (package / "package.json").write_text(json.dumps(about))
-    (package / "cli.js").write_text(code)
-    integrity = f"sha512-{sha256(f'{version} {code}'.encode()).hexdigest()}"
-    listed = {"node_modules/@acme/server": {"version": version, "integrity": integrity}}
-    (folder / "package-lock.json").write_text(json.dumps({"packages": listed}))
-
-
-def through_npx(tmp_path: Path, spec: str) -> tuple[dict, Path]:
-    """A server that a stand-in for npx starts, and the cache of that."""
-    cache = tmp_path / "cache"
-    npx = program(tmp_path / "bin" / "npx")
-    return {"files": own(npx, "-y", spec, env={"npm_config_cache": str(cache)})}, cache
-
-
-async def test_a_package_of_another_version_waits_for_a_person(tmp_path):
-    servers, cache = through_npx(tmp_path, "@acme/server")
-    install(cache, "@acme/server", "1.0.0")
-    await used_once(tmp_path / "home", servers)
-    install(cache, "@acme/server", "1.0.1")
-    async with session_with(scripted(), tmp_path / "home", servers, answers=True) as session:
-        question = await asked_trust(session, use=False)
-        state = await until_phase(session, "files", "changed")
-    changed = [line.text.strip() for line in question.lines if line.mark == "+"]
-    assert changed[0] == "package    @acme/server 1.0.1"
-    assert state["unpinned"] == "unpinned: npx may run other code tomorrow"
-
-
 async def test_a_program_that_is_not_there_pins_nothing_and_is_no_change_once_it_is(tmp_path):
     path = tmp_path / "bin" / "later"
     servers = {"files": own(path)}
@@ -295,46 +250,6 @@ async def test_mcp_says_what_is_not_pinned_before_anything_is_started(tmp_path):
         for name in ("mcp", "mcp:web"):
             said = (await slash(session, name, reason="MCPServers")).message
             assert "    runs code of the folder it starts in; nothing of it is pinned" in said.splitlines()
-
-
-async def test_a_package_of_the_same_version_with_other_code_waits_too(tmp_path):
-    servers, cache = through_npx(tmp_path, "@acme/server@1.0.0")
-    install(cache, "@acme/server@1.0.0", "1.0.0")
-    await used_once(tmp_path / "home", servers)
-    async with session_with(scripted(), tmp_path / "home", servers) as session:
-        assert "unpinned" not in await until_phase(session, "files", "up")
-    install(cache, "@acme/server@1.0.0", "1.0.0", code="steal()")
-    async with session_with(scripted(), tmp_path / "home", servers) as session:
-        assert "the package @acme/server" in await told_of(session, "MCPServerChanged")
-
-
-async def test_what_a_launcher_fetched_is_pinned_once_it_is_there(tmp_path):
-    servers, cache = through_npx(tmp_path, "@acme/server")
-    async with session_with(scripted(), tmp_path / "home", servers) as session:
-        await until_phase(session, "files", "up")  # nothing is installed: nothing is known of it yet
-    install(cache, "@acme/server", "1.0.0")
-    await used_once(tmp_path / "home", servers)
-    install(cache, "@acme/server", "2.0.0")
-    async with session_with(scripted(), tmp_path / "home", servers) as session:
-        assert "the package @acme/server" in await told_of(session, "MCPServerChanged")
-
-
-async def test_a_launcher_that_brings_other_code_while_it_starts_is_stopped_again(tmp_path, here):
-    servers, cache = through_npx(tmp_path, "@acme/server")
-    started = tmp_path / "started"
-    fetched = tmp_path / "fetched"
-    install(fetched, "@acme/server", "2.0.0")
-    before = f"echo $$ > {started}; mkdir -p {cache}; test -e {tmp_path}/swap && cp -r {fetched}/. {cache}/"
-    program(tmp_path / "bin" / "npx", before=before)
-    install(cache, "@acme/server", "1.0.0")
-    await used_once(tmp_path / "home", servers, **here)
-    (tmp_path / "swap").touch()
-    model = scripted(call("mcp__files__echo"), say("No."))
-    async with session_with(model, tmp_path / "home", servers, **here, **ALL) as session:
-        events = await session.ask("go")
-        await until_phase(session, "files", "changed")
-        assert "the package @acme/server" in await told_of(session, "MCPServerChanged")
-    assert [one.reason for one in of_kind(events, ToolResult)] == ["MCPServerChanged"]
 
 
 # The digest of settings

@@ -151,7 +151,6 @@ def test_two_launches_have_one_digest_only_if_they_are_the_same(first: ProgramLa
     ("file", "words"),
     [
         ("scripts/.npmrc", ("npx", "-y", "some-server@1.0.0")),
-        ("scripts/json.py", ("python3", "-m", "tool")),
         ("scripts/inner.py", ("uv", "--directory", ".", "run", "inner.py")),
     ],
     ids=str,

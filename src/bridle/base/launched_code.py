@@ -1,69 +1,48 @@
-"""What a command line leads to, as far as files tell without running it: the program, and what that one runs in turn.
+"""The code that a command line names: its program, the script files among its words, and the package of a launcher.
 
-`npx pkg`, `uvx pkg`, `python -m mod`, `node server.js` start the same program whatever they run. So the words behind it
-are read as that program reads them: a script or module is a file with a digest, a package has the version and the
-integrity that the package manager wrote down for what is installed. Nothing is asked over a network.
+Nothing is run and nothing is asked over a network. What a program loads besides (modules, images, cached packages) is
+not predicted: `LaunchedCode.unpinned` says so.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-import sys
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha512
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.files import read_limited
-from bridle.base.folder_launchers import FolderRun, folder_run, upward
-
-PartKind: TypeAlias = Literal["script", "module", "package"]
-
 Digest: TypeAlias = Callable[[str], str]
-"""The digest of a file's content; empty where it cannot be read."""
+"""Return the digest of a file's content, or an empty text if it cannot be read."""
 
-_MOST_JSON: Final = 16 << 20
-_EXACT: Final = re.compile(r"v?\d+(\.\d+)*([-+.a-zA-Z0-9]*)")
-_NPM_NAME: Final = re.compile(r"(?P<name>(?:@[^/@\s]+/)?[^/@:\s]+)(?:@(?P<version>[^/]*))?")
-_PYPI_NAME: Final = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?(?:\s*(?:===?|@)\s*(?P<version>[^\s/;,]*))?"
+_PACKAGE_LAUNCHERS: Final = (
+    "npx", "bunx", "pnpx", "npm exec", "npm x", "pnpm dlx", "pnpm exec", "yarn dlx", "bun x", "uvx", "uv tool run",
+    "pipx run",
+)  # fmt: skip
+_PACKAGE_OPTIONS: Final = frozenset({"--package", "--from", "--spec"})
+_VALUED_OPTIONS: Final = frozenset(
+    {"-p", "--python", "--with", "-w", "--registry", "--cache", "-i", "--index-url"}
 )
-_NPM: Final = ("npx", "bunx", "pnpx", "npm exec", "npm x", "pnpm dlx", "pnpm exec", "yarn dlx", "bun x")
-_PYPI: Final = ("uvx", "uv tool run", "pipx run")
-_IMAGES: Final = ("docker", "podman", "nerdctl")
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh", "fish"})
-_SCRIPTS: Final = frozenset({"node", "nodejs", "bun", "deno", "tsx", "ts-node", "ruby", "perl", "php"})
-_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*[a-z]?")
-_PYTHON_FLAGS: Final = re.compile(r"([^mcXW]*)(?:([mcXW])(.*))?", re.DOTALL)
-"""Letters in one word, of which the last may take what follows it, or the next word."""
-_VALUED: Final[Mapping[str, frozenset[str]]] = {
-    "npm": frozenset({
-        "-p", "--package", "-c", "--call", "--cache", "--registry", "--prefix", "-w", "--workspace", "--userconfig",
-        "--loglevel", "--node-options",
-    }),
-    "pypi": frozenset({
-        "--from", "--spec", "--with", "--with-editable", "--with-requirements", "-p", "--python", "--index-url", "-i",
-        "--default-index", "--index", "--extra-index-url", "-f", "--find-links", "--cache-dir", "--directory",
-        "--project", "--config-file", "--refresh-package", "-P", "--upgrade-package", "-c", "--constraints",
-        "--overrides", "--env-file", "--pip-args", "--suffix", "--color", "--fetch-python",
-    }),
-    "python": frozenset({"--check-hash-based-pycs"}),
-    "script": frozenset({
-        "-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--preload", "-I",
-        "--tsconfig", "--config", "--project", "--directory", "--python", "-p", "--with", "--env-file",
-    }),
-}  # fmt: skip
-"""Options of launchers whose value is the next word."""
-_UV: Final = frozenset({
-    "--directory", "--project", "--with", "--with-editable", "--with-requirements", "--extra", "--group",
-    "--only-group", "--package", "--env-file", "-p", "--python", "--index-url", "-i", "--default-index", "--index",
-    "--extra-index-url", "-f", "--find-links", "--cache-dir", "--config-file", "-P", "--upgrade-package", "-m",
-    "--module", "-s", "--script", "--color",
+"""Options of package launchers that take the next word. `-p` names a package except with `uvx` and its kin."""
+_PACKAGE: Final = re.compile(
+    r"(?P<name>(?:@[^/@:\s]+/)?[^./@:=<>~!\[\s][^/@:=<>~!\[\s]*)(?:\[[^\]]*\])?(?:(?:@|===?)(?P<version>[^\s/]*))?"
+)
+_EXACT: Final = re.compile(r"v?\d+(\.\d+)*([-+.a-zA-Z0-9]*)")
+_INTERPRETERS: Final = re.compile(
+    r"(python|pypy)[0-9.]*[a-z]?|node|nodejs|bun|deno|tsx|ts-node|ruby|perl|php|(ba|da|z|a|k|fi)?sh|uv"
+)
+_INLINE_CODE: Final = re.compile(r"-[bBdEiIlOPqsSuvx]*[mce]|--eval|--print")
+"""Options of interpreters that run a module or the next word in place of a script."""
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_FOLDER_LAUNCHERS: Final = frozenset({
+    "npm", "pnpm", "yarn", "bun", "deno", "make", "gmake", "just", "task", "cargo", "go", "poetry", "pdm", "hatch",
+    "pipenv", "bundle", "rake", "composer", "gradle", "mvn", "dotnet", "swift", "mix", "uv",
 })  # fmt: skip
-_CONFIGURED: Final[Mapping[str, tuple[str, ...]]] = {
+"""Programs that run the code of the folder they start in, unless a word names a script."""
+_FOLDER_OPTIONS: Final = frozenset({"-C", "--directory", "--prefix", "--cwd", "--dir"})
+_CONFIGURATION: Final[Mapping[str, tuple[str, ...]]] = {
     "npx": (".npmrc",),
     "npm": (".npmrc",),
     "pnpx": (".npmrc", ".pnpmfile.cjs", "pnpm-workspace.yaml"),
@@ -74,25 +53,25 @@ _CONFIGURED: Final[Mapping[str, tuple[str, ...]]] = {
     "deno": ("deno.json", "deno.jsonc"),
     "uv": ("uv.toml", "pyproject.toml"),
 }
-"""Files of the folder a launcher starts in, or of one above it, that say what it runs: a shell, code to load first,
-where packages come from."""
-_HARMLESS: Final = frozenset({
-    "audit", "auto-install-peers", "color", "engine-strict", "fund", "legacy-peer-deps", "link-workspace-packages",
-    "loglevel", "package-lock", "prefer-offline", "progress", "save-exact", "save-prefix", "shamefully-hoist",
-    "strict-peer-dependencies", "strict-peer-deps", "tag-version-prefix", "update-notifier",
-})  # fmt: skip
-"""What an `.npmrc` may say without anything else being run."""
-_LOADED: Final = frozenset({"-r", "--require", "--import", "--loader", "--experimental-loader", "--preload"})
-"""Those of node and its kin whose value is code."""
-_SCRIPT_ENDS: Final = ("", ".js", ".mjs", ".cjs", "/package.json", "/index.js")
+"""Files that tell a launcher what to load or where packages come from, in the folder it starts in or above."""
+_CODE_ENDS: Final = (
+    ".py", ".pyc", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".rb", ".pl", ".php", ".sh", ".jar",
+    ".dll", ".lua", ".exs",
+)  # fmt: skip
+_ENTRIES: Final = ("", ".js", "/__main__.py", "/index.js", "/package.json")
+"""What an interpreter may make of the word that names its script."""
+_SYSTEM_FOLDERS: Final = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 
 
 class LaunchedPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something a launcher runs. Of a file `name` is its resolved path and `integrity` its digest. Of a package it is
-    its name, and `integrity` what the package manager noted of what is installed and the digest of its command.
-    `version` and `integrity` are empty where nobody knows them here; `place` is the folder it was found in."""
+    """Something that a command line names. A `script` has its resolved path as `name`, its digest as `integrity` (none
+    in a system folder) and its folder as `place`. A `package` has the version that is written, and as `place` the
+    folder of a local copy.
 
-    kind: PartKind
+    Pins of earlier versions also have the kind `module`, and facts of installed packages.
+    """
+
+    kind: str
     name: str
     version: str = ""
     integrity: str = ""
@@ -100,9 +79,9 @@ class LaunchedPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class LaunchedCode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a command line leads to. `program` is the path its first word was found under, `target` that without links;
-    both are empty where there is none. `unpinned` says what of it can be other code the next time, as a sentence;
-    `folder_run` is the folder whose code runs without anything saying which."""
+    """The code that a command line names. `program` is the path of its first word, `target` that path without links;
+    both are empty if there is no such program. `unpinned` is a sentence about what can be other code the next time.
+    `folder_run` is the folder whose code runs without a word that names it."""
 
     program: str = ""
     target: str = ""
@@ -111,23 +90,8 @@ class LaunchedCode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     folder_run: str = ""
 
 
-class _Launched(NamedTuple):
-    """What was read of a command line: the fields of `LaunchedCode`."""
-
-    parts: list[LaunchedPart]
-    unpinned: str = ""
-    folder_run: str = ""
-
-
-class _Installed(NamedTuple):
-    version: str = ""
-    integrity: str = ""
-    place: str = ""
-    entry: str = ""
-
-
 def find_program(word: str, *, cwd: str, search_path: str) -> str:
-    """The file that starting `word` in `cwd` would run, as the system looks for it; empty where there is none.
+    """Return the file that starting `word` in `cwd` would run, or an empty text.
 
     A search path can name folders relative to `cwd`: the system looks there too.
     """
@@ -138,420 +102,194 @@ def find_program(word: str, *, cwd: str, search_path: str) -> str:
     return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
+def is_system_file(path: str) -> bool:
+    """Return whether only root can change a file of a system folder: its owner is root, like that of every folder
+    above it, and no other user may write there."""
+    if not path.startswith(_SYSTEM_FOLDERS):
+        return False
+    try:
+        states = [os.lstat(path), *map(os.lstat, _folders_above(path))]
+    except OSError:
+        return False
+    return all(
+        state.st_uid == 0 and (stat.S_ISLNK(state.st_mode) or not state.st_mode & 0o022) for state in states
+    )
+
+
 def launched_code(
     argv: Sequence[str], *, cwd: str, env: Mapping[str, str], search_path: str, digest: Digest
 ) -> LaunchedCode:
-    """What `argv` leads to when it is started in `cwd` with the variables `env`. Reads files and runs nothing."""
+    """Return the code that `argv` names when it is started in `cwd` with the variables `env`."""
     program = find_program(argv[0], cwd=cwd, search_path=search_path)
-    reader = _Reader(cwd=cwd, env=env, search_path=search_path, digest=digest, program=program)
-    found = reader.read(tuple(argv))
-    return LaunchedCode(
+    words = list(argv)
+    parts: list[LaunchedPart] = []
+    if os.path.basename(words[0]) == "env":
+        rest = words[1:]
+        while rest and (rest[0].startswith("-") or "=" in rest[0]):
+            rest = rest[1:]
+        words = rest or words
+        parts += _script(find_program(words[0], cwd=cwd, search_path=search_path), digest)
+    named = _named_code(words, cwd=cwd, env=env, digest=digest)
+    return msgspec.structs.replace(
+        named,
         program=program,
         target=os.path.realpath(program) if program else "",
-        parts=tuple(dict.fromkeys(found.parts)),
-        unpinned=found.unpinned,
-        folder_run=found.folder_run,
+        parts=tuple(dict.fromkeys((*parts, *named.parts))),
     )
 
 
-class _Reader(msgspec.Struct, frozen=True, kw_only=True):
-    """Reads a command line as its first word would."""
-
-    cwd: str
-    env: Mapping[str, str]
-    search_path: str
-    digest: Digest
-    program: str
-
-    def read(self, argv: tuple[str, ...]) -> _Launched:
-        name = os.path.basename(argv[0])
-        if name == "env":
-            return self._behind_env(argv[1:])
-        if name == "uv" and argv[1:3] != ("tool", "run"):
-            return self._uv(argv[1:])
-        found = self._launched(name, argv)
-        return found._replace(parts=[*found.parts, *self.configured(name)])
-
-    def _launched(self, name: str, argv: tuple[str, ...]) -> _Launched:
-        for launchers, read in ((_NPM, self._npm), (_PYPI, self._pypi)):
-            for launcher in launchers:
-                words = launcher.split(" ")
-                if [name, *argv[1 : len(words)]] == words:
-                    return read(launcher, argv[len(words) :])
-        if name in _IMAGES:
-            pinned = any("@sha256:" in word for word in argv[1:])
-            return _Launched([], "" if pinned else _unpinned(name))
-        if _PYTHON.fullmatch(name):
-            return _Launched(self._python(argv[1:]))
-        if name in _SHELLS:
-            return self._shell(argv[1:])
-        if name == "go" and len(argv) > 2 and "@" in argv[2]:
-            return self._go(argv[1:])
-        runs_file = name == "bun" and bool(self._scripts(argv[2:]))
-        if not runs_file and (folder := folder_run(name, argv[1:], cwd=self.cwd)) is not None:
-            parts = [part for path in folder.manifests for part in self._file(path)]
-            return _Launched(parts, folder.unpinned, os.path.realpath(folder.path))
-        if name in _SCRIPTS:
-            words = argv[2:] if argv[1:2] == ("run",) and name in ("bun", "deno") else argv[1:]
-            return _Launched(self._scripts(words))
-        return _Launched([])
-
-    def _go(self, plain: Sequence[str]) -> _Launched:
-        """A program of elsewhere, by its version."""
-        package, _, version = plain[1].partition("@")
-        part = LaunchedPart(kind="package", name=package, version=version)
-        return _Launched([part], "" if _EXACT.fullmatch(version) else _unpinned("go run"))
-
-    def configured(self, name: str) -> Iterator[LaunchedPart]:
-        """The files that tell this launcher what to run, where whoever wrote the folder could have written them."""
-        home = self.env.get("HOME", "")
-        names = _CONFIGURED.get(name, ())
-        for folder in upward(self.cwd) if names else ():
-            if home and os.path.realpath(folder) == os.path.realpath(home):
-                return
-            for one in names:
-                path = os.path.join(folder, one)
-                if os.path.isfile(path) and not (one == ".npmrc" and _is_harmless(path)):
-                    yield from self._file(path)
-
-    def _behind_env(self, words: tuple[str, ...]) -> _Launched:
-        at = 0
-        while at < len(words) and (words[at].startswith("-") or "=" in words[at]):
-            at += 2 if words[at] in ("-u", "--unset", "-C", "--chdir") else 1
-        if at >= len(words):
-            return _Launched([])
-        program = find_program(words[at], cwd=self.cwd, search_path=self.search_path)
-        reader = msgspec.structs.replace(self, program=program)
-        inner = reader.read(words[at:])
-        return inner._replace(parts=[*self._file(program), *inner.parts])
-
-    # Packages
-
-    def _npm(self, launcher: str, words: tuple[str, ...]) -> _Launched:
-        options, rest = _split(words, _VALUED["npm"])
-        if any(name in ("-c", "--call") for name, _value in options):
-            return _Launched([], _unpinned(launcher))
-        specs = [value for name, value in options if name in ("-p", "--package")] or list(rest[:1])
-        parts: list[LaunchedPart] = []
-        exact = bool(specs)
-        for spec in specs:
-            read = _NPM_NAME.fullmatch(spec)
-            if read is None:  # a folder, an address, a repository
-                parts.append(LaunchedPart(kind="package", name=spec))
-                exact = False
-                continue
-            found = self._npm_installed(read["name"], specs)
-            exact &= _EXACT.fullmatch(read["version"] or "") is not None
-            version = found.version or (read["version"] or "" if exact else "")
-            entry = _labelled(self.digest(found.entry)) if found.entry else ""
-            parts.append(
-                LaunchedPart(
-                    kind="package",
-                    name=read["name"],
-                    version=version,
-                    integrity=" ".join(filter(None, (found.integrity, entry))),
-                    place=found.place,
-                )
-            )
-        return _Launched(parts, "" if exact else _unpinned(launcher))
-
-    def _npm_installed(self, name: str, specs: Sequence[str]) -> _Installed:
-        """What npm would run without asking anybody: of the folder, of the installation, or of its own cache."""
-        cache = self.env.get("npm_config_cache") or os.path.join(self.env.get("HOME", ""), ".npm")
-        digest = sha512("\n".join(sorted(specs)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        folders = [*upward(self.cwd)]
-        if self.program:
-            prefix = os.path.dirname(os.path.dirname(os.path.abspath(self.program)))
-            folders.append(os.path.join(prefix, "lib"))
-        folders.append(os.path.join(cache, "_npx", digest))
-        for folder in folders:
-            modules = os.path.join(folder, "node_modules")
-            package = _json(os.path.join(modules, name, "package.json"))
-            if not package:
-                continue
-            for lock in (
-                os.path.join(modules, ".package-lock.json"),
-                os.path.join(folder, "package-lock.json"),
-            ):
-                listed = _table(_table(_json(lock).get("packages")).get(f"node_modules/{name}"))
-                if listed.get("version") == package.get("version"):
-                    integrity = str(listed.get("integrity") or "")
-                    break
-            else:
-                integrity = ""
-            entry = _entry(package, name)
-            return _Installed(
-                str(package.get("version") or ""),
-                integrity,
-                os.path.realpath(os.path.join(modules, name)),
-                os.path.join(modules, name, entry) if entry else "",
-            )
-        return _Installed()
-
-    def _pypi(self, launcher: str, words: tuple[str, ...]) -> _Launched:
-        options, rest = _split(words, _VALUED["pypi"])
-        named = [value for name, value in options if name in ("--from", "--spec")] or list(rest[:1])
-        spec = named[0] if named else ""
-        read = _PYPI_NAME.fullmatch(spec)
-        if read is None:  # a folder, an address, a repository
-            named_part = [LaunchedPart(kind="package", name=spec)] if spec else []
-            return _Launched(named_part, _unpinned(launcher))
-        wanted = read["version"] or ""
-        exact = _EXACT.fullmatch(wanted) is not None
-        found = self._pypi_installed(read["name"], wanted if exact else "")
-        part = LaunchedPart(
-            kind="package",
-            name=read["name"],
-            version=found.version or (wanted if exact else ""),
-            integrity=found.integrity,
-            place=found.place,
+def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str], digest: Digest) -> LaunchedCode:
+    name = os.path.basename(words[0])
+    folder = _started_in(words, cwd) if name in _FOLDER_LAUNCHERS else cwd
+    configured = tuple(_configuration(name, folder, env.get("HOME", ""), digest))
+    for launcher in _PACKAGE_LAUNCHERS:
+        own = launcher.split(" ")
+        if [name, *words[1 : len(own)]] == own:
+            packages = _packages(launcher, words[len(own) :], cwd)
+            is_exact = bool(packages) and all(one.version for one in packages)
+            unpinned = "" if is_exact else f"unpinned: {launcher} may run other code tomorrow"
+            return LaunchedCode(parts=(*packages, *configured), unpinned=unpinned)
+    if [name, *words[1:2]] == ["go", "run"] and (found := [word for word in words[2:] if "@" in word]):
+        module, _, version = found[0].partition("@")
+        is_exact = _EXACT.fullmatch(version) is not None
+        unpinned = "" if is_exact else "unpinned: go run may run other code tomorrow"
+        return LaunchedCode(
+            parts=(LaunchedPart(kind="package", name=module, version=version if is_exact else ""),),
+            unpinned=unpinned,
         )
-        return _Launched([part], "" if exact else _unpinned(launcher))
-
-    def _pypi_installed(self, name: str, version: str) -> _Installed:
-        """The one installation of it that uv or pipx would run; nothing where there are several."""
-        home = self.env.get("HOME", "")
-        data = self.env.get("XDG_DATA_HOME") or os.path.join(home, ".local/share")
-        uv = self.env.get("UV_CACHE_DIR") or os.path.join(
-            self.env.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "uv"
-        )
-        pipx = self.env.get("PIPX_HOME") or os.path.join(data, "pipx")
-        normal = re.sub(r"[-_.]+", "[-_.]", glob.escape(name))
-        info = f"{normal}-{glob.escape(version) if version else '*'}.dist-info"
-        packages = "lib/python3*/site-packages"
-        patterns = (
-            f"{glob.escape(data)}/uv/tools/{glob.escape(name)}/{packages}/{info}",
-            f"{glob.escape(uv)}/archive-v0/*/{packages}/{info}",
-            f"{glob.escape(uv)}/archive-v0/*/{info}",
-            f"{glob.escape(pipx)}/.cache/*/{packages}/{info}",
-        )
-        for pattern in patterns:
-            found = {
-                (os.path.basename(path)[:-10].rpartition("-")[2], record): path
-                for path in sorted(glob.glob(pattern))
-                if (record := self.digest(os.path.join(path, "RECORD")))
-            }
-            if len(found) == 1:
-                ((installed, record), path) = next(iter(found.items()))
-                return _Installed(installed, f"sha256:{record}", os.path.realpath(os.path.dirname(path)))
-        return _Installed()
-
-    def _uv(self, words: tuple[str, ...]) -> _Launched:
-        """`uv run` of a script, a module or a command, with what stands before `run` and behind it."""
-        before, rest = _split(words, _UV)
-        if rest[:1] != ("run",):
-            return _Launched([], _unpinned("uv") if rest else "")
-        options, rest = _split(rest[1:], _UV)
-        given = dict((*before, *options))
-        if folder := given.pop("--directory", None):  # all the rest is read there
-            inside = msgspec.structs.replace(self, cwd=os.path.join(self.cwd, folder))
-            said = (f"{name}={value}" if value else name for name, value in given.items())
-            return inside.read(("uv", "run", *said, *(("--", *rest) if rest else ())))
-        project = msgspec.structs.replace(self, cwd=os.path.join(self.cwd, given.get("--project", "")))
-        parts = [] if "--no-project" in given else [*project.configured("uv")]
-        script = given.get("-s") or given.get("--script") or (rest[0] if rest else "")
-        path = os.path.join(self.cwd, script)
-        if module := given.get("-m") or given.get("--module"):
-            return _Launched([*self._module(module), *parts], _unpinned("uv run"))
-        if script and os.path.isfile(path):
-            return _Launched([*self._file(path), *parts])
-        if _PYTHON.fullmatch(os.path.basename(script)):
-            return _Launched([*self._python(rest[1:]), *parts])
-        return _Launched(
-            parts,
-            FolderRun(project.cwd, tuple(part.name for part in parts)).unpinned,
-            os.path.realpath(project.cwd),
-        )
-
-    # Files
-
-    def _python(self, words: tuple[str, ...]) -> list[LaunchedPart]:
-        at, flags = 0, ""
-        while at < len(words) and words[at].startswith("-") and words[at] != "-":
-            word = words[at]
-            at += 1
-            if word.startswith("--"):
-                at += word in _VALUED["python"]
-                continue
-            before, ends, value = _PYTHON_FLAGS.fullmatch(word[1:]).groups("")  # pyright: ignore[reportOptionalMemberAccess]
-            flags += before
-            if ends and not value:
-                value = words[at] if at < len(words) else ""
-                at += 1
-            if ends in ("m", "c"):
-                is_safe = bool(self.env.get("PYTHONSAFEPATH")) and "E" not in flags
-                here = not is_safe and not {"I", "P"} & {*flags}
-                return list(self._module(value, here=here) if ends == "m" else self._hiding(here))
-        if at >= len(words):
-            return []
-        path = os.path.join(self.cwd, words[at])
-        return list(self._file(os.path.join(path, "__main__.py") if os.path.isdir(path) else path))
-
-    def _module(self, module: str, *, here: bool = True) -> Iterator[LaunchedPart]:
-        """The module as python would find it: here, on its own path, among its packages; and what `here` would be
-        taken for something else that it needs."""
-        given = [
-            os.path.join(self.cwd, one) for one in self.env.get("PYTHONPATH", "").split(os.pathsep) if one
-        ]
-        relative = module.replace(".", "/")
-        yield from self._hiding(here, module.partition(".")[0])
-        for folder in (*([self.cwd] if here else ()), *given, *self._packages()):
-            for name in (f"{relative}/__main__.py", f"{relative}.py"):
-                path = os.path.join(folder, name)
-                if os.path.isfile(path):
-                    for part in self._file(path):
-                        yield msgspec.structs.replace(part, kind="module")
-                    yield from self._distribution(module.partition(".")[0], folder)
-                    return
-        yield LaunchedPart(kind="module", name=module)
-
-    def _packages(self) -> list[str]:
-        """The folders with the packages of the python that is started."""
-        prefix = os.path.dirname(os.path.dirname(os.path.abspath(self.program))) if self.program else ""
-        return [
-            path
-            for pattern in ("site-packages", "dist-packages")
-            for path in sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/{pattern}"))
-        ]
-
-    def _hiding(self, here: bool, module: str = "") -> Iterator[LaunchedPart]:
-        """What stands in the folder under the name of a module of python itself or of its packages, or of the package
-        that is run: without `-P` it is imported in place of that."""
-        if not here:
-            return
-        known: set[str] | None = None
-        for name in sorted(_listed(self.cwd)):
-            stem, _, end = name.partition(".")
-            path = os.path.join(self.cwd, name)
-            if not end and (inner := _package_file(path)):
-                path = inner
-            elif not end or not _is_importable(name):
-                continue
-            if known is None:
-                installed = (one.partition(".")[0] for folder in self._packages() for one in _listed(folder))
-                known = {module, *sys.stdlib_module_names, *installed}
-            if stem in known:
-                for part in self._file(path):
-                    yield msgspec.structs.replace(part, kind="module")
-
-    def _distribution(self, name: str, folder: str) -> Iterator[LaunchedPart]:
-        normal = re.sub(r"[-_.]+", "[-_.]", glob.escape(name))
-        for path in sorted(glob.glob(f"{glob.escape(folder)}/{normal}-*.dist-info")):
-            if record := self.digest(os.path.join(path, "RECORD")):
-                version = os.path.basename(path)[:-10].rpartition("-")[2]
-                yield LaunchedPart(
-                    kind="package",
-                    name=name,
-                    version=version,
-                    integrity=f"sha256:{record}",
-                    place=os.path.realpath(folder),
-                )
-                return
-
-    def _shell(self, words: tuple[str, ...]) -> _Launched:
-        for word in words:
-            if word.startswith("-") and not word.startswith("--") and "c" in word:
-                return _Launched([], "unpinned: what a line for the shell runs is not looked at")
-            if not word.startswith(("-", "+")):
-                return _Launched(list(self._file(os.path.join(self.cwd, word))))
-        return _Launched([])
-
-    def _scripts(self, words: tuple[str, ...]) -> list[LaunchedPart]:
-        options, rest = _split(words, _VALUED["script"])
-        loaded = [value for name, value in options if name in _LOADED]
-        found: list[LaunchedPart] = []
-        for word in (*loaded, *rest[:1]):
-            bases = [os.path.join(self.cwd, word)]
-            if word in loaded and not word.startswith((".", "/")):  # a package, as node looks for it
-                bases += [os.path.join(folder, "node_modules", word) for folder in upward(self.cwd)]
-            for path in (f"{base}{end}" for base in bases for end in _SCRIPT_ENDS):
-                if os.path.isfile(path):
-                    found += self._file(path)
-                    break
-        return found
-
-    def _file(self, path: str) -> Iterator[LaunchedPart]:
-        if path:
-            real = os.path.realpath(path)
-            yield LaunchedPart(
-                kind="script", name=real, integrity=_labelled(self.digest(real)), place=os.path.dirname(real)
-            )
+    scripts = tuple(_scripts(name, words[1:], folder, digest))
+    parts = (*scripts, *configured)
+    if name in _FOLDER_LAUNCHERS and not scripts:
+        sentence = "runs code of the folder it starts in; nothing of it is pinned"
+        return LaunchedCode(parts=parts, unpinned=sentence, folder_run=os.path.realpath(folder))
+    is_image = name in _CONTAINERS and not any("@sha256:" in word for word in words)
+    if is_image or (_INTERPRETERS.fullmatch(name) and len(words) > 1 and not scripts):
+        unpinned = f"unpinned: only the command line of {name} is pinned"
+        runs = os.path.realpath(cwd) if _imports_from_folder(name, words, cwd, env) else ""
+        return LaunchedCode(parts=parts, unpinned=unpinned, folder_run=runs)
+    return LaunchedCode(parts=parts)
 
 
-def _split(words: Sequence[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """The options before the first word that is none, each with its value, and the words from there on."""
-    options: list[tuple[str, str]] = []
+def _packages(launcher: str, words: Sequence[str], cwd: str) -> tuple[LaunchedPart, ...]:
+    """Return the packages that a launcher is told to run, each with its version if that is exact."""
+    is_npm = launcher not in ("uvx", "uv tool run", "pipx run")
+    named: list[str] = []
+    first: list[str] = []
     at = 0
-    while at < len(words) and words[at].startswith("-"):
-        word = words[at]
-        at += 1
-        if word == "--":
-            break
-        name, has_value, value = word.partition("=")
-        if not has_value and name in valued and at < len(words):
-            value = words[at]
-            at += 1
-        options.append((name, value))
-    return options, tuple(words[at:])
+    while at < len(words) and not first:
+        word, at = words[at], at + 1
+        option, has_value, value = word.partition("=")
+        if not word.startswith("-"):
+            first.append(word)
+            continue
+        is_package = option in _PACKAGE_OPTIONS or (is_npm and option == "-p")
+        if not has_value and (is_package or option in _VALUED_OPTIONS) and at < len(words):
+            value, at = words[at], at + 1
+        if is_package:
+            named.append(value)
+    return tuple(_package(spec, cwd if is_npm else "") for spec in named or first)
 
 
-def _unpinned(launcher: str) -> str:
-    return f"unpinned: {launcher} may run other code tomorrow"
-
-
-def _labelled(sha256: str) -> str:
-    return f"sha256:{sha256}" if sha256 else ""
-
-
-def _entry(package: Mapping[str, Any], name: str) -> str:
-    """The file of a package that its command is, relative to it."""
-    commands: object = package.get("bin")
-    if isinstance(commands, str):
-        return commands
-    table = _table(commands)
-    chosen = table.get(name.rpartition("/")[2]) or next(iter(table.values()), "")
-    return chosen if isinstance(chosen, str) else ""
-
-
-def _is_harmless(path: str) -> bool:
-    """Whether an `.npmrc` says nothing but what changes no code that runs."""
-    try:
-        lines = read_limited(path, _MOST_JSON).data.decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return False
-    said = (line.strip() for line in lines)
-    return all(line.partition("=")[0].strip() in _HARMLESS for line in said if line and line[0] not in "#;")
-
-
-def _package_file(folder: str) -> str:
-    """What importing a folder runs; empty where it is none that hides another."""
-    if not os.path.isdir(folder):
-        return ""
-    found = (
-        name for name in sorted(_listed(folder)) if name.startswith("__init__.") and _is_importable(name)
+def _package(spec: str, cwd: str) -> LaunchedPart:
+    """Return the package that `spec` means. npm runs a copy in `node_modules` of the folder before any other."""
+    read = _PACKAGE.fullmatch(spec)
+    if read is None:  # a folder, an address, a repository
+        return LaunchedPart(kind="package", name=spec)
+    version = read["version"] or ""
+    copies = (os.path.join(folder, "node_modules", read["name"]) for folder in _upward(cwd))
+    place = next(filter(os.path.isdir, copies), "") if cwd else ""
+    return LaunchedPart(
+        kind="package",
+        name=read["name"],
+        version=version if _EXACT.fullmatch(version) else "",
+        place=os.path.realpath(place) if place else "",
     )
-    return next((os.path.join(folder, name) for name in found), "")
 
 
-def _is_importable(name: str) -> bool:
-    """Whether a file of this name is code to python."""
-    return name.endswith((".py", ".pyc", ".so", ".pyd"))
+def _scripts(name: str, words: Sequence[str], folder: str, digest: Digest) -> Iterator[LaunchedPart]:
+    """Yield the words that are existing files with code, and the script of an interpreter even if its name does not
+    tell that it is one."""
+    takes_script = _INTERPRETERS.fullmatch(name) is not None
+    for word in words:
+        if takes_script and _INLINE_CODE.match(word):
+            takes_script = False
+        value = word.partition("=")[2] if word.startswith("-") else word
+        if not value or "\0" in value:
+            continue
+        path = os.path.join(folder, value)
+        if takes_script and not word.startswith("-"):
+            path = next((path + end for end in _ENTRIES if os.path.isfile(path + end)), path)
+        if os.path.isfile(path) and (takes_script or _is_code(path)):
+            takes_script = takes_script and word.startswith("-")
+            yield from _script(path, digest)
 
 
-def _listed(folder: str) -> list[str]:
+def _script(path: str, digest: Digest) -> Iterator[LaunchedPart]:
+    if path:
+        real = os.path.realpath(path)
+        sha256 = "" if is_system_file(real) else digest(real)
+        integrity = f"sha256:{sha256}" if sha256 else ""
+        yield LaunchedPart(kind="script", name=real, integrity=integrity, place=os.path.dirname(real))
+
+
+def _is_code(path: str) -> bool:
+    if path.endswith(_CODE_ENDS):
+        return True
     try:
-        return os.listdir(folder)
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
     except OSError:
-        return []
+        return False
 
 
-def _table(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+def _started_in(words: Sequence[str], cwd: str) -> str:
+    """Return the folder that an option sends a launcher to, or `cwd`."""
+    for at, word in enumerate(words):
+        option, has_value, value = word.partition("=")
+        if option in _FOLDER_OPTIONS:
+            value = value if has_value else "".join(words[at + 1 : at + 2])
+        elif word.startswith("-C"):
+            value = word[2:]
+        else:
+            continue
+        if os.path.isdir(folder := os.path.join(cwd, value)):
+            return folder
+    return cwd
 
 
-def _json(path: str) -> dict[str, Any]:
-    """What a file of a package manager says; nothing where it cannot be read."""
+def _configuration(name: str, folder: str, home: str, digest: Digest) -> Iterator[LaunchedPart]:
+    """Yield the files that configure this launcher, up to the user's home: those there are the user's own."""
+    names = _CONFIGURATION.get(name, ())
+    for above in _upward(folder) if names else ():
+        if home and os.path.realpath(above) == os.path.realpath(home):
+            return
+        for path in (os.path.join(above, one) for one in names):
+            if os.path.isfile(path):
+                yield from _script(path, digest)
+
+
+def _imports_from_folder(name: str, words: Sequence[str], cwd: str, env: Mapping[str, str]) -> bool:
+    """Return whether python would import modules of the folder it starts in before its own."""
+    if not name.startswith(("python", "pypy")) or env.get("PYTHONSAFEPATH"):
+        return False
+    if any(re.match(r"-[a-zA-Z]*[IP]", word) for word in words[1:2]):
+        return False
     try:
-        return _table(msgspec.json.decode(read_limited(path, _MOST_JSON).data))
-    except (OSError, ValueError, msgspec.DecodeError, RecursionError):
-        return {}
+        with os.scandir(cwd) as entries:
+            return any(
+                one.name.endswith((".py", ".pyc", ".so")) or os.path.isfile(f"{one.path}/__init__.py")
+                for one in entries
+            )
+    except OSError:
+        return False
+
+
+def _upward(folder: str) -> Iterator[str]:
+    yield folder
+    yield from _folders_above(folder)
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above

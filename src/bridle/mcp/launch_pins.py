@@ -1,7 +1,8 @@
-"""What starting a server leads to, recorded by content when it was agreed to, and compared before every start.
+"""Pins of launches: the code that starting a server runs, recorded when the user approved it and compared before every
+start.
 
-A pin says nothing of values: of variables it has the names and one digest, of the command what is no secret. A value
-that stands in `env` or `headers` may change; one that a word of the command or the address is filled in with may not.
+A pin holds no values: of variables it has the names and one digest, of the command the text without secrets. A value
+in `env` or `headers` may change; one that is filled into a word of the command or into the address may not.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ from typing import Final
 import msgspec
 
 from bridle.base.file_digests import FileDigests
-from bridle.base.launched_code import LaunchedPart, launched_code
+from bridle.base.launched_code import LaunchedPart, is_system_file, launched_code
 from bridle.base.paths import is_beneath
 from bridle.base.redact import redact_values
 from bridle.mcp.server_definitions import ServerDefinition
 
 _MOST_FILLED: Final = 64
-"""So many ways to fill in a command are remembered, the latest."""
+"""The number of ways to fill in a command that are remembered, the latest ones."""
+_RULES: Final = 2
+"""Version of the rules that choose what a pin holds. Pins of version 1 also held modules, manifests and facts of
+installed packages, and digests of programs in system folders."""
 
 
 class LaunchPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One launch by its content. `program` is where its first word was found, `target` that file without links and
-    `sha256` the digest of it. `unpinned` says what can be other code the next time.
+    """One launch by its content. `program` is the path of its first word, `target` that path without links and `sha256`
+    the digest of the file. A program in a system folder (`by_path`) is known by its path, and its links are not
+    followed: an upgrade moves them. `unpinned` says what can be other code the next time.
 
-    `command` is as it is written; where it has references, `filled` has the digest of what they make of it, in a pin of
-    everything that was agreed to. `is_address`: nothing is started, and `command` is where it listens. `folder_run` is
-    the folder whose code runs without anything saying which.
+    `command` is as it is written. If it has references, `filled` has the digest of the command with its values; a
+    stored pin has one for every value that was approved. `is_address`: nothing is started, and `command` is an address.
+    `folder_run` is the folder whose code runs without a word that names it.
     """
 
     command: str
@@ -43,9 +48,11 @@ class LaunchPin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     program: str = ""
     target: str = ""
     sha256: str = ""
+    by_path: bool = False
     parts: tuple[LaunchedPart, ...] = ()
     unpinned: str = ""
     folder_run: str = ""
+    rules: int = 1
 
 
 def launch_pin(
@@ -56,9 +63,9 @@ def launch_pin(
     env: Mapping[str, str],
     digests: FileDigests,
 ) -> LaunchPin:
-    """What starting the server in the session's folder with these variables leads to now. Files are read for it.
+    """Return the pin of the server as it would start now in the folder `cwd` with these variables. Reads files.
 
-    `launched` has the values filled in that the definition only names; the pin has none of them.
+    `launched` is the definition with its values filled in; the pin has none of them.
     """
     if definition.transport != "stdio":
         return LaunchPin(
@@ -66,6 +73,7 @@ def launch_pin(
             command_digest=_digest(definition.url),
             filled=(_digest(_without_query(launched.url)),) if launched.url != definition.url else (),
             is_address=True,
+            rules=_RULES,
         )
     variables = {**env, **launched.env}
     code = launched_code(
@@ -75,6 +83,9 @@ def launch_pin(
         search_path=variables.get("PATH", os.defpath),
         digest=digests.sha256,
     )
+    by_path = is_system_file(code.target)
+    target = code.program if by_path and is_system_file(code.program) else code.target
+    has_digest = bool(target) and (not by_path or bool(definition.sha256))
     return LaunchPin(
         command=redact_values(shlex.join(definition.argv)),
         command_digest=_digest(*definition.argv),
@@ -83,17 +94,19 @@ def launch_pin(
         env_digest=_digest(*(word for pair in sorted(definition.env.items()) for word in pair)),
         folder=definition.folder,
         program=code.program,
-        target=code.target,
-        sha256=digests.sha256(code.target) if code.target else "",
+        target=target,
+        sha256=digests.sha256(target) if has_digest else "",
+        by_path=by_path,
         parts=code.parts,
         unpinned=code.unpinned,
         folder_run=code.folder_run,
+        rules=_RULES,
     )
 
 
 def unpinned_words(definition: ServerDefinition, *, cwd: str, env: Mapping[str, str]) -> str:
-    """What of a server's launch can be other code the next time, as far as what is written says; empty where nothing
-    can. No program is read for it."""
+    """Return what of a server's launch can be other code the next time, as a sentence, or an empty text. Reads no
+    program."""
     if definition.transport != "stdio":
         return ""
     variables = {**env, **definition.env}
@@ -107,51 +120,54 @@ def unpinned_words(definition: ServerDefinition, *, cwd: str, env: Mapping[str, 
 
 
 def launch_changes(pinned: LaunchPin, found: LaunchPin) -> tuple[str, ...]:
-    """What of a launch is not as it was agreed to; nothing where all of it is.
+    """Return what of a launch differs from what was approved.
 
-    What was not known of a package when it was agreed to, or is not known now, is no change: it is fetched when the
-    launcher runs, and looked at again then. Variables are the person's own settings, like the command. Pure.
+    Of a pin made by older rules only facts that the present rules compare as well count. Variables are no change: they
+    are the user's own settings, like the command. Pure.
     """
     changes: list[str] = []
     if pinned.command_digest != found.command_digest or pinned.folder != found.folder:
         changes.append("the command")
     if not set(found.filled) <= set(pinned.filled):
         changes.append(f"what its {'address' if found.is_address else 'command'} is filled in with")
-    if (pinned.program, pinned.target) != (found.program, found.target):
+    is_upgradable = found.by_path and found.target == found.program
+    if pinned.program != found.program or (pinned.target != found.target and not is_upgradable):
         changes.append(f"where {os.path.basename(pinned.program) or 'the program'} is found")
-    if pinned.sha256 != found.sha256:
+    if pinned.sha256 != found.sha256 and not found.by_path:
         changes.append(f"the program {found.program or pinned.program}")
-    before, now = ({_key(part): part for part in pin.parts} for pin in (pinned, found))
-    for key in before | now:
+    return (*changes, *_part_changes(pinned, found))
+
+
+def _part_changes(pinned: LaunchPin, found: LaunchPin) -> Iterator[str]:
+    is_older = pinned.rules < found.rules
+    before, now = ({(part.kind, part.name): part for part in pin.parts} for pin in (pinned, found))
+    for key in now if is_older else before | now:
         old, new = before.get(key), now.get(key)
-        if old is None or new is None or not _is_same(old, new):
-            changes.append(f"the {key[0]} {key[1]}")
-    return tuple(changes)
-
-
-def with_known(pinned: LaunchPin, found: LaunchPin) -> LaunchPin:
-    """What was found, and of its packages what only the pin knows. Of launches without `launch_changes`. Pure."""
-    before = {_key(part): part for part in pinned.parts}
-    return msgspec.structs.replace(
-        with_filled(pinned, found),
-        parts=tuple(_completed(before.get(_key(part), part), part) for part in found.parts),
-    )
+        kind, name = key
+        if is_older and old is None:
+            yield f"the {kind} {name}, which an earlier version of Bridle did not look at"
+        elif is_older and kind == "package":
+            continue  # its version is a word of the command now
+        elif is_older and new is not None and not new.integrity:
+            continue  # it is in a system folder
+        elif old != new:
+            yield f"the {kind} {name}"
 
 
 def with_filled(pinned: LaunchPin, found: LaunchPin) -> LaunchPin:
-    """What was found, with everything beside it that its references stood for when it was agreed to. Pure."""
+    """Return `found` with all values of its references that were approved before. Pure."""
     filled = tuple(dict.fromkeys((*pinned.filled, *found.filled)))[-_MOST_FILLED:]
     return msgspec.structs.replace(found, filled=filled)
 
 
 def is_of_folder(pin: LaunchPin, folder: str) -> bool:
-    """Whether anything that would run stands in the folder: whoever wrote the folder wrote that."""
+    """Return whether code of the folder would run."""
     paths = (pin.program, pin.target, pin.folder_run, *(part.place for part in pin.parts))
     return any(path and is_beneath(path, folder) for path in paths)
 
 
 def launch_text(pin: LaunchPin) -> str:
-    """The launch for people, a fact a line, so that two can be compared line by line."""
+    """Return the launch for users, one fact per line, so that two can be compared line by line."""
     return "".join(f"{line}\n" for line in _lines(pin))
 
 
@@ -167,42 +183,23 @@ def _lines(pin: LaunchPin) -> Iterator[str]:
         yield f"variables  {', '.join(pin.env)} (digest of their values {pin.env_digest[:12]})"
     leads = f" -> {pin.target}" if pin.target != pin.program else ""
     yield f"program    {pin.program + leads if pin.program else 'not found'}"
-    yield f"           sha256 {pin.sha256 or 'not known: its file cannot be read'}"
+    if pin.by_path:
+        yield "           in a system folder: known by its path"
+    if pin.sha256 or not pin.by_path:
+        yield f"           sha256 {pin.sha256 or 'not known: its file cannot be read'}"
     for part in pin.parts:
-        version = f" {part.version or 'of a version not known yet'}" if part.kind == "package" else ""
+        version = f" {part.version or 'of any version'}" if part.kind == "package" else ""
         yield f"{part.kind:<10} {part.name}{version}"
         if part.kind == "package" and part.place:
             yield f"           in {part.place}"
-        yield f"           {part.integrity or 'its content is not known yet'}"
-    if pin.unpinned:
-        yield pin.unpinned
-
-
-def _is_same(old: LaunchedPart, new: LaunchedPart) -> bool:
-    if old.kind != "package":
-        return old == new
-    facts = ((old.version, new.version), (old.integrity, new.integrity), (old.place, new.place))
-    return all(one == other or not one or not other for one, other in facts)
-
-
-def _completed(old: LaunchedPart, new: LaunchedPart) -> LaunchedPart:
-    if new.kind != "package":
-        return new
-    return msgspec.structs.replace(
-        new,
-        version=new.version or old.version,
-        integrity=new.integrity or old.integrity,
-        place=new.place or old.place,
-    )
+        if part.integrity:
+            yield f"           {part.integrity}"
+    yield pin.unpinned or "everything else is known by the command line"
 
 
 def _without_query(address: str) -> str:
-    """Where it leads to: keys stand behind the question mark, and change."""
+    """Return the address up to its `?`: keys stand behind that, and change."""
     return address.partition("?")[0]
-
-
-def _key(part: LaunchedPart) -> tuple[str, str]:
-    return part.kind, part.name
 
 
 def _digest(*words: str) -> str:

@@ -22,7 +22,6 @@ from bridle.mcp.launch_pins import (
     launch_text,
     unpinned_words,
     with_filled,
-    with_known,
 )
 from bridle.mcp.pin_files import PinsUnreadable, agreed_offer, foreign_root, kept_part, pin_place
 from bridle.mcp.server_definitions import ServerDefinition
@@ -150,7 +149,7 @@ class PinGate:
         if (review := self._changed(found, pins, pinned)) is not None:
             self.state = "changed"
             return review
-        self._store.learn_launch(self._place, with_known(pinned, found))
+        self._store.learn_launch(self._place, with_filled(pinned, found))
         self.state = "agreed" if pins.launch_agreed else "first use"
         return None
 

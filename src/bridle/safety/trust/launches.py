@@ -1,9 +1,8 @@
-"""A program somebody wants to start, as one digest: what is called, with what around it, and what it will really run.
+"""A program that a project asks to start, as one digest.
 
-Agreeing to `bash scripts/check` means agreeing to that script as it is now. So the digest covers the words, the
-variables, the folder, the program the first word leads to, every file of the project that the words or variables
-name, and the script or module that python, node or a shell would run, wherever it is. What a package manager brings is
-pinned when it is there: see `mcp/pin_gate.py`.
+Approving `bash scripts/check` means approving that script as it is now. The digest covers the words, the variables, the
+folder, the program, every file of the project that the words or variables name, and every script that the words name
+outside the project. Packages are pinned by their version only: see `mcp/launch_pins.py`.
 """
 
 from __future__ import annotations
