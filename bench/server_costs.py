@@ -60,7 +60,7 @@ def first_request() -> list[Figure]:
         none, cold, kept = in_turns(ROUNDS, lambda: run("none"), lambda: run("cold"), lambda: run("kept"))
     return [
         figure
-        for name, found, target in (("cold", cold, 100), ("kept", kept, 10))
+        for name, found, target in (("cold", cold, 100), ("kept", kept, 25))
         for figure in (
             added(
                 f"first request, server {name}",

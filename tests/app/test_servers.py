@@ -13,6 +13,7 @@ import pytest
 
 from bridle.base.json_schema import JsonSchema
 from bridle.base.jsonrpc import NewlineFrames, Peer, RpcClosed
+from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.services import Health, Server
@@ -98,7 +99,6 @@ class EchoSource:
             self._argv,
             door=door,
             connect=self._connect,
-            random=lambda: 0.0,
             lost=lambda: door.offer(()),
         )
 
@@ -184,8 +184,10 @@ async def test_a_tool_of_a_server_is_there_while_it_runs_and_back_when_that_is_s
 
 async def test_a_server_that_keeps_dying_is_given_up_and_the_session_goes_on(marker):
     source = EchoSource(marker, script="import sys; sys.exit('no settings')")
-    async with asyncio.timeout(SOON_S), harness(scripted(say("x")), tools=[source]) as session:
+    clock = FakeClock()
+    async with asyncio.timeout(SOON_S), harness(scripted(say("x")), tools=[source], clock=clock) as session:
         while health(session).state != "given up":
+            await clock.advance(1)
             await asyncio.sleep(0.01)
         assert (await session.ask("go"))[-1].stop == "end_turn"
         stored = [envelope.event for envelope in await session.stored()]
@@ -194,7 +196,7 @@ async def test_a_server_that_keeps_dying_is_given_up_and_the_session_goes_on(mar
     assert last.reason == "ServiceGivenUp"
     assert last.message == (
         "echo is not running (it ended with exit code 1: no settings) and was not started again: "
-        "it ended 5 times within a minute."
+        "it failed 5 times in a row."
     )
 
 

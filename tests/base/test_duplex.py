@@ -6,10 +6,8 @@ import sys
 
 import pytest
 
-from bridle.base.duplex import MOST_UNREAD_BYTES, DuplexProcess, open_duplex
-from bridle.base.processes import CannotStart, Processes
-from bridle.base.supervision import MOST_ENDS, Supervisor
-from bridle.conformance.fake_clock import FakeClock
+from bridle.base.duplex import MOST_UNREAD_BYTES, open_duplex
+from bridle.base.processes import Processes
 
 ENV = {"PATH": os.environ["PATH"]}
 MEGABYTE = 1 << 20
@@ -130,104 +128,3 @@ async def test_what_was_written_before_the_end_is_read_however_late(processes):
         process = await opened(processes, sys.executable, "-c", script)
         assert await process.wait() == 0
         assert len(await read_all(process)) == MOST_UNREAD_BYTES + 60_000
-
-
-# Supervision
-
-
-class Watched:
-    """A supervisor over `argv`, with what it said."""
-
-    def __init__(self, processes, *argv, connect=None):
-        self.states = []
-        self.opened = []
-        self.clock = FakeClock()
-        self._processes = processes
-        self._argv = argv
-        self._connect = connect
-        self.supervisor = Supervisor(
-            self._open, self._connected, clock=self.clock, random=lambda: 0.5, changed=self.states.append
-        )
-
-    async def _open(self):
-        process = await opened(self._processes, *self._argv)
-        self.opened.append(process)
-        return process
-
-    async def _connected(self, process: DuplexProcess):
-        if self._connect is not None:
-            await self._connect(process)
-
-    async def until(self, state):
-        """Waits for a state, letting every wait pass. Returns all until then."""
-        while not self.states or self.states[-1].state != state:
-            if self.states and self.states[-1].state == "down":
-                await self.clock.advance(self.states[-1].wait_s)
-            await asyncio.sleep(0.005)
-        return [one.state for one in self.states]
-
-
-async def test_a_process_that_ends_is_started_again_and_said_to_be_down_meanwhile(processes):
-    async with asyncio.timeout(SOON_S):
-        watched = Watched(processes, "sleep", "600")
-        await watched.supervisor.start()
-        await watched.opened[0].stop()
-        await watched.until("down")
-        assert await watched.until("up") == ["starting", "up", "down", "up"]
-        down = watched.states[2]
-        assert (down.problem, down.wait_s) == ("it was ended by signal 15", 0.125)
-        assert watched.opened[1].pid != watched.opened[0].pid
-        await watched.supervisor.stop()
-        await watched.supervisor.stop()
-        assert await watched.opened[1].wait() < 0
-        assert watched.states[-1].state == "stopped"
-
-
-async def test_a_process_that_keeps_ending_is_given_up(processes):
-    async with asyncio.timeout(SOON_S):
-        watched = Watched(processes, "sh", "-c", "exit 7")
-        starting = asyncio.create_task(watched.supervisor.start())
-        await watched.until("given up")
-        await starting
-        last = watched.states[-1]
-        assert (last.state, last.problem, last.ends) == ("given up", "it ended with exit code 7", MOST_ENDS)
-        assert len(watched.opened) == MOST_ENDS
-        await watched.supervisor.stop()
-
-
-async def test_a_process_that_cannot_be_made_ready_is_ended_and_tried_again(processes):
-    tries = 0
-
-    async def connect(_process):
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            raise ValueError("it speaks another language")
-
-    async with asyncio.timeout(SOON_S):
-        watched = Watched(processes, "sleep", "600", connect=connect)
-        starting = asyncio.create_task(watched.supervisor.start())
-        assert await watched.until("up") == ["starting", "down", "up"]
-        await starting
-        assert watched.states[1].problem == "it speaks another language"
-        assert await watched.opened[0].wait() < 0
-        await watched.supervisor.stop()
-
-
-async def test_a_program_that_is_not_there_is_given_up_too(processes):
-    async with asyncio.timeout(SOON_S):
-        watched = Watched(processes, "/no/such/program")
-        starting = asyncio.create_task(watched.supervisor.start())
-        await watched.until("given up")
-        await starting
-        assert watched.states[-1].problem == str(CannotStart("/no/such/program", "not found"))
-
-
-async def test_stopping_while_it_waits_to_start_again_starts_nothing_more(processes):
-    async with asyncio.timeout(SOON_S):
-        watched = Watched(processes, "sh", "-c", "exit 7")
-        starting = asyncio.create_task(watched.supervisor.start())
-        await watched.until("down")
-        await watched.supervisor.stop()
-        starting.cancel()
-        assert len(watched.opened) == 1

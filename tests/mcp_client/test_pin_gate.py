@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridle.conformance.fake_clock import FakeClock
-from bridle.mcp.pin_files import kept_part, pin_path, pin_place
 from bridle.mcp.pin_gate import NOBODY_AGREED, PinGate
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_pins import PinStore
+from bridle.mcp.server_pins import PinStore, kept_part, pin_path, pin_place
 from bridle.mcp.tool_lists import ListedTool, ToolList
 
 ECHO, MORE = ListedTool(name="echo", description="Says it."), ListedTool(name="more")
@@ -211,9 +210,9 @@ def test_pins_of_this_project_that_cannot_be_read_are_not_passed_over_for_those_
     gate.check_launch()
     gate.judge_offer(offer(ECHO))
     definition, root = gate._definition, str(desk.work)
-    assert kept_part(offer(ECHO), definition, desk.store.folder, root) is not None
+    assert kept_part(offer(ECHO), definition, desk.store, root) is not None
     Path(pin_path(desk.store.folder, pin_place(definition, root))).write_text("x")
-    assert kept_part(offer(ECHO), definition, desk.store.folder, root) is None
+    assert kept_part(offer(ECHO), definition, desk.store, root) is None
 
 
 def test_a_package_that_the_folder_has_a_copy_of_is_code_of_the_folder(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind, outcomes
-from bridle.mcp.running_servers import MOST_INPUTS
+from bridle.mcp.server_calls import MOST_INPUTS
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, RunSlash, SendInput
 from bridle.protocol.display_values import ShownServerResult
 from bridle.protocol.events import (

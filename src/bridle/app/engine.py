@@ -124,7 +124,6 @@ class Engine:
             env=env,
             notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
             servers=self._server_pool,
-            has_servers=lambda: self._servers is not None,
             traces=self._trace_export,
             clock=clock,
             ids=ids,

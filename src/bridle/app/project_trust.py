@@ -207,7 +207,7 @@ def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str], state: str)
     """The programs that servers of the project would be."""
     for name, server in _project_servers(tiers).items():
         if server.get("command"):
-            from bridle.app.project_servers import ServerPlace, project_server_item
+            from bridle.app.server_trust import ServerPlace, project_server_item
 
             yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env, state=state))
 

@@ -1,23 +1,68 @@
-"""What of MCP servers waits for a person, for a session that is not to begin before they agreed: `--require-trust`."""
+"""Trust in MCP servers: what a project asks to start, what a user approves, and the values of a server's references."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from bridle.app.project_servers import ServerPlace, untrusted_servers
-from bridle.app.server_values import ServerValues
+import msgspec
+
+from bridle.base.file_digests import FileDigests
+from bridle.base.files import repository_root
 from bridle.base.threads import in_thread
 from bridle.base.visible import visible
-from bridle.mcp.pin_gate import PinGate
-from bridle.mcp.server_pins import PinStore
+from bridle.mcp.pin_gate import PinGate, PinReview
+from bridle.mcp.server_pins import PinStore, digests_path
 from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.questions import TrustQuestion
+from bridle.safety.trust.approvals import content_digest
+from bridle.safety.trust.trust_items import TrustItem, launch_item, server_launch
+from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import ProcessServices
     from bridle.app.settings import ServerSettings
+    from bridle.providers.credential_ports import Credentials
     from bridle.safety.trust.approvals import Approvals
+
+
+class ServerPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where servers would start: the folder of the session, its variables, and the state folder of the user."""
+
+    cwd: str
+    env: Mapping[str, str]
+    state: str
+
+
+def untrusted_servers(settings: ServerSettings, place: ServerPlace, approvals: Approvals) -> Iterator[str]:
+    """Yield the names of the project's servers that no user has approved."""
+    for one in settings.definitions:
+        if one.of_project and one.transport == "stdio":
+            item = project_server_item(one.name, settings.tables[one.name], place)
+            if not item.is_trusted(approvals):
+                yield one.name
+
+
+def project_server_item(name: str, table: Mapping[str, Any], place: ServerPlace) -> TrustItem:
+    """Return the program that a project asks to start as a server. Reads files."""
+    root = repository_root(place.cwd)
+    digests = FileDigests(digests_path(place.state))
+    search_path = place.env.get("PATH", os.defpath)
+    launch = server_launch(table, root=root, cwd=place.cwd, search_path=search_path, digest=digests.sha256)
+    digests.save()
+    return launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
+
+
+def pin_question(review: PinReview, now_ms: int) -> TrustQuestion:
+    """Return the question about a server: all of it, or the change since it was approved."""
+    before = None
+    if review.agreed_ms is not None:
+        before = ApprovedBefore(approved_ms=review.agreed_ms, text=review.before)
+    text = ReviewedText(shown=review.subject, text=review.after, kind="mcp_server", before=before)
+    digest = content_digest(review.after.encode("utf-8", "surrogateescape"))
+    return file_question(text, sha256=digest, now_ms=now_ms)
 
 
 async def require_server_trust(
@@ -28,7 +73,8 @@ async def require_server_trust(
     cwd: str,
     env: Mapping[str, str],
 ) -> None:
-    """Refuses to begin while a person has not seen what a server would start. `env` is that of the session."""
+    """Refuse to begin (`--require-trust`) while no user has seen what a server would start. `env` is that of the
+    session."""
     state = services.where.state
     place = ServerPlace(cwd=cwd, env=env, state=state)
     for name in untrusted_servers(settings, place, approvals):
@@ -50,3 +96,27 @@ async def require_server_trust(
                 name=visible(one.name, newlines=False),
                 problem=visible(problem, newlines=False),
             )
+
+
+class ServerValues:
+    """The values that `${NAME}` stands for in the settings of servers: a variable, or a stored value.
+
+    `session_env` is what commands of the session see, `process_env` all that this process has.
+    """
+
+    def __init__(
+        self, session_env: Mapping[str, str], process_env: Mapping[str, str], stored: Credentials | None
+    ) -> None:
+        self._session_env = session_env
+        self._process_env = process_env
+        self._stored = stored
+
+    async def find(self, names: Collection[str], *, of_project: bool) -> Mapping[str, str]:
+        env = self._session_env if of_project else {**self._process_env, **self._session_env}
+        found = {name: env[name] for name in names if env.get(name)}
+        if of_project or self._stored is None:
+            return found
+        for name in names:
+            if name not in found and (value := await self._stored.value(name)):
+                found[name] = value
+        return found

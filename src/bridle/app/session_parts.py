@@ -72,7 +72,7 @@ GOAL = DescribedSlash(
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all sessions of a process share; `env` is that of the process, `processes` start what is the person's own.
 
-    `servers` are the MCP servers that run, made with the first one; `has_servers`: they were. `agents` and `tools` are
+    `servers` are the MCP servers that run, made with the first one. `agents` and `tools` are
     those an embedder brings; a source of tools among them serves each session for itself. `features` come from outside,
     for every session. `listening`: others can reach this engine, so that a question waits for them.
     """
@@ -88,7 +88,6 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Callable[[], JudgedFetch]
     notes: Notes
     servers: Callable[[], ServerPool]
-    has_servers: Callable[[], bool]
     traces: Callable[[], TraceExport]
     tools: tuple[Tool | ToolSource, ...] = ()
     agents: tuple[AgentDefinition, ...] = ()

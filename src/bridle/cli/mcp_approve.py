@@ -8,9 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.app.project_servers import ServerPlace, project_server_item
-from bridle.app.server_use import pin_question
-from bridle.app.server_values import ServerValues
+from bridle.app.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.peer_process import comes_from_a_call

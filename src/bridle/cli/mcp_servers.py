@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.project_servers import ServerPlace, untrusted_servers
+from bridle.app.server_trust import ServerPlace, untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.files import read_limited, repository_root
@@ -27,11 +27,10 @@ from bridle.config.problems import shown
 from bridle.config.tiers import Tiers, load, merge
 from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.launch_pins import unpinned_words
-from bridle.mcp.pin_files import PinsUnreadable, pin_place
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
 from bridle.mcp.server_log import MOST_BYTES, log_path
-from bridle.mcp.server_pins import PinStore, ServerPins
+from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
 from bridle.mcp.server_tokens import SignInMarks, login_command
 from bridle.mcp.tool_lists import KeptLists
 from bridle.protocol.errors import BridleError, UsageError

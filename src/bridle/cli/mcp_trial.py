@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from bridle.app.server_sign_ins import stored_tokens
-from bridle.app.server_values import ServerValues
+from bridle.app.server_trust import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock

@@ -1,22 +1,25 @@
-"""What the model is told of the servers of a session: their tools, or one line for each and a tool that searches."""
+"""The tools of a session's servers as the model is told of them: each tool, or one line for a server and a tool that
+searches."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 from bridle.mcp.presented_tools import RunServerTool, presented, used_tools
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.tool_lists import ListedTool, ToolList
+from bridle.mcp.tool_search import SearchArgs, SearchedServer, search_tool
 
-if TYPE_CHECKING:
-    from bridle.mcp.tool_search import SearchArgs, SearchedServer
+CallTool: TypeAlias = Callable[[str, ListedTool, dict[str, Any], ToolContext], Awaitable[ToolOutput]]
+"""Calls a tool of the server with this name."""
+FindTools: TypeAlias = Callable[[SearchArgs], Awaitable[Mapping[str, Tool]]]
 
 
 class OfferingServer(NamedTuple):
-    """A server and what of its list may be used; None where nobody knows. `is_settled`: nobody need wait for that."""
+    """A server and the approved part of its list; None if it is not known. `is_settled`: waiting for it is no use."""
 
     definition: ServerDefinition
     offer: ToolList | None
@@ -24,35 +27,27 @@ class OfferingServer(NamedTuple):
 
     @property
     def is_lazy(self) -> bool:
-        """Whether its tools are searched for."""
+        """Whether the model searches for its tools."""
         tools = self.offer.tools if self.offer is not None else ()
         return self.definition.is_lazy(sum(self.definition.uses(tool.name) for tool in tools))
 
 
-class CarriesOut(Protocol):
-    """What tools of servers come to."""
-
-    async def call(
-        self, server: str, listed: ListedTool, args: dict[str, Any], context: ToolContext
-    ) -> ToolOutput: ...
-    async def find(self, args: SearchArgs) -> Mapping[str, Tool]: ...
-
-
 class OfferedTools:
-    """Tools by name. One that did not change stays the very same: a yes to it holds.
+    """Tools by name. A tool that did not change stays the same object: an approval is for that object.
 
-    `carries_out` is asked for with the first call. `told` are tools the model was told of before.
+    `told` are tools that the model was told of before.
     """
 
-    def __init__(self, carries_out: Callable[[], CarriesOut], told: Iterable[str]) -> None:
+    def __init__(self, call: CallTool, find: FindTools, told: Iterable[str]) -> None:
         self.told = set(told)
-        self._carries_out = carries_out
+        self._call = call
+        self._find = find
         self._lazy: set[str] = set()
         self._tools: dict[tuple[str, str], tuple[ListedTool, Tool]] = {}
         self._search: tuple[tuple[SearchedServer, ...], Tool] | None = None
 
     def of_all(self, servers: Iterable[OfferingServer]) -> list[Tool]:
-        """The tools of these servers as they are now."""
+        """Return the tools of these servers as they are now."""
         servers = tuple(servers)
         self._lazy = {one.definition.name for one in servers if one.is_lazy}
         tools = [tool for one in servers for tool in self.of_server(one.definition, one.offer).values()]
@@ -80,13 +75,11 @@ class OfferedTools:
     def _runner(self, server: str) -> RunServerTool:
         async def run(listed: ListedTool, args: dict[str, Any], context: ToolContext) -> ToolOutput:
             self.told.add(context.call.name)
-            return await self._carries_out().call(server, listed, args, context)
+            return await self._call(server, listed, args, context)
 
         return run
 
     def _searching(self, servers: Iterable[OfferingServer]) -> Tool:
-        from bridle.mcp.tool_search import SearchedServer, search_tool
-
         searched = tuple(
             SearchedServer(
                 name=one.definition.name,
@@ -96,9 +89,6 @@ class OfferedTools:
             for one in servers
         )
 
-        def find(args: SearchArgs) -> Awaitable[Mapping[str, Tool]]:
-            return self._carries_out().find(args)
-
         if self._search is None or self._search[0] != searched:
-            self._search = (searched, search_tool(searched, find))
+            self._search = (searched, search_tool(searched, self._find))
         return self._search[1]

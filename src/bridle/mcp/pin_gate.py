@@ -23,9 +23,16 @@ from bridle.mcp.launch_pins import (
     unpinned_words,
     with_filled,
 )
-from bridle.mcp.pin_files import PinsUnreadable, agreed_offer, foreign_root, kept_part, pin_place
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_pins import PinStore, ServerPins
+from bridle.mcp.server_pins import (
+    PinStore,
+    PinsUnreadable,
+    ServerPins,
+    agreed_offer,
+    foreign_root,
+    kept_part,
+    pin_place,
+)
 from bridle.mcp.server_state import PinState
 from bridle.mcp.tool_lists import ListedTool, ToolList
 from bridle.mcp.tool_pins import ToolVerdict, tool_digests, tools_text
@@ -227,7 +234,7 @@ class PinGate:
         """What of a list that was kept may be used; None where nothing was agreed to. Reads one small file."""
         found = None
         if offer is not None:
-            found = kept_part(offer, self._definition, self._store.folder, self._root)
+            found = kept_part(offer, self._definition, self._store, self._root)
         if found is None:
             return None
         self.verdict = found.verdict

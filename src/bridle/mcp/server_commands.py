@@ -1,9 +1,9 @@
-"""What `/mcp` does: it says how servers are, starts one anew, has what they are agreed to, and says their prompts."""
+"""The slash command `/mcp`: show servers, restart one, approve its changes, and send its prompts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -13,19 +13,20 @@ from bridle.base.threads import in_thread
 from bridle.base.untrusted import neutralise
 from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
-from bridle.engine.slash_command import SlashEvent
-from bridle.mcp.running_servers import RunningServers
-from bridle.mcp.server_slash import described_prompt, prompt_word, short
+from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.mcp.server_state import ServerState
-from bridle.mcp.session_servers import NAME
+from bridle.mcp.session_servers import NAME, SessionServers
 from bridle.mcp.shared_server import ServerUnavailable, SharedServer
 from bridle.mcp.tool_lists import ListedPrompt
 from bridle.protocol.errors import BridleError, UsageError, sentence
 from bridle.protocol.events import InputAccepted, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
-from bridle.protocol.slash_arguments import usage_words
+from bridle.protocol.slash_arguments import SlashArgument, usage_words
 
+_DOES: Final = (
+    "the MCP servers of this session; /mcp:restart or approve NAME, /mcp:NAME status, /mcp:NAME:PROMPT"
+)
 _SEND: Final = "send it"
 _PHASES: Final = {
     "untrusted": "not trusted",
@@ -40,8 +41,42 @@ _PHASES: Final = {
 }
 
 
-async def carry_out(servers: RunningServers, arguments: str, ask: AskPerson) -> SlashEvent:
-    """What was written behind `/mcp` or `/mcp:`. Raises `BridleError`."""
+def mcp_command(servers: SessionServers, run: Callable[[str], Awaitable[SlashEvent]]) -> SlashCommand:
+    """The slash command of the servers of a session; `run` carries out what is written behind it."""
+    takes = (
+        SlashArgument(name="what", about="restart, status, or the name of a server; else all of them"),
+        SlashArgument(name="more", about="the name of the server; or what is to happen to it"),
+    )
+    return SlashCommand(name=NAME, does=_DOES, arguments=takes, run=run, others=lambda: _others(servers))
+
+
+def _others(servers: SessionServers) -> tuple[DescribedSlash, ...]:
+    """What can be said behind `/mcp:` now."""
+    which = SlashArgument(name="NAME", about="the server", required=True, choices=servers.names)
+    verb = SlashArgument(name="verb", about="what about it; else status", choices=("status", "restart"))
+    found = [
+        DescribedSlash(
+            name=f"{NAME}:restart", does="start an MCP server anew: /mcp:restart NAME", arguments=(which,)
+        ),
+        DescribedSlash(
+            name=f"{NAME}:approve",
+            does="agree to what an MCP server is now: /mcp:approve NAME",
+            arguments=(which,),
+        ),
+    ]
+    for name in servers.names:
+        found.append(
+            DescribedSlash(
+                name=f"{NAME}:{name}", does="how this MCP server is: status, or restart", arguments=(verb,)
+            )
+        )
+        found += (described_prompt(name, prompt) for prompt in servers.prompts(name))
+    return tuple(found)
+
+
+async def carry_out(servers: SessionServers, arguments: str, ask: AskPerson) -> SlashEvent:
+    """Carry out what was written behind `/mcp` or `/mcp:`. Raises `BridleError`."""
+    servers.begin()
     first, _, rest = arguments.partition(" ")
     if not first:
         await in_thread(servers.note_unpinned)
@@ -56,7 +91,7 @@ async def carry_out(servers: RunningServers, arguments: str, ask: AskPerson) -> 
     return await _carried_out(servers, name, rest.strip() or "status")
 
 
-async def _carried_out(servers: RunningServers, name: str, verb: str) -> Notice:
+async def _carried_out(servers: SessionServers, name: str, verb: str) -> Notice:
     server = _server(servers, name)
     if verb == "restart":
         try:
@@ -70,7 +105,7 @@ async def _carried_out(servers: RunningServers, name: str, verb: str) -> Notice:
     return _told((server.state(),))
 
 
-async def _approve(servers: RunningServers, name: str) -> Notice:
+async def _approve(servers: SessionServers, name: str) -> Notice:
     """Pins anew what the server launches and says of its tools, each after a person saw it."""
     server = _server(servers, name)
     try:
@@ -92,12 +127,12 @@ def _said(text: str) -> Notice:
     return Notice(reason="MCPServers", message=sentence("MCPServers", data), data=data)
 
 
-async def _prompt(servers: RunningServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
+async def _prompt(servers: SessionServers, name: str, prompt: str, words: str, ask: AskPerson) -> SlashEvent:
     """The prompt as words of the person: they see them first, for they are the server's."""
     server = _server(servers, name)
     try:
         connection = await server.connected()
-        known = {prompt_word(one.name): one for one in reversed(_prompts(server))}
+        known = {prompt_word(one.name): one for one in reversed(servers.prompts(name))}
         if prompt not in known:
             data = {"name": name, "prompt": prompt, "known": ", ".join(sorted(known)) or "none"}
             raise BridleError("MCPNoPrompt", **data)
@@ -180,12 +215,30 @@ def _lines(state: ServerState) -> Iterator[str]:
         yield f"    {', '.join(facts)}  log: {visible(state.log, newlines=False)}"
 
 
-def _prompts(server: SharedServer) -> tuple[ListedPrompt, ...]:
-    return server.offer.prompts if server.offer is not None else ()
-
-
-def _server(servers: RunningServers, name: str) -> SharedServer:
+def _server(servers: SessionServers, name: str) -> SharedServer:
     server = servers.named(name)
     if server is None:
         raise BridleError("MCPNoServer", name=name, known=", ".join(servers.names))
     return server
+
+
+def described_prompt(server: str, prompt: ListedPrompt) -> DescribedSlash:
+    """A prompt of a server. Its arguments may be given by name: `name=value`."""
+    return DescribedSlash(
+        name=f"{NAME}:{server}:{prompt_word(prompt.name)}",
+        does=short(prompt.description) or "a prompt of this MCP server",
+        arguments=tuple(
+            SlashArgument(name=short(one.name), about=short(one.description), required=one.required)
+            for one in prompt.arguments
+        ),
+    )
+
+
+def prompt_word(name: str) -> str:
+    """The name of a prompt as people read it and write it: one word, in which nothing is obeyed or hidden."""
+    return "_".join(short(name).split()) or "_"
+
+
+def short(words: str) -> str:
+    """Words of a server, as people may read them in a line."""
+    return visible(words, newlines=False)[:80]

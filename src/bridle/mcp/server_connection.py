@@ -206,12 +206,10 @@ class ServerConnection:
         offers = client.server_capabilities
         tools: list[ListedTool] = []
         prompts: list[ListedPrompt] = []
-        lifetimes: list[int] = []
         self._unreadable.clear()
         if offers.tools is not None or client.protocol_version >= _MODERN:
             async for page in self._pages(lambda client, cursor: client.list_tools(cursor=cursor)):
                 tools += map(_listed_tool, page.tools)
-                lifetimes.append(page.ttl_ms)
                 if len(tools) >= MOST_TOOLS:
                     self._note(f"it lists more than {MOST_TOOLS} tools: the rest is left out")
                     break
@@ -225,7 +223,6 @@ class ServerConnection:
         return ToolList(
             launch=self._launch,
             listed_ms=self._clock.now_ms(),
-            lifetime_ms=min(lifetimes, default=0),
             protocol=client.protocol_version,
             about=(info.title or info.name if info is not None else ""),
             tools=good,

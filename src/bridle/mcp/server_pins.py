@@ -1,31 +1,40 @@
-"""The pins of servers: what each launches and what tools it has, as a person agreed to it. In their state folder."""
+"""The pins of servers in the user's state folder: what each starts and what tools it has, as the user approved it.
+
+Each server has one small file; the text of its tools stands beside it, so that a change can be shown. A file that
+cannot be read approves nothing and is not the same as none: the user is asked.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import Final
 
 import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.file_digests import FileDigests
-from bridle.base.files import FileLock, private_folder, read_trusted, write_atomic
+from bridle.base.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
+from bridle.base.paths import is_beneath
 from bridle.mcp.launch_pins import LaunchPin
-from bridle.mcp.pin_files import FORMAT, PinsUnreadable, ToolPins, pin_path, pins_folder, read_pins
-from bridle.mcp.tool_lists import ListedTool
-from bridle.mcp.tool_pins import tool_digests
+from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.tool_lists import ListedTool, ToolList
+from bridle.mcp.tool_pins import ToolVerdict, judge_tools, tool_digests
 
+_MOST_BYTES: Final = 1 << 20
+_FORMAT: Final = 1
 MOST_TOOL_BYTES: Final = 8 << 20
 _LOCK_S: Final = 5.0
 
 
-class ServerPins(ToolPins, frozen=True, kw_only=True, omit_defaults=True):
-    """What was agreed to of one server. `folder` is the project it is pinned for; empty where it is the same in all.
+class ServerPins(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was approved of one server. `folder` is the project it is pinned for; empty if it is the same in all.
 
-    `launch` at `launch_ms`: by a person where `launch_agreed`, else by its first use. `instead_of` is the digest that
-    settings expect and that the person let this program stand for.
+    `launch` at `launch_ms`: by the user if `launch_agreed`, else by its first use. `instead_of` is the digest that
+    settings expect and that the user let this program stand for. `tools` are digests by name, None before the first
+    list; `about` is what the server said it is for.
     """
 
     name: str
@@ -34,13 +43,21 @@ class ServerPins(ToolPins, frozen=True, kw_only=True, omit_defaults=True):
     launch_ms: int = 0
     launch_agreed: bool = False
     instead_of: str = ""
+    tools: dict[str, str] | None = None
+    tools_ms: int = 0
+    tools_agreed: bool = False
+    about: str = ""
+
+
+class PinsUnreadable(Exception):
+    """A file of pins cannot be read; the message is the end of a sentence."""
 
 
 class PinStore:
     """The pins of a person. Several processes may write at once."""
 
     def __init__(self, state_folder: str, clock: Clock) -> None:
-        self.folder = pins_folder(state_folder)
+        self.folder = os.path.join(state_folder, "mcp", "pins")
         self._digests = digests_path(state_folder)
         self._clock = clock
 
@@ -50,7 +67,19 @@ class PinStore:
 
     def read(self, place: str) -> ServerPins | None:
         """What was agreed to; None where nothing was. Raises `PinsUnreadable`."""
-        return read_pins(pin_path(self.folder, place), ServerPins)
+        try:
+            data = read_trusted(pin_path(self.folder, place), _MOST_BYTES).data
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise PinsUnreadable(f"its pins cannot be read ({problem.strerror})") from None
+        try:
+            version, pins = msgspec.json.decode(data, type=tuple[int, ServerPins])
+        except msgspec.DecodeError:
+            raise PinsUnreadable("its pins are damaged") from None
+        if version != _FORMAT:
+            raise PinsUnreadable("its pins are of another version of Bridle")
+        return pins
 
     def everything(self) -> Iterator[tuple[str, ServerPins]]:
         """Every pin that can be read, with its place, by the name of its server."""
@@ -139,7 +168,7 @@ class PinStore:
             except PinsUnreadable:  # what else was agreed to is not known any more: that is no first use
                 pins = msgspec.structs.replace(fresh, tools={})
             changed = change(pins)
-            write_atomic(pin_path(self.folder, place), msgspec.json.encode((FORMAT, changed)))
+            write_atomic(pin_path(self.folder, place), msgspec.json.encode((_FORMAT, changed)))
             return changed
 
     def _tools_path(self, place: str) -> str:
@@ -149,3 +178,56 @@ class PinStore:
 def digests_path(state_folder: str) -> str:
     """Where digests of programs are remembered."""
     return os.path.join(state_folder, "mcp", "digests.json")
+
+
+def pin_place(definition: ServerDefinition, folder: str = "") -> str:
+    """Return the name under which the pins of a server are stored. It depends on its name, command and address. Values
+    of variables and headers are no part of it: they change. `folder` is the project of a server that runs its code."""
+    launch = (
+        definition.name,
+        definition.transport,
+        definition.argv,
+        definition.folder,
+        definition.url,
+        folder,
+    )
+    return sha256(msgspec.json.encode(launch)).hexdigest()
+
+
+def pin_path(folder: str, place: str) -> str:
+    return os.path.join(folder, f"{place}.json")
+
+
+def foreign_root(cwd: str, env: Mapping[str, str]) -> str:
+    """Return the project around a folder; empty if that is the user's home or above it."""
+    root = os.path.realpath(repository_root(os.path.realpath(cwd)))
+    home = env.get("HOME", "")
+    return "" if home and is_beneath(os.path.realpath(home), root) else root
+
+
+class AgreedOffer(msgspec.Struct, frozen=True):
+    """The approved part of a list, and the verdict on the rest."""
+
+    offer: ToolList
+    verdict: ToolVerdict
+
+
+def agreed_offer(offer: ToolList, definition: ServerDefinition, pins: ServerPins) -> AgreedOffer:
+    """Return what of a list may be used. Pure."""
+    verdict = judge_tools(pins.tools or {}, offer.tools, definition.uses)
+    return AgreedOffer(msgspec.structs.replace(offer, tools=verdict.agreed, about=pins.about), verdict)
+
+
+def kept_part(
+    offer: ToolList, definition: ServerDefinition, store: PinStore, root: str
+) -> AgreedOffer | None:
+    """Return what of a list of an earlier run may be used; None if nothing was approved. `root` is the project that the
+    pins may be for. Reads one small file."""
+    for project in dict.fromkeys((root, "")):
+        try:
+            pins = store.read(pin_place(definition, project))
+        except PinsUnreadable:
+            return None
+        if pins is not None and pins.tools is not None:
+            return agreed_offer(offer, definition, pins)
+    return None

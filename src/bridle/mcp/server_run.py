@@ -1,6 +1,6 @@
-"""One run of a server: its process, started in its border, and the connection to it, from beginning to end.
+"""One run of a server: its process, started in its sandbox, and the connection to it.
 
-Whether there is another one is for `shared_server` to say.
+When there is another run is decided by the supervisor in `shared_server`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import msgspec
 
@@ -19,7 +19,9 @@ from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.threads import in_thread
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
-from bridle.mcp.pin_gate import PinReview
+from bridle.engine.services import RunEnd, Supervisor
+from bridle.mcp.input_requests import InputReply, InputRequest
+from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.server_log import ServerLog
 from bridle.mcp.server_tokens import ServerTokens, login_command
@@ -27,9 +29,7 @@ from bridle.mcp.tool_lists import ToolList
 from bridle.mcp.value_references import ReferenceValues
 from bridle.protocol.events import Notice
 
-if TYPE_CHECKING:
-    from bridle.mcp.input_requests import InputReply, InputRequest
-    from bridle.mcp.sampling_requests import SampleReply, SampleRequest
+if TYPE_CHECKING:  # they import the package of the extra
     from bridle.mcp.server_connection import ServerConnection
     from bridle.mcp.token_auth import TokenAuth
     from bridle.mcp.transports import WireCounts
@@ -54,38 +54,20 @@ class LaunchPlace(msgspec.Struct, frozen=True, kw_only=True):
     values: ReferenceValues | None = None
 
 
-class RunEnd(NamedTuple):
-    """How a run of a server ended. `hopeless`: it would end the same way again. `idle`: nobody needed it.
-
-    `changed`: it is not what was agreed to. `wants_sign_in`: it lets nobody in before a person has signed in."""
-
-    problem: str
-    up_s: float = 0.0
-    hopeless: bool = False
-    idle: bool = False
-    changed: bool = False
-    wants_sign_in: bool = False
-
-
 class RunOwner(Protocol):
-    """Whose run it is: it hears what the server offers and asks, and says whether it may be used."""
+    """The server whose run it is. It hears what the server offers and asks for."""
 
-    async def checked(self) -> PinReview | None:
-        """What keeps it from being used, now that it runs."""
-        ...
-
-    def connected_to(self, connection: ServerConnection) -> None: ...
-    async def until_unused(self) -> None:
-        """Returns when nobody needs it any more."""
+    async def connected_to(self, connection: ServerConnection) -> None:
+        """The connection can be used from here on."""
         ...
 
     def hear_offer(self, offer: ToolList) -> None: ...
     def hear_refusal(self) -> None:
-        """A request was not let in."""
+        """A request was not authorised."""
         ...
 
     def hear_put_aside(self, notice: Notice) -> None:
-        """It made something that later runs obey, which was put aside."""
+        """It made a policy file, which was quarantined."""
         ...
 
     async def answer_input(self, request: InputRequest) -> InputReply: ...
@@ -93,9 +75,9 @@ class RunOwner(Protocol):
 
 
 class ServerRun:
-    """A server that is started or reached once. `leave` ends it, and `hurry` soon; `tokens` are those of a sign-in.
+    """A server that is started or reached once. `life` tells it when to end; `tokens` are those of a sign-in.
 
-    `look_after` looks for what it made that later runs obey, now."""
+    `look_after` looks for policy files that it made."""
 
     def __init__(
         self,
@@ -107,8 +89,7 @@ class ServerRun:
         clock: Clock,
         log: ServerLog,
         tokens: ServerTokens | None,
-        leave: asyncio.Event,
-        hurry: asyncio.Event,
+        life: Supervisor,
     ) -> None:
         self.tokens = tokens
         self.auth: TokenAuth | None = None
@@ -120,12 +101,12 @@ class ServerRun:
         self._launch = launch
         self._clock = clock
         self._log = log
-        self._leave = leave
-        self._hurry = hurry
+        self._life = life
         self._grace_s = GRACE_S
 
     async def serve(self) -> RunEnd:
-        """How it ended; nothing of it runs any more then. Raises `CannotStart`, `ImportError` and anything else."""
+        """Return why it ended; nothing of it runs any more then. Raises `CannotStart`, `ImportError` and anything
+        else."""
         process = await self._open_process() if self._definition.transport == "stdio" else None
         try:
             return await self._connect(process)
@@ -156,37 +137,24 @@ class ServerRun:
         )
         serving = asyncio.create_task(connection.serve())
         ready = asyncio.create_task(connection.ready.wait())
-        leave = asyncio.create_task(self._leave.wait())
+        leave = asyncio.create_task(self._life.leave.wait())
         late = asyncio.create_task(self._clock.sleep(definition.connect_s))
-        began_s = self._clock.monotonic()
-        up_s = 0.0
-        idle = False
         try:
             await asyncio.wait((serving, ready, leave, late), return_when=asyncio.FIRST_COMPLETED)
-            if ready.done() and not serving.done() and (review := await self._owner.checked()) is not None:
-                connection.leave()
-                await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
-                return RunEnd(held_back(review), changed=True)
             if ready.done() and not serving.done():
-                began_s = self._clock.monotonic()
-                self._owner.connected_to(connection)
-                unused = asyncio.create_task(self._owner.until_unused())
-                try:
-                    await asyncio.wait((serving, leave, unused), return_when=asyncio.FIRST_COMPLETED)
-                    idle = unused.done() and not serving.done()
-                finally:
-                    unused.cancel()
-                up_s = self._clock.monotonic() - began_s
+                await self._owner.connected_to(connection)
+                await asyncio.wait((serving, leave), return_when=asyncio.FIRST_COMPLETED)
             elif late.done() and not serving.done():
                 serving.cancel()
                 self._grace_s = 0.0  # it did not listen before either
                 return RunEnd(f"it was not ready within {definition.connect_s:g} s")
             connection.leave()
             await asyncio.wait((serving,), timeout=CLOSING_GRACE_S)
-            if auth is not None and auth.wants_sign_in and not leave.done():
-                return RunEnd(auth.problem, wants_sign_in=True)
-            problem = "" if idle or leave.done() else await self._why(serving, process)
-            return RunEnd(problem, up_s=up_s, idle=idle)
+            if leave.done():
+                return RunEnd()
+            if auth is not None and auth.wants_sign_in:
+                return RunEnd(auth.problem, held=True)
+            return RunEnd(await self._why(serving, process))
         finally:
             for task in (serving, ready, leave, late):
                 task.cancel()
@@ -248,7 +216,7 @@ class ServerRun:
         left = asyncio.ensure_future(process.wait())
         drained = asyncio.ensure_future(_drain(process))
         late = asyncio.ensure_future(self._clock.sleep(self._grace_s))
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        hurry = asyncio.ensure_future(self._life.hurry.wait())
         try:
             await asyncio.wait((left, late, hurry), return_when=asyncio.FIRST_COMPLETED)
             if hurry.done():
@@ -259,14 +227,6 @@ class ServerRun:
             await process.stop()
             self.look_after = _nothing
             await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
-
-
-def held_back(review: PinReview) -> str:
-    """Why it does not run, as the end of a sentence."""
-    data = review.data
-    if review.reason == "MCPServerSHA256Mismatch":
-        return f"its program has sha256 {data['found']}, and settings expect {data['expected']}"
-    return data["problem"]
 
 
 def server_policy(definition: ServerDefinition, session: SpawnPolicy) -> SpawnPolicy:

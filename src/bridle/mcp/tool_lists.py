@@ -1,7 +1,6 @@
 """What a server offers, as it said so: tools, prompts, resources. Kept in a file between runs.
 
-A kept list lets the first request leave before the server is there. It is asked for again once the server is, unless
-the server itself said that it still holds.
+With a kept list the first request names the tools before the server runs. The list is asked for again once it does.
 """
 
 from __future__ import annotations
@@ -66,13 +65,12 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All a server offers.
 
     `launch` is the digest of what was started. `about` is what the server says it is for, in its own words;
-    `protocol` the revision it speaks. `lifetime_ms` is how long it said that the list holds, from `listed_ms` on.
+    `protocol` the revision it speaks.
     `left_out` names tools that cannot be used, each with why: what they say of their input is no schema.
     """
 
     launch: str
     listed_ms: int
-    lifetime_ms: int = 0
     protocol: str = ""
     about: str = ""
     tools: tuple[ListedTool, ...] = ()
@@ -80,14 +78,9 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resources: bool = False
     left_out: tuple[str, ...] = ()
 
-    def holds(self, now_ms: int) -> bool:
-        """Whether the server said that this is still so."""
-        return now_ms < self.listed_ms + self.lifetime_ms
-
     def same_offer(self, other: ToolList) -> bool:
         """Whether both offer the same in the same words."""
-        when = {"listed_ms": 0, "lifetime_ms": 0}
-        return msgspec.structs.replace(self, **when) == msgspec.structs.replace(other, **when)
+        return self == msgspec.structs.replace(other, listed_ms=self.listed_ms)
 
 
 class KeptLists:

@@ -351,7 +351,7 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "ServiceDown": Sentence("{service} is not running ({problem}). It is started again in {wait_s} s."),
     "ServiceGivenUp": Sentence(
-        "{service} is not running ({problem}) and was not started again: it ended {times} times within a minute."
+        "{service} is not running ({problem}) and was not started again: it failed {times} times in a row."
     ),
     "ServiceFailed": Sentence("{service} could not be started ({problem})."),
     "ServiceBack": Sentence("{service} is running again."),
