@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.file_digests import FileDigests
-from bridle.base.launched_code import LaunchedPart, find_program, launched_code
+from bridle.base.launched_code import LaunchedPart, find_program, is_system_file, launched_code
 from bridle.conformance.fake_clock import FakeClock
 from bridle.mcp.launch_pins import LaunchPin, launch_changes
 from bridle.mcp.tool_lists import ListedTool
@@ -232,6 +232,31 @@ def test_a_program_is_where_the_system_would_find_it(tmp_path):
     assert find_program("program", cwd="/", search_path=str(tmp_path)) == "", "it cannot be run"
     path.chmod(0o755)
     assert find_program("program", cwd=str(tmp_path), search_path="/nowhere:.") == f"{tmp_path}/./program"
+
+
+def test_a_system_file_is_one_that_only_root_can_change():
+    plain, link, folder = 0o100755, 0o120777, 0o040755
+    cases = [
+        ("/usr/bin/it", {}, True),
+        ("/usr/bin/it", {"/usr/bin/it": (link, 0)}, True),
+        ("/usr/bin/it", {"/usr/bin/it": (plain, 1000)}, False),
+        ("/usr/bin/it", {"/usr/bin/it": (plain | 0o002, 0)}, False),
+        ("/usr/bin/it", {"/usr/bin": (folder | 0o020, 0)}, False),
+        ("/usr/local/bin/it", {"/usr/local": (folder, 1000)}, False),
+        ("/root/bin/it", {}, False),
+        ("/opt/bin/it", {}, False),
+    ]
+    wrong = []
+    for path, known, expected in cases:
+
+        def lstat(one, known=known, path=path):
+            mode, owner = known.get(one, (plain if one == path else folder, 0))
+            return os.stat_result((mode, 1, 1, 1, owner, 0, 0, 0, 0, 0))
+
+        if is_system_file(path, lstat) != expected:
+            wrong.append((path, known))
+    assert wrong == []
+    assert not is_system_file("/usr/bin/no such file")
 
 
 def test_code_of_the_folder_that_no_word_names_is_noticed(tmp_path):

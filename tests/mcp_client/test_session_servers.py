@@ -125,31 +125,31 @@ async def test_a_server_that_the_person_believes_reads_without_a_question(tmp_pa
     assert outcomes(events) == ["ok", "denied"]
 
 
-@pytest.mark.parametrize("mode", ["default", "strict", "safe", "auto", "plan"])
-@pytest.mark.parametrize("kept", [False, True], ids=["listed", "kept"])
-async def test_a_claim_to_change_nothing_is_believed_of_nobody_but_whom_the_person_believes(
-    tmp_path, mode, kept
-):
+async def test_a_claim_to_change_nothing_is_believed_of_nobody_but_whom_the_person_believes(tmp_path):
     claims = {"readOnlyHint": True, "destructiveHint": False}
     lies = server({"named": [{"name": "wipe", "annotations": claims}, {"name": "plain"}]})
     folder = tmp_path / "here"
     folder.mkdir()
-    if kept:
+    wrong = []
+    for mode in (
+        "default",
+        "strict",
+        "safe",
+        "auto",
+        "plan",
+    ):  # the first lists the tools, the others have them kept
+        model = scripted(call("mcp__files__wipe"), call("mcp__files__plain"), say("No."))
         async with session_with(
-            scripted(), tmp_path / "home", {"files": lies}, folder=str(folder)
+            model, tmp_path / "home", {"files": lies}, folder=str(folder), mode=mode
         ) as session:
-            await until_phase(session, "files", "up")
-    model = scripted(call("mcp__files__wipe"), call("mcp__files__plain"), say("No."))
-    async with session_with(
-        model, tmp_path / "home", {"files": lies}, folder=str(folder), mode=mode
-    ) as session:
-        if not kept:
-            await until_phase(session, "files", "up")
-        events = await session.ask("go")
-    believed_nothing = "ok" if mode == "auto" else "denied"  # auto lets servers run, whatever they claim
-    assert outcomes(events) == [believed_nothing] * 2
-    started = of_kind(events, ToolCallStarted)
-    assert [one.mutating for one in started] == [True] * len(started)
+            if mode == "default":
+                await until_phase(session, "files", "up")
+            events = await session.ask("go")
+        believed_nothing = "ok" if mode == "auto" else "denied"  # auto lets servers run, whatever they claim
+        mutating = {one.mutating for one in of_kind(events, ToolCallStarted)}
+        if outcomes(events) != [believed_nothing] * 2 or False in mutating:
+            wrong.append((mode, outcomes(events), mutating))
+    assert wrong == []
 
 
 async def test_tools_are_switched_off_by_name(tmp_path):

@@ -13,6 +13,7 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import SpawnPolicy
+from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_run import LaunchPlace, server_files, server_policy
@@ -116,12 +117,12 @@ async def test_a_server_that_always_ends_is_started_less_and_less_often_and_then
     await shared.stop()
 
 
-@pytest.mark.parametrize("reason", ["not found", "not executable", "no sandbox"])
-async def test_what_cannot_be_started_is_not_tried_again(tmp_path, reason):
-    _clock, starts, watcher, shared = made(tmp_path, reason)
-    shared.begin()
-    state = await watcher.until("given up")
-    assert (len(starts.at), state.failures, state.problem) == (1, 1, f"cannot start x: {reason}")
+async def test_what_cannot_be_started_is_not_tried_again(tmp_path):
+    for reason in ("not found", "not executable", "no sandbox"):
+        _clock, starts, watcher, shared = made(tmp_path, reason)
+        shared.begin()
+        state = await watcher.until("given up")
+        assert (len(starts.at), state.failures, state.problem) == (1, 1, f"cannot start x: {reason}")
 
 
 async def test_a_call_waits_for_a_server_no_longer_than_a_connection_may_take(tmp_path):
@@ -134,25 +135,50 @@ async def test_a_call_waits_for_a_server_no_longer_than_a_connection_may_take(tm
     await shared.stop()
 
 
-@pytest.mark.parametrize(
-    ("given", "session", "mode", "network"),
-    [
+class AskedCall:
+    """A call whose user would answer."""
+
+    def __init__(self, user):
+        self.user = user
+
+    async def answer_input(self, _request):
+        return InputReply(action="accept")
+
+
+async def test_a_request_for_input_is_refused_while_calls_of_several_sessions_are_under_way(tmp_path):
+    _clock, _starts, watcher, shared = made(tmp_path)
+    request = InputRequest(message="Which?")
+    assert await shared.answer_input(request) == NOBODY, "no call is under way"
+    ours, theirs = AskedCall(watcher), AskedCall(Watcher())
+    shared.started_call(ours)
+    assert (await shared.answer_input(request)).action == "accept"
+    shared.started_call(theirs)
+    assert await shared.answer_input(request) == NOBODY
+    shared.ended_call(theirs)
+    assert (await shared.answer_input(request)).action == "accept"
+    shared.refuse_input()
+    assert await shared.answer_input(request) == NOBODY
+
+
+def test_how_a_server_may_run():
+    cases = [
         ({}, {}, "workspace-write", "inherit"),
         ({}, {"mode": "off"}, "workspace-write", "inherit"),
         ({}, {"mode": "read-only"}, "read-only", "inherit"),
         ({"sandbox": "off", "network": "deny"}, {}, "off", "deny"),
         ({"network": "inherit"}, {"network": "deny"}, "workspace-write", "inherit"),
         ({"network": "inherit", "of_project": True}, {"network": "deny"}, "workspace-write", "deny"),
-    ],
-)
-def test_how_a_server_may_run(given, session, mode, network):
-    table, project = dict(given), given.get("of_project", False)
-    table.pop("of_project", None)
-    definition = decode_server(
-        "a", {"command": "x", "env": {"A": "1"}, **table}, part="a", of_project=project
-    )
-    policy = server_policy(definition, msgspec.structs.replace(POLICY, scratch="/s", **session))
-    assert (policy.mode, policy.network, policy.scratch, policy.variables) == (mode, network, "", {"A": "1"})
+    ]
+    wrong = []
+    for given, session, mode, network in cases:
+        table = {"command": "x", "env": {"A": "1"}, **given}
+        project = table.pop("of_project", False)
+        definition = decode_server("a", table, part="a", of_project=project)
+        policy = server_policy(definition, msgspec.structs.replace(POLICY, scratch="/s", **session))
+        found = (policy.mode, policy.network, policy.scratch, policy.variables)
+        if found != (mode, network, "", {"A": "1"}):
+            wrong.append((given, session, found))
+    assert wrong == []
 
 
 @pytest.mark.requirement("G42.2")

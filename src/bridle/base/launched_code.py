@@ -102,13 +102,13 @@ def find_program(word: str, *, cwd: str, search_path: str) -> str:
     return next((path for path in candidates if os.path.isfile(path) and os.access(path, os.X_OK)), "")
 
 
-def is_system_file(path: str) -> bool:
+def is_system_file(path: str, lstat: Callable[[str], os.stat_result] = os.lstat) -> bool:
     """Return whether only root can change a file of a system folder: its owner is root, like that of every folder
     above it, and no other user may write there."""
     if not path.startswith(_SYSTEM_FOLDERS):
         return False
     try:
-        states = [os.lstat(path), *map(os.lstat, _folders_above(path))]
+        states = [lstat(path), *map(lstat, _folders_above(path))]
     except OSError:
         return False
     return all(

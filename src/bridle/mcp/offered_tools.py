@@ -5,31 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 from bridle.mcp.presented_tools import RunServerTool, presented, used_tools
 from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.shared_server import SharedServer
 from bridle.mcp.tool_lists import ListedTool, ToolList
 from bridle.mcp.tool_search import SearchArgs, SearchedServer, search_tool
 
 CallTool: TypeAlias = Callable[[str, ListedTool, dict[str, Any], ToolContext], Awaitable[ToolOutput]]
 """Calls a tool of the server with this name."""
 FindTools: TypeAlias = Callable[[SearchArgs], Awaitable[Mapping[str, Tool]]]
-
-
-class OfferingServer(NamedTuple):
-    """A server and the approved part of its list; None if it is not known. `is_settled`: waiting for it is no use."""
-
-    definition: ServerDefinition
-    offer: ToolList | None
-    is_settled: bool = False
-
-    @property
-    def is_lazy(self) -> bool:
-        """Whether the model searches for its tools."""
-        tools = self.offer.tools if self.offer is not None else ()
-        return self.definition.is_lazy(sum(self.definition.uses(tool.name) for tool in tools))
 
 
 class OfferedTools:
@@ -46,7 +33,7 @@ class OfferedTools:
         self._tools: dict[tuple[str, str], tuple[ListedTool, Tool]] = {}
         self._search: tuple[tuple[SearchedServer, ...], Tool] | None = None
 
-    def of_all(self, servers: Iterable[OfferingServer]) -> list[Tool]:
+    def of_all(self, servers: Iterable[SharedServer]) -> list[Tool]:
         """Return the tools of these servers as they are now."""
         servers = tuple(servers)
         self._lazy = {one.definition.name for one in servers if one.is_lazy}
@@ -79,7 +66,7 @@ class OfferedTools:
 
         return run
 
-    def _searching(self, servers: Iterable[OfferingServer]) -> Tool:
+    def _searching(self, servers: Iterable[SharedServer]) -> Tool:
         searched = tuple(
             SearchedServer(
                 name=one.definition.name,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
 from bridle.engine.services import Health, SessionDoor
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput
-from bridle.mcp.offered_tools import OfferedTools, OfferingServer
+from bridle.mcp.offered_tools import OfferedTools
 from bridle.mcp.pin_gate import PinReview
 from bridle.mcp.presented_tools import READ_RESOURCE, resource_tool_name
 from bridle.mcp.server_calls import CallUse, call_tool
@@ -34,12 +34,9 @@ MOST_REVIEWS: Final = 3
 changing stays left out; it is in `/mcp` and `/mcp:approve`."""
 
 
-class ReviewPin(Protocol):
-    """Shows the user what a server is now, beside what was approved."""
-
-    async def __call__(self, server: str, review: PinReview) -> bool | None:
-        """Return whether the user approves; None if no user can be asked. An agent never approves."""
-        ...
+ReviewPin: TypeAlias = Callable[[str, PinReview], Awaitable[bool | None]]
+"""Shows the user what the server of this name is now, beside what was approved. Returns whether the user approves; None
+if no user can be asked. An agent never approves."""
 
 
 class SessionUse(CallUse, frozen=True, kw_only=True):
@@ -275,12 +272,7 @@ class SessionServers:
 
     def _offer(self) -> None:
         if self._door is not None:
-            servers = self._servers.values()
-            self._door.offer(
-                self._tools.of_all(
-                    OfferingServer(one.definition, one.offer, one.is_settled) for one in servers
-                )
-            )
+            self._door.offer(self._tools.of_all(self._servers.values()))
 
     # For the model
 

@@ -138,7 +138,7 @@ class SharedServer:
             prompts=len(offer.prompts) if offer else 0,
             resources=offer.resources if offer else False,
             kept=self._is_kept,
-            lazy=self.definition.is_lazy(self._used_count),
+            lazy=self.is_lazy,
             protocol=offer.protocol if offer else "",
             calls=self._calls,
             garbage=counts.garbage if counts else 0,
@@ -153,6 +153,11 @@ class SharedServer:
     @property
     def _used_count(self) -> int:
         return sum(self.definition.uses(tool.name) for tool in self.offer.tools) if self.offer else 0
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the model searches for its tools."""
+        return self.definition.is_lazy(self._used_count)
 
     @property
     def is_settled(self) -> bool:
