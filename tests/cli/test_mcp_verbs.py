@@ -135,9 +135,11 @@ def test_a_server_is_tried_for_real_and_nothing_of_it_stays(place: Place) -> Non
     started, child = place.work / "started", place.work / "child"
     named = [{"name": "look"}, {"name": "touch"}]
     told = {"named": named, "started": str(started), "child": str(child)}
-    own(place, {"files": server(told, disabled_tools=["touch"])})
+    files = server(told, disabled_tools=["touch"])
+    own(place, {"files": {**files, "command": ["/usr/bin/env", *files["command"]]}})
     done = place.bridle("mcp", "test", "files")
     assert (done.code, done.err) == (0, "")
+    assert listed(place)["files"]["pin"].startswith("its path in a system folder, by its first use, ")
     tools = ["mcp__files__look", "mcp__files__list_resources", "mcp__files__read_resource"]
     assert done.out.splitlines() == [
         "files can be used",

@@ -243,7 +243,7 @@ def test_a_system_file_is_one_that_only_root_can_change():
         ("/usr/bin/it", {"/usr/bin/it": (plain | 0o002, 0)}, False),
         ("/usr/bin/it", {"/usr/bin": (folder | 0o020, 0)}, False),
         ("/usr/local/bin/it", {"/usr/local": (folder, 1000)}, False),
-        ("/root/bin/it", {}, False),
+        ("/srv/bin/it", {}, False),
         ("/opt/bin/it", {}, False),
     ]
     wrong = []

@@ -185,9 +185,14 @@ def _pinned(pins: ServerPins | None) -> str:
     if pins is None:
         return ""
     launch = pins.launch
-    what = "its tools" if launch is None else f"sha256 {launch.sha256[:12] or 'not known'}"
-    if launch is not None and launch.is_address:
+    if launch is None:
+        what = "its tools"
+    elif launch.is_address:
         what = "its address"
+    elif launch.by_path and not launch.sha256:
+        what = "its path in a system folder"
+    else:
+        what = f"sha256 {launch.sha256[:12] or 'not known'}"
     when_ms, agreed = (
         (pins.tools_ms, pins.tools_agreed) if launch is None else (pins.launch_ms, pins.launch_agreed)
     )
