@@ -1,4 +1,4 @@
-"""`bridle sessions list`: nothing stored, a thousand sessions, and these handed over to who stands by at an engine."""
+"""`bridle sessions list` with nothing stored and with a thousand sessions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from contextlib import closing
 
 import logs
 from measure import BRIDLE, Child, Figure, child, in_turns, plain_env, scratch, times, walls
-from served import served
 
 from bridle.app.machine_store import session_store
 from bridle.protocol import events as e
@@ -21,33 +20,26 @@ HELP = "bridle --help"
 
 def lists() -> list[Figure]:
     """The first page, against one of an empty store, and both against the page of help."""
-    with scratch() as home, served() as engine:
-        empty = plain_env(home)
-        with closing(session_store(engine.env)) as store:
+    with scratch() as home, scratch() as full_home, scratch() as cwd:
+        empty, full = plain_env(home), plain_env(full_home)
+        with closing(session_store(full)) as store:
             for number in range(SESSIONS):
-                _write(store, engine.cwd, f"Session {number}")
+                _write(store, cwd, f"Session {number}")
 
-        def listed(env: dict[str, str], *, alone: bool) -> Child:
-            ran = child(
-                [BRIDLE, "sessions", "list", "--all"],
-                env=env | ({"BRIDLE_NO_ATTACH": "1"} if alone else {}),
-                cwd=engine.cwd,
-            )
-            assert (ran.out.count(b" 1 turn") >= 10) == (env is engine.env), ran.out
+        def listed(env: dict[str, str]) -> Child:
+            ran = child([BRIDLE, "sessions", "list", "--all"], env=env, cwd=cwd)
+            assert (ran.out.count(b" 1 turn") >= 10) == (env is full), ran.out
             return ran
 
-        helped, none, many, handed = in_turns(
+        helped, none, many = in_turns(
             ROUNDS,
-            lambda: child([BRIDLE, "--help"], env=empty, cwd=engine.cwd),
-            lambda: listed(empty, alone=True),
-            lambda: listed(engine.env, alone=True),
-            lambda: listed(engine.env, alone=False),
+            lambda: child([BRIDLE, "--help"], env=empty, cwd=cwd),
+            lambda: listed(empty),
+            lambda: listed(full),
         )
-        engine.end()
     return [
-        times("sessions list, none", walls(none), walls(helped), of=HELP, target=4),
+        times("sessions list, none", walls(none), walls(helped), of=HELP),
         times("sessions list, 1,000", walls(many), walls(none), of="none", target=1.2),
-        times("sessions list, handed over", walls(handed), walls(helped), of=HELP, target=2),
     ]
 
 

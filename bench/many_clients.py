@@ -321,7 +321,7 @@ def warm() -> list[Figure]:
         least_s, first_s = in_turns(rounds, least, run)
         engine.end()
     of = "a bare Python and a round trip"
-    return [times("warm run to first request", first_s, least_s, of=of, target=2)]
+    return [times("warm run to first request", first_s, least_s, of=of)]
 
 
 def attach() -> list[Figure]:
