@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,7 +19,6 @@ from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.plain_spawn import ConfinedProcess, EnvOnlySpawn
 from bridle.sandbox.probe import (
     CHECKS,
-    METADATA,
     ProbeWorld,
     checks_for,
     probe_world,
@@ -117,17 +117,19 @@ async def test_without_a_sandbox_the_probe_finds_every_leak(processes, folder) -
 
 
 class Careless:
-    """Start commands without any sandbox and with the whole environment. `argv` replaces the command."""
+    """Start commands without a sandbox, with the whole environment. `argv` replaces the command or stands before it."""
 
     adapter = "careless"
 
-    def __init__(self, processes: Processes, *argv: str) -> None:
+    def __init__(self, processes: Processes, *argv: str, appended: bool = False) -> None:
         self._processes = processes
         self._argv = argv
+        self._appended = appended
 
     async def __call__(self, argv: Sequence[str], **options) -> ConfinedProcess:
         kept = {name: options[name] for name in ("cwd", "env", "on_output", "on_error")}
-        started = await self._processes.start(self._argv or argv, **kept)
+        words = (*self._argv, *argv) if self._appended else self._argv or argv
+        started = await self._processes.start(words, **kept)
         return ConfinedProcess(started, self.adapter)
 
 
@@ -136,11 +138,29 @@ async def test_a_secret_in_the_environment_is_found(processes, folder) -> None:
     assert results["read_environment"] == ("leaks", "a secret could be read")
 
 
-async def test_a_proxy_that_allows_everything_is_found(processes, folder) -> None:
-    async with probe_world(folder, processes) as world:
-        with pytest.raises(ConnectionRefusedError):
-            await world.network.connect("169.254.169.254", 80)
-        assert await world.leak(METADATA, ("refused", "502")) == "169.254.169.254 was dialled"
+async def test_a_proxy_that_passes_metadata_on_is_found(processes, folder) -> None:
+    """The proxy answers 502 where it tried to reach a host and could not."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(5)
+
+        def answer() -> None:
+            client, _ = proxy.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(b"HTTP/1.1 502 not reached\r\n\r\n")
+
+        serving = threading.Thread(target=answer)
+        serving.start()
+        port = proxy.getsockname()[1]
+        script = f'export HTTPS_PROXY=http://127.0.0.1:{port}; exec "$@"'
+        results = await outcomes(
+            lambda _world: Careless(processes, "/bin/sh", "-c", script, "-", appended=True),
+            folder,
+            processes,
+            network="filtered",
+        )
+        serving.join()
+    assert results["reach_metadata"] == ("leaks", "it was passed on: HTTP/1.1 502 not reached")
 
 
 async def test_a_check_that_was_not_made_is_not_called_blocked(processes, folder) -> None:
@@ -280,7 +300,7 @@ async def attempt_all(names, folder, processes, start_for) -> tuple[dict[str, tu
     """Make these attempts in one command. Return the answers, and the harm that was done."""
     async with probe_world(folder, processes) as world:
         with closing(Targets(world)) as targets:
-            readable = (*own_programs(), os.path.dirname(escapes.__file__))
+            readable = (os.path.dirname(escapes.__file__),)
             facts = {**world.facts, **targets.facts}
             answers = await run_script(
                 escapes.__file__,

@@ -7,8 +7,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-import msgspec
-
 from bridle.base.files import private_folder
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
@@ -36,19 +34,6 @@ _WORDS: dict[ProbeOutcome, str] = {
 _NETWORK_WORDS = {"inherit": "not limited", "filtered": "filtered", "deny": "denied"}
 
 
-class ProbeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole answer, for programs."""
-
-    ok: bool
-    adapter: str
-    variant: str
-    version: str
-    network: str
-    container: str
-    counts: dict[str, int]
-    results: list[Result]
-
-
 def probe(parsed: argparse.Namespace, here: SandboxContext) -> int:
     try:
         return asyncio.run(_probe(here, only=parsed.adapter, as_json=parsed.json))
@@ -63,7 +48,8 @@ def probe(parsed: argparse.Namespace, here: SandboxContext) -> int:
 async def _probe(here: SandboxContext, *, only: str | None, as_json: bool) -> int:
     processes = Processes(adopts_orphans=True)
     try:
-        chosen = await _chosen(only, here, processes)
+        chooser = Chooser(processes, state=here.where.state, only=only)  # pyright: ignore[reportArgumentType]  a choice of the parser
+        chosen = await chooser.choose()
         if chosen.adapter is None or chosen.way is None:
             tell(_nothing_to_probe(only, chosen))
             return EXIT_LEAKS
@@ -92,24 +78,19 @@ async def _probe(here: SandboxContext, *, only: str | None, as_json: bool) -> in
         if not as_json:
             lines = "".join(f"{_line(result)}\n" for result in results)
             return say(f"{lines}\n{_summary(results)}\n") or (EXIT_LEAKS if problems else 0)
-        report = ProbeReport(
-            ok=not problems,
-            adapter=chosen.way.name,
-            variant=chosen.way.variant,
-            version=version,
-            network=network,
-            container=container,
-            counts=dict(Counter(result.outcome for result in results)),
-            results=results,
-        )
+        report = {
+            "ok": not problems,
+            "adapter": chosen.way.name,
+            "variant": chosen.way.variant,
+            "version": version,
+            "network": network,
+            "container": container,
+            "counts": Counter(result.outcome for result in results),
+            "results": results,
+        }
         return say_json(report) or (EXIT_LEAKS if problems else 0)
     finally:
         await processes.close()
-
-
-async def _chosen(only: str | None, here: SandboxContext, processes: Processes) -> ChosenAdapter:
-    chooser = Chooser(processes, state=here.where.state, only=only)  # pyright: ignore[reportArgumentType]  a choice of the parser
-    return await chooser.choose()
 
 
 def _start_for(adapter: Adapter, processes: Processes) -> Callable[[ProbeWorld], StartProbe]:

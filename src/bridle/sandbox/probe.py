@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import msgspec
 
@@ -121,9 +121,8 @@ class ProbeWorld:
         self.place = HostContext(
             home=self.home, own=tuple(self.own.values()), caches=f"{root}/caches", env=self.env
         )
-        self.network = OutsideNetwork(SystemClock(), self._resolve, self._connect)
+        self.network = OutsideNetwork(SystemClock(), _refuse, _refuse)
         self.process: ProcessGroup | None = None
-        self._dialled: list[str] = []
         self._make_files()
         self._life = os.open(f"{self.work}/life", os.O_RDONLY | os.O_NONBLOCK)
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -171,8 +170,6 @@ class ProbeWorld:
                 return "the socket was reached"
             case "trace_process" | "reach_metadata" if got:
                 return text
-            case "reach_metadata" if self._dialled:
-                return f"{self._dialled[0]} was dialled"
             case "signal_process" if got and await self._has_ended():
                 return "a process outside was ended"
             case "outlive_session" if got and await asyncio.to_thread(self._is_held):
@@ -196,13 +193,6 @@ class ProbeWorld:
     def _content(self, target: str) -> bytes | None:
         path = Path(self.root, target)
         return path.read_bytes() if path.is_file() else None
-
-    async def _resolve(self, _host: str) -> list[str]:
-        return []
-
-    async def _connect(self, address: str, _port: int) -> NoReturn:
-        self._dialled.append(address)
-        raise ConnectionRefusedError
 
     def _make_files(self) -> None:
         files = {
@@ -265,7 +255,7 @@ async def run_script(
     *,
     network: Network,
     facts: Mapping[str, str] | None = None,
-    programs: tuple[str, ...] = own_programs(),
+    programs: tuple[str, ...] = (),
 ) -> dict[str, Answer]:
     """Run attempts of a script in one command, and return the answer of each."""
     output, error = bytearray(), bytearray()
@@ -276,7 +266,11 @@ async def run_script(
             cwd=world.work,
             env=world.env,
             policy=SpawnPolicy(
-                mode="workspace-write", workspace=world.work, programs=programs, network=network, hosts=("*",)
+                mode="workspace-write",
+                workspace=world.work,
+                programs=(*own_programs(), *programs),
+                network=network,
+                hosts=("*",),
             ),
             call_id="call_probe",
             on_output=output.extend,
@@ -295,9 +289,14 @@ async def run_script(
     answers: dict[str, Answer] = dict.fromkeys(names, ("not tried", why))
     for line in output.splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            name, *answer = msgspec.json.decode(line, type=tuple[str, str, str])
-            answers[name] = (answer[0], answer[1])
+            name, outcome, text = msgspec.json.decode(line, type=tuple[str, str, str])
+            answers[name] = (outcome, text)
     return answers
+
+
+async def _refuse(*_address: object) -> NoReturn:
+    """Stand for the network around the sandbox. Nothing is sent to it."""
+    raise ConnectionRefusedError
 
 
 def _why_left_out(check: Check, network: Network, covers: Collection[str] | None) -> str:
@@ -319,20 +318,14 @@ async def _judge(check: Check, answer: Answer, world: ProbeWorld) -> Result:
         outcome, detail = "blocked", detail or "nothing came of it"
     line = visible(" ".join(detail.split()), newlines=False)
     shown = line if len(line) <= _MOST_DETAIL else f"{line[: _MOST_DETAIL - 1]}…"
-    found = {
-        "name": check.name,
-        "tries": check.tries,
-        "part": check.part,
-        "outcome": outcome,
-        "detail": shown,
-    }
-    return msgspec.convert(found, Result)
+    return Result(
+        name=check.name,
+        tries=check.tries,
+        part=check.part,
+        outcome=cast("ProbeOutcome", outcome),
+        detail=shown,
+    )
 
 
 def _was_reached(server: socket.socket) -> bool:
-    server.setblocking(False)
-    try:
-        server.accept()[0].close()
-    except BlockingIOError:
-        return False
-    return True
+    return bool(select.select([server], [], [], 0)[0])

@@ -116,14 +116,14 @@ def connect(family: int, address: str | tuple[str, int]) -> None:
 
 
 def ask_proxy(request: str) -> str:
-    """Send a request to the network proxy. Raise `OSError` if the proxy refuses it."""
+    """Send a request to the network proxy. Raise `OSError` if the proxy refuses to reach the host."""
     host, _, port = os.environ["HTTPS_PROXY"].removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=5) as proxy:
         proxy.sendall(f"{request}\r\n\r\n".encode())
         status = proxy.recv(4096).partition(b"\r\n")[0].decode()
-    if not status.startswith("HTTP/1.1 200"):
+    if not status or status.startswith("HTTP/1.1 403"):
         raise OSError(errno.EACCES, status or "it was not answered")
-    return "it was passed on"
+    return f"it was passed on: {status}"
 
 
 def run_attempt(attempt: Attempt, facts: Facts) -> tuple[str, str]:
