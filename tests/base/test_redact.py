@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import sys
 import time
 import uuid
 from itertools import pairwise
@@ -22,7 +21,7 @@ from bridle.base.redact import (
     redact_values,
     stored_marker,
 )
-from bridle.base.secret_openings import FirstTexts, Openings, Prefilter, _scans
+from bridle.base.secret_openings import might_hold_secret
 from bridle.base.secret_shapes import SHAPES, kinds
 from effort import examples
 from secret_kit import (
@@ -167,8 +166,8 @@ def test_however_a_coloured_text_is_cut_the_stream_gives_what_the_whole_gives(te
     assert "".join(map(stream.feed, in_chunks(text, cuts))) + stream.flush() == whole
     assert redact(whole) == whole
     if whole != text:
-        assert Prefilter(FirstTexts(0))(json.dumps(text).encode())
-        assert Prefilter(FirstTexts(sys.maxsize))(text.encode())
+        assert might_hold_secret(json.dumps(text).encode())
+        assert might_hold_secret(text.encode())
 
 
 def test_a_flood_of_colours_is_passed_on_without_being_kept():
@@ -393,25 +392,19 @@ def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(t
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-@pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
-def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text, first):
-    might_hold_secret = Prefilter(FirstTexts(first))
+def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text):
     for data in (text, json.dumps(text)):
         assert might_hold_secret(data.encode())
         assert might_hold_secret(CLEAN + data.encode() + CLEAN)
     assert not might_hold_secret(CLEAN)
 
 
-@pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
-def test_an_id_of_ours_with_the_opening_of_a_key_in_it_is_not_noticed(first):
-    might_hold_secret = Prefilter(FirstTexts(first))
+def test_an_id_of_ours_with_the_opening_of_a_key_in_it_is_not_noticed():
     assert not might_hold_secret(b'{"call_id":"call_01M7SKYQ8XSXYAHNT00HEAH1Q2","tool":"bash"}')
     assert might_hold_secret(b'{"call_id":"call_01M7SKYQ8X","key":"SK' + b"0a1b2c3d" * 4 + b'"}')
 
 
-@pytest.mark.parametrize("first", [0, sys.maxsize], ids=["scans", "literals"])
-def test_how_many_tokens_an_answer_took_is_not_noticed(first):
-    might_hold_secret = Prefilter(FirstTexts(first))
+def test_how_many_tokens_an_answer_took_is_not_noticed():
     for usage in (
         b'{"input_tokens":1200,"output_tokens":31}',
         rb"{\"max_tokens\" : 4096}",
@@ -422,6 +415,7 @@ def test_how_many_tokens_an_answer_took_is_not_noticed(first):
         assert might_hold_secret(secret), secret
 
 
+<<<<<<< HEAD
 def test_what_comes_first_is_looked_through_without_compiling_scans():
     first = FirstTexts(500)
     might_hold_secret = Prefilter(first)
@@ -444,6 +438,8 @@ def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, fir
     )
 
 
+=======
+>>>>>>> 926b50d8 (Look for secrets in the first texts of a process as in all others)
 @pytest.mark.requirement("P17")
 @settings(max_examples=examples(300), deadline=None)
 @given(
@@ -479,7 +475,7 @@ def test_a_long_text_is_looked_at_in_pieces_and_gives_what_one_look_gives(text, 
         stream = StreamRedactor()
         assert redact(long) == stream.feed(long) + stream.flush()
         if redact(long) != long:
-            assert Prefilter(FirstTexts(0))(long.encode("utf-8", "surrogatepass"))
+            assert might_hold_secret(long.encode("utf-8", "surrogatepass"))
     if filling == "a word and ":
         assert redact_values(f"{begin} {text}") == f"{begin} {redact_values(text)}"
 
@@ -493,10 +489,16 @@ def test_redacting_twice_changes_nothing(text, marker):
     assert redact(once, marker) == once
 
 
+<<<<<<< HEAD
 @settings(max_examples=examples(300), deadline=None)
 @given(text=TEXTS, first=st.sampled_from([0, sys.maxsize]))
 def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text, first):
     might_hold_secret = Prefilter(FirstTexts(first))
+=======
+@settings(max_examples=300, deadline=None)
+@given(text=TEXTS)
+def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text):
+>>>>>>> 926b50d8 (Look for secrets in the first texts of a process as in all others)
     if redact(text) != text:
         encodable = text.encode("utf-8", "surrogatepass")
         as_json = json.dumps(text)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from bridle.base.secret_openings import FIRST, FirstTexts, Openings, might_hold_secret
+from bridle.base.secret_openings import Openings, might_hold_secret
 from bridle.base.secret_shapes import BEFORE, Form, SecretShape
 
 Marker = Callable[[str], str]
@@ -127,11 +127,8 @@ class StreamRedactor:
     `known` to be secret are masked whatever they look like, and held back while they may be coming.
     """
 
-    def __init__(
-        self, marker: Marker = stored_marker, *, known: Iterable[str] = (), first: FirstTexts = FIRST
-    ) -> None:
+    def __init__(self, marker: Marker = stored_marker, *, known: Iterable[str] = ()) -> None:
         self._marker = marker
-        self._first = first
         self._known = _KnownValues(known, marker("key")) if known != () else _NONE_KNOWN
         self._held = ""
         self._before = ""  # what was passed on in front of the held text
@@ -236,7 +233,7 @@ class StreamRedactor:
                 if not ended:
                     break
                 self._inside = None
-            openings = openings or Openings(buffer, self._before, final=final, first=self._first)
+            openings = openings or Openings(buffer, self._before, final=final)
             found = openings.first_from(position)
             start = found[0] if found else openings.end_of_clean(position)
             if start > position:

@@ -4,15 +4,11 @@ A regex costs 5 ns a character however simple it is, unless it begins with a lit
 is folded (small letters, rare letters to one, `_` to `-`, `=` to `:`), and each of a handful of scans looks for one
 sign in it, then at what stands around it. Folding keeps every character in its place. What is noticed is looked at
 again, exactly; what is not noticed is no secret.
-
-Scans take milliseconds to compile, as long as a short run takes to do everything else. So the first texts of a process
-are looked through for one literal after another, and as long as none is there, nothing is compiled.
 """
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
-from typing import AnyStr, Generic
+from collections.abc import Iterator
 
 import msgspec
 
@@ -25,46 +21,22 @@ _FEW = 160
 _LONGEST_BEGINNING = 24
 """No opening has more characters."""
 _BEFORE_DOT = 28
-_BETWEEN_DOTS = 6
-_DOTS_WITHIN = 40
-"""A shape `by_dot` has so many characters between its dots, the second at most so far from its beginning."""
-_FIRST_SIZE = 32 * 1024
-_LEAST_SIZE = 200
-"""What is looked through before anything is compiled that takes long: about the events of 25 steps. A session that had
-so many goes on, and looking so costs more. However short it is, a text counts as so long."""
-
-
+"""A shape `by_dot` has at most so many characters before its first dot."""
 _PIECE = 8 * 1024
 """So much is looked at in one go: nothing else in the process runs meanwhile, whatever thread this is done in."""
 _SCANNED = 256
 """A scan knows within this many characters from where it matches that it does."""
 
 
-class FirstTexts:
-    """The first texts of a process: as many as have so many characters together."""
-
-    def __init__(self, size: int = _FIRST_SIZE) -> None:
-        self._left = size
-
-    def has(self, text: str | bytes) -> bool:
-        """Whether a text is one of them. Each is asked about once."""
-        self._left -= max(len(text), _LEAST_SIZE)
-        return self._left >= 0
-
-
-FIRST = FirstTexts()
-
-
 class Openings:
     """Where openings stand in a text that follows on `before`. `final`: nothing follows the text."""
 
-    def __init__(self, text: str, before: str, *, final: bool, first: FirstTexts = FIRST) -> None:
+    def __init__(self, text: str, before: str, *, final: bool) -> None:
         self._text = text
         self._final = final
         self._sure = 0  # before it, no opening goes unnoticed that matters
         self._region: tuple[int, int] | None = None
-        self._has_none = first.has(text) and not _has_opening(text)
-        if len(text) >= _FEW and not self._has_none:
+        if len(text) >= _FEW:
             self._sure = len(text) if final else len(text) - _LOOKAHEAD
             shift = len(before)
             self._noticed = ((begin - shift, end - shift) for begin, end in _noticed(before + text))
@@ -72,8 +44,6 @@ class Openings:
 
     def first_from(self, position: int) -> tuple[int, SecretShape] | None:
         """The first opening that may matter at `position` or behind it."""
-        if self._has_none:
-            return None
         table = _table()
         while self._region is not None:
             begin, end = max(self._region[0], position, 0), self._region[1]
@@ -149,41 +119,24 @@ _BEHIND_IN_JSON = r"(?=[a-z0-9\-+/%:.\\]{10})"
 """The same for all of them: `ask_user` is no key; inside JSON a slash has a backslash."""
 _HEXADECIMAL = "(?=[0-9a-f]{10})"
 """Where only such digits may follow: `SK` alone stands in one of thirty of our own ids."""
-_FOLLOWED = "x-."
-"""Openings that end so have that behind them."""
 
 
-class Prefilter:
-    """Says of a text in UTF-8, or of that text inside JSON, whether it might hold a secret. False: there is none."""
-
-    def __init__(self, first: FirstTexts) -> None:
-        self._first: FirstTexts | None = first
-
-    def __call__(self, data: bytes) -> bool:
-        # `find`, not `in`: for bytes in bytes Python first tries to read them as a number, and fails with a sentence
-        if data.find(b"\x1b") >= 0 or (data.find(rb"\u001") >= 0 and _has_spelled_escape(data)):
-            return True  # an escape sequence may stand anywhere in a secret
-        folded = data.translate(_FOLD)
-        if self._first is not None:
-            if self._first.has(folded):
-                return any(
-                    folded.find(literal) >= 0 and _close_look(literal).search(folded)
-                    for literal in _literals()[0].possibly_in(folded)
-                )
-            self._first = None  # there are none after the first that is not
-        if len(folded) > _PIECE:
-            return next(_regions(folded), None) is not None
-        for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
-            if folded.find(scan.sign) >= 0 and scan.regex.search(folded):
-                return True
-        return False
+def might_hold_secret(data: bytes) -> bool:
+    """Return False if a text in UTF-8, plain or inside JSON, holds no secret."""
+    # `find`, not `in`: for bytes in bytes Python first tries to read them as a number, and fails with a sentence
+    if data.find(b"\x1b") >= 0 or (data.find(rb"\u001") >= 0 and _has_spelled_escape(data)):
+        return True  # an escape sequence may stand anywhere in a secret
+    folded = data.translate(_FOLD)
+    if len(folded) > _PIECE:
+        return next(_regions(folded), None) is not None
+    for scan in _scans():  # noqa: SIM110  a plain loop: this is done for every event
+        if folded.find(scan.sign) >= 0 and scan.regex.search(folded):
+            return True
+    return False
 
 
 def _has_spelled_escape(data: bytes) -> bool:
     return data.find(rb"\u001b") >= 0 or data.find(rb"\u001B") >= 0
-
-
-might_hold_secret = Prefilter(FirstTexts())
 
 
 def _folded(text: str) -> bytes:
@@ -222,80 +175,6 @@ def _regions(folded: bytes) -> Iterator[tuple[int, int]]:
             reached[at] = max(reached[at], end)
         found.sort()
         yield from found
-
-
-def _has_opening(text: str) -> bool:
-    """Whether any opening stands in the text that may matter."""
-    exact, any_case, by_dot = _openings()
-    # mapped, not looped over: this is done for every text of a short run
-    if any(map(text.__contains__, exact.possibly_in(text))) or any(map(text.lower().__contains__, any_case)):
-        return True
-    has_dots = any(len(between) == _BETWEEN_DOTS for between in text.split(".")[1:-1])
-    dotted = text if has_dots else text[-_DOTS_WITHIN:]
-    return any(map(dotted.__contains__, by_dot))
-
-
-@functools.cache
-def _openings() -> tuple["_Literals[str]", list[str], list[str]]:
-    """All of them: those that stand as they are, those in any case, and those of shapes `by_dot`."""
-    exact, any_case, by_dot = list[str](), list[str](), list[str]()
-    for shape in SHAPES:
-        (by_dot if shape.by_dot else any_case if shape.any_case else exact).extend(shape.openings)
-    return _Literals(exact, ("_", "-", ".", ":", "/")), any_case, by_dot
-
-
-class _Literals(Generic[AnyStr]):
-    """Many literals. Most have a sign in them, so that one look at what stands before each sign rules them out."""
-
-    def __init__(self, literals: Iterable[AnyStr], signs: tuple[AnyStr, ...]) -> None:
-        self._by_sign: dict[AnyStr, dict[AnyStr, list[AnyStr]]] = {sign: {} for sign in signs}
-        self._others: list[AnyStr] = []
-        for literal in literals:
-            for sign in signs:
-                at = literal.find(sign)
-                if at >= 2:
-                    self._by_sign[sign].setdefault(literal[at - 2 : at], []).append(literal)
-                    break
-            else:
-                self._others.append(literal)
-
-    def possibly_in(self, text: AnyStr) -> list[AnyStr]:
-        """All that are in the text, and some that are not."""
-        found = self._others.copy()
-        for sign, by_end in self._by_sign.items():
-            if text.find(sign) >= 0:
-                for end in by_end.keys() & {piece[-2:] for piece in text.split(sign)}:
-                    found += by_end[end]
-        return found
-
-
-@functools.cache
-def _literals() -> tuple[_Literals[bytes], dict[bytes, tuple[SecretShape, str]]]:
-    """For every opening a literal that a folded text has which has it, and whose it is: its shape, and all of it."""
-    found: dict[bytes, tuple[SecretShape, str]] = {}
-    for shape in SHAPES:
-        if shape.by_dot:
-            found[b"."] = (shape, "")
-            continue
-        for folded in _noticed_by(shape):
-            longest = max(folded.split("/"), key=len)
-            for there in _LOOKED_FOR.get(longest, (longest,)):
-                found[there.encode()] = (shape, folded)
-    return _Literals(found, (b"-", b".", b":", b"x")), found
-
-
-@functools.cache
-def _close_look(literal: bytes) -> re.Pattern[bytes]:
-    """A regex to look closer with at a folded text that has this literal. Most runs meet few of them."""
-    shape, folded = _literals()[1][literal]
-    if shape.by_dot:
-        return re.compile(rb"\.[a-z0-9\-]{6}\.")
-    regex = re.escape(folded).replace("/", r"[/\\]{1,2}")
-    if shape.named:
-        regex += _given_to(folded)
-    elif folded[-1] in _FOLLOWED:
-        regex += _HEXADECIMAL if shape.hexadecimal else _BEHIND_IN_JSON
-    return re.compile(regex.encode())
 
 
 class _Scan(msgspec.Struct, frozen=True):
