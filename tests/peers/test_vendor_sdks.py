@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
+from bridle.conformance.openai_view import to_openai
+from bridle.conformance.responses_view import to_responses
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Parameters, Usage
-from bridle.protocol.openai_view import to_openai
-from bridle.protocol.responses_view import to_responses
 from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.openai_chat import ChatWire
 from bridle.providers.openai_responses import ResponsesWire

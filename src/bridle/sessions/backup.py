@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import apsw
 import msgspec
 
+from bridle.base import files
 from bridle.base.redact import redact
 from bridle.engine.store_ports import Backup, Restored
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import StoreError, UsageError
 from bridle.sessions import log_reader
-from bridle.sessions.backup_file import new_files
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.import_session import import_lines
 from bridle.sessions.log_key import KeyFile
@@ -41,7 +41,7 @@ _KEEP_ROW = "update sessions set title = ?, renamed = ?, pinned = ? where id = ?
 def back_up(database: Database, path: str) -> Backup:
     """Writes a backup. Raises `UsageError` where something has its name, `StoreError` where not all can be read."""
     path = os.path.abspath(path)
-    with new_files(path, KEY, beside=("-wal", "-shm")) as partial:
+    with _new_files(path, KEY, beside=("-wal", "-shm")) as partial:
         with database.errors(), contextlib.closing(database.connect()) as connection:
             connection.execute("vacuum into ?", (partial,))
         made = _verified(database, partial, path)
@@ -67,6 +67,40 @@ def _verified(database: Database, partial: str, path: str) -> Backup:
 
 def _logs(connection: Connection) -> list[LogName]:
     return [LogName(session, log_id, key) for key, log_id, session in connection.execute(_LOGS)]
+
+
+@contextlib.contextmanager
+def _new_files(path: str, *endings: str, beside: tuple[str, ...] = ()) -> Generator[str]:
+    """Give a name to write under; `path`, and another file for each ending, are there when that is done.
+
+    Other files left `beside` are removed. Raises `UsageError` where one of the names is taken or cannot be written.
+    """
+    for taken in (path, *(path + ending for ending in endings)):
+        if os.path.lexists(taken):
+            raise UsageError(f"{taken} is there already; nothing was written")
+    partial = f"{path}.{os.urandom(4).hex()}.part"
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield partial
+        for ending in (*endings, ""):
+            os.chmod(partial + ending, 0o600)
+            _sync(partial + ending)
+            os.link(partial + ending, path + ending)
+        files.sync_folder(os.path.dirname(path))
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written ({problem.strerror})") from None
+    finally:
+        for ending in ("", *endings, *beside):
+            with contextlib.suppress(OSError):
+                os.unlink(partial + ending)
+
+
+def _sync(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 # In again

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from bridle.conformance.openai_view import SIDE_FIELD, Placed, Role, SideBlocks, segments, text_of, with_side
 from bridle.protocol.messages import (
     AnyBlock,
     FileMention,
@@ -29,7 +30,6 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from bridle.protocol.openai_view import SIDE_FIELD, Placed, Role, SideBlocks, segments, text_of, with_side
 
 ResponsesItem: TypeAlias = dict[str, Any]
 _Voice: TypeAlias = Literal["person", "model", "output"]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from bridle.conformance.openai_view import SIDE_FIELD, from_openai, to_openai
 from bridle.protocol.messages import (
     ImageBlock,
     Message,
@@ -15,8 +16,7 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from bridle.protocol.openai_view import SIDE_FIELD, from_openai, to_openai
-from protocol.view_kit import MESSAGES, TEXTS
+from conformance.view_kit import MESSAGES, TEXTS
 
 
 @pytest.mark.requirement("D6.10")

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
+from bridle.conformance.openai_view import SIDE_FIELD, from_openai, to_openai
+from bridle.conformance.responses_view import from_responses, to_responses
 from bridle.protocol.messages import (
     FileMention,
     ImageBlock,
@@ -16,9 +18,7 @@ from bridle.protocol.messages import (
     ToolUseBlock,
     YieldBlock,
 )
-from bridle.protocol.openai_view import SIDE_FIELD, from_openai, to_openai
-from bridle.protocol.responses_view import from_responses, to_responses
-from protocol.view_kit import MESSAGES, TEXTS
+from conformance.view_kit import MESSAGES, TEXTS
 
 TEXT = TextBlock(text="Hi.")
 USE = ToolUseBlock(wire_id="a", tool="ls", input={})
