@@ -415,31 +415,6 @@ def test_how_many_tokens_an_answer_took_is_not_noticed():
         assert might_hold_secret(secret), secret
 
 
-<<<<<<< HEAD
-def test_what_comes_first_is_looked_through_without_compiling_scans():
-    first = FirstTexts(500)
-    might_hold_secret = Prefilter(first)
-    _scans.cache_clear()
-    assert not might_hold_secret(b"Nothing to find in here.")
-    assert Openings("Nor in here.", "", final=True, first=first).first_from(0) is None
-    assert _scans.cache_info().currsize == 0
-    assert not might_hold_secret(CLEAN)
-    assert _scans.cache_info().currsize == 1
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(text=TEXTS, cuts=st.lists(st.integers(0, 5000), max_size=12), first=st.integers(0, 2000))
-@example("x" * 199 + " " + SECRETS["discord-token"][0], [202, 210, 228, 235], 10_000)
-def test_the_first_texts_are_redacted_like_those_that_come_later(text, cuts, first):
-    early, late = (StreamRedactor(first=FirstTexts(size)) for size in (first, 0))
-    pieces = in_chunks(text, cuts)
-    assert "".join((*map(early.feed, pieces), early.flush())) == "".join(
-        (*map(late.feed, pieces), late.flush())
-    )
-
-
-=======
->>>>>>> 926b50d8 (Look for secrets in the first texts of a process as in all others)
 @pytest.mark.requirement("P17")
 @settings(max_examples=examples(300), deadline=None)
 @given(
@@ -489,16 +464,9 @@ def test_redacting_twice_changes_nothing(text, marker):
     assert redact(once, marker) == once
 
 
-<<<<<<< HEAD
-@settings(max_examples=examples(300), deadline=None)
-@given(text=TEXTS, first=st.sampled_from([0, sys.maxsize]))
-def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text, first):
-    might_hold_secret = Prefilter(FirstTexts(first))
-=======
 @settings(max_examples=300, deadline=None)
 @given(text=TEXTS)
 def test_the_prefilter_never_misses_what_would_be_redacted_in_plain_text_or_in_json(text):
->>>>>>> 926b50d8 (Look for secrets in the first texts of a process as in all others)
     if redact(text) != text:
         encodable = text.encode("utf-8", "surrogatepass")
         as_json = json.dumps(text)
