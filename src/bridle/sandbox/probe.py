@@ -46,13 +46,14 @@ _FIELDS = frozenset(Confinement.__struct_fields__)
 class Check(NamedTuple):
     """One check, named as in `probe_script`.
 
-    `part` is the field of `Confinement` that it tests, or another part of the sandbox. `network`: it needs a limited
-    network.
+    `part` is the field of `Confinement` that it tests, or another part of the sandbox. `target` is the file that it
+    attacks, relative to the root of the world. `network`: it needs a limited network.
     """
 
     name: str
     tries: str
     part: str
+    target: str = ""
     network: bool = False
 
     @property
@@ -63,10 +64,10 @@ class Check(NamedTuple):
 CHECKS = (
     Check("work_in_workspace", "write in the workspace", "writable"),
     Check("work_with_git", "git add and git commit", "writable"),
-    Check("write_outside", "write outside the workspace", "writable"),
-    Check("change_git_hooks", "add a git hook", "read_only"),
-    Check("change_git_config", "change .git/config", "read_only"),
-    Check("change_instructions", "change AGENTS.md", "read_only"),
+    Check("write_outside", "write outside the workspace", "writable", "out/new"),
+    Check("change_git_hooks", "add a git hook", "read_only", "work/.git/hooks/pre-commit"),
+    Check("change_git_config", "change .git/config", "read_only", "work/.git/config"),
+    Check("change_instructions", "change AGENTS.md", "read_only", "work/AGENTS.md"),
     Check("read_key", "read an SSH key", "hidden"),
     Check("read_own_state", "read Bridle's state", "hidden"),
     Check("read_engine_token", "read the token of a running engine", "hidden"),
@@ -130,6 +131,7 @@ class ProbeWorld:
         self._agent.bind(f"/proc/self/fd/{folder}/s" if sys.platform == "linux" else f"{root}/ssh/s")
         os.close(folder)
         self._agent.listen()
+        self._before = {check.target: self._content(check.target) for check in CHECKS}
 
     def close(self) -> None:
         self._server.close()
@@ -153,11 +155,27 @@ class ProbeWorld:
             "life": f"{self.work}/life",
         }
 
-    async def is_real(self, check: Check) -> bool:
-        """Return whether a check that seemed to succeed did so outside of the sandbox."""
-        if check.name == "signal_process":  # the number may be that of a process inside
-            return await self._has_ended()
-        return check.name != "outlive_session" or await asyncio.to_thread(self._is_held)
+    async def leak(self, check: Check, answer: Answer) -> str:
+        """Return what the check got, as a clause; empty if it got nothing."""
+        outcome, text = answer
+        got = outcome == "got"
+        if self.token in text:
+            return "a secret could be read"
+        if check.target and self._content(check.target) != self._before[check.target]:
+            return f"{check.target} was {'changed' if self._before[check.target] else 'made'}"
+        match check.name:
+            case "reach_local_server" if _was_reached(self._server):
+                return "the server was reached"
+            case "reach_agent_socket" if _was_reached(self._agent):
+                return "the socket was reached"
+            case "trace_process" | "reach_metadata" if got:
+                return text
+            case "signal_process" if got and await self._has_ended():
+                return "a process outside was ended"
+            case "outlive_session" if got and await asyncio.to_thread(self._is_held):
+                return "a process lives on"
+            case _:
+                return ""
 
     async def _has_ended(self) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -171,6 +189,10 @@ class ProbeWorld:
         """Return whether a process still has the pipe open."""
         ready, _, _ = select.select([self._life], [], [], _GONE_WITHIN_S)
         return not ready or os.read(self._life, 1) != b""
+
+    def _content(self, target: str) -> bytes | None:
+        path = Path(self.root, target)
+        return path.read_bytes() if path.is_file() else None
 
     def _make_files(self) -> None:
         files = {
@@ -288,13 +310,10 @@ def _why_left_out(check: Check, network: Network, covers: Collection[str] | None
 
 async def _judge(check: Check, answer: Answer, world: ProbeWorld) -> Result:
     outcome, detail = answer
-    if check.must_work and outcome in {"got", "refused"}:
+    if leak := await world.leak(check, answer):
+        outcome, detail = "leaks", leak
+    elif check.must_work and outcome in {"got", "refused"}:
         outcome = "works" if outcome == "got" else "broken"
-    elif outcome == "got" and await world.is_real(check):
-        outcome, detail = (
-            "leaks",
-            "a secret could be read" if world.token in detail else detail or "it succeeded",
-        )
     elif outcome in {"got", "refused"}:
         outcome, detail = "blocked", detail or "nothing came of it"
     line = visible(" ".join(detail.split()), newlines=False)
@@ -306,3 +325,7 @@ async def _judge(check: Check, answer: Answer, world: ProbeWorld) -> Result:
         outcome=cast("ProbeOutcome", outcome),
         detail=shown,
     )
+
+
+def _was_reached(server: socket.socket) -> bool:
+    return bool(select.select([server], [], [], 0)[0])

@@ -1,7 +1,7 @@
 """The checks of `bridle sandbox probe` that run inside the sandbox: `python -I -S THIS FACTS NAME…`.
 
-A check attacks only what the probe made. It returns if it succeeds, with the text it got hold of.
-An `OSError` is a refusal. Each check prints one JSON line: its name, its outcome and a text.
+A check attacks only what the probe made. It returns the text it got hold of, or nothing. An `OSError` is a
+refusal. Each check prints one JSON line: its name, its outcome and a text.
 """
 
 from __future__ import annotations
@@ -41,16 +41,14 @@ def work_with_git(facts: Facts) -> None:
             raise OSError(errno.EIO, f"git ended with {status}")
 
 
-def find_variable(facts: Facts) -> str:
+def find_variable(facts: Facts) -> str | None:
     """Look for the planted variable in all visible processes."""
-    if found := os.environ.get(facts["variable"]):
-        return found
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         with contextlib.suppress(OSError):
             _, found, rest = read(f"/proc/{name}/environ").partition(f"{facts['variable']}=")
             if found:
                 return rest.partition("\0")[0]
-    raise OSError(errno.ENOENT, "nothing was found")
+    return os.environ.get(facts["variable"])
 
 
 def trace_process(facts: Facts) -> str:
