@@ -57,6 +57,16 @@ def test_the_folder_goes_where_an_exception_skips_the_close() -> None:
     assert not folder.exists()
 
 
+async def test_a_forked_child_leaves_the_folder_to_its_parent() -> None:
+    async with aclosing(MemoryStore()) as store:
+        if (child := os.fork()) == 0:
+            store._scratch.remove()  # as at the end of a process
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert folder_of(store).exists()
+        await told(store, "first words")
+
+
 def test_the_next_store_removes_the_folder_of_a_killed_process_and_no_other() -> None:
     with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as held:
         assert held.stdout is not None

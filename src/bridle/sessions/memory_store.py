@@ -70,7 +70,7 @@ class _Scratch:
     def __init__(self) -> None:
         self.key = b""
         self.folder, lock = _locked_folder(_parent())
-        self.remove = weakref.finalize(self, _remove, self.folder, lock)
+        self.remove = weakref.finalize(self, _remove, self.folder, lock, os.getpid())
 
     def wrap(self, key: bytes, *, like: bytes | None = None) -> bytes:
         self.key = key
@@ -85,7 +85,7 @@ class _Scratch:
 
 def _parent() -> str:
     """Return shared memory where it is writable and large enough, else the folder for temporary files."""
-    if os.path.isdir(_SHARED_MEMORY) and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK):
+    if os.path.isdir(_SHARED_MEMORY) and os.access(_SHARED_MEMORY, os.R_OK | os.W_OK | os.X_OK):
         disk = os.statvfs(_SHARED_MEMORY)
         if disk.f_bavail * disk.f_frsize >= _LEAST_ROOM_BYTES:
             return _SHARED_MEMORY
@@ -110,9 +110,11 @@ def _remove_dead(folder: str) -> None:
     """Remove a folder of this user that no process holds."""
     lock = files.FileLock(os.path.join(folder, _OWNER))
     if os.lstat(folder).st_uid == os.getuid() and lock.acquire():
-        _remove(folder, lock)
+        _remove(folder, lock, os.getpid())
 
 
-def _remove(folder: str, lock: files.FileLock) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
+def _remove(folder: str, lock: files.FileLock, owner_pid: int) -> None:
+    """Remove a folder, except in a forked child of its owner."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
