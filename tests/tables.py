@@ -19,7 +19,8 @@ def table(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a test once for each row, as `pytest.mark.parametrize` does, but as one test that collects all failures.
 
-    Every parameter of the test comes from a table. Several tables multiply.
+    Several tables multiply. Parameters that stand in no table are fixtures, and all cases share them: leave a test that
+    changes a fixture to `parametrize`.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     cases = [_case(columns, row) for row in rows]
@@ -29,13 +30,15 @@ def table(
         joined = [{**outer, **case} for outer, case in itertools.product(cases, below)]
         assert joined, f"{test.__name__} has no cases"
 
+        fixtures = [name for name in inspect.signature(inner).parameters if name not in joined[0]]
+
         if inspect.iscoroutinefunction(inner):
 
-            async def run_async() -> None:
+            async def run_async(**shared: Any) -> None:
                 failures: list[str] = []
                 for case in joined:
                     try:
-                        await inner(**case)
+                        await inner(**shared, **case)
                     except Exception:  # noqa: BLE001  every case runs
                         failures.append(_told(case))
                 _raise(failures, len(joined))
@@ -43,19 +46,21 @@ def table(
             run: Callable[..., Any] = run_async
         else:
 
-            def run_all() -> None:
+            def run_all(**shared: Any) -> None:
                 failures: list[str] = []
                 for case in joined:
                     try:
-                        inner(**case)
+                        inner(**shared, **case)
                     except Exception:  # noqa: BLE001  every case runs
                         failures.append(_told(case))
                 _raise(failures, len(joined))
 
             run = run_all
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in fixtures]
+        vars(run)["__signature__"] = inspect.Signature(parameters)
         run.__name__, run.__qualname__, run.__doc__ = inner.__name__, inner.__qualname__, inner.__doc__
         run.__module__ = inner.__module__
-        vars(run).update(vars(test))
+        vars(run).update({name: value for name, value in vars(test).items() if name != "__signature__"})
         setattr(run, _ROWS, (inner, joined))
         return run
 

@@ -4,7 +4,7 @@
 within a minor release; everything else may move.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # `python -m bridle` would import a file `typing.py` of the working folder here
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition as AgentDefinition

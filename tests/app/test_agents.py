@@ -15,6 +15,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import ToolResult
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
+from tables import table
 
 
 def outer(session: HarnessSession) -> Any:
@@ -73,7 +74,7 @@ async def test_who_waits_for_events_while_leaving_waits_no_longer() -> None:
             await waiting
 
 
-@pytest.mark.parametrize(
+@table(
     ("mode", "config", "reason"),
     [
         ("yolo", {"yes": True, "sandbox": "off"}, "OnlyStricter"),

@@ -21,6 +21,7 @@ from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.queries import ListSlash, SlashEntry
 from bridle.protocol.slash_arguments import in_full
 from bridle.providers.script import say
+from tables import table
 
 WRITTEN = """
 t = "/user:tidy now"
@@ -134,7 +135,7 @@ async def test_every_command_that_ships_has_a_long_name_and_nobody_is_judged_by_
             assert refused.value.reason == "UnknownSlash", name
 
 
-@pytest.mark.parametrize("name", ["bridle", "git", "run"])
+@table("name", ["bridle", "git", "run"])
 def test_no_alias_and_no_plugin_takes_a_namespace_of_a_long_name(name: str) -> None:
     assert name in RESERVED
     assert read_aliases(f'{name} = "/plan"\n'.encode(), RESERVED).lines == {}

@@ -23,6 +23,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
+from tables import table
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +117,7 @@ async def test_a_tool_knows_whose_call_it_is_and_can_tell_and_ask():
 
 
 @pytest.mark.requirement("D6.6")
-@pytest.mark.parametrize("says", ["once", "deny"])
+@table("says", ["once", "deny"])
 async def test_a_tool_has_an_agent_work_as_a_call_of_its_own_that_asks_first(says: str):
     """Its own yes is none for the agent, and what the agent came to is the tool's to use."""
     came_to: list[ToolResult] = []
@@ -238,7 +239,7 @@ async def test_a_tool_with_only_a_json_schema_is_called_with_the_object_as_it_ca
     assert prefix.tools[-1].input_schema == FORECAST.document
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "problem"),
     [
         ({}, "'place' is a required property - at `$`"),
@@ -256,7 +257,7 @@ async def test_what_does_not_fit_the_schema_is_refused_in_a_sentence_that_names_
     assert problem in result.content
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "problem"),
     [
         (JsonSchema({"type": "object", "properties": {"a": {"type": "strin"}}}), "at `$.properties.a.type`"),

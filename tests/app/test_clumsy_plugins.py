@@ -34,6 +34,7 @@ from bridle.protocol.events import (
     UnknownEvent,
 )
 from bridle.providers.script import call, say
+from tables import table
 
 
 class Made:
@@ -164,7 +165,7 @@ async def test_what_a_person_agreed_to_is_what_runs_whatever_a_layer_does_to_the
     assert ran == ["a letter"]
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [
         None,
@@ -175,9 +176,8 @@ async def test_what_a_person_agreed_to_is_what_runs_whatever_a_layer_does_to_the
         ToolOutput(outcome="splendid"),  # pyright: ignore[reportArgumentType]
         ToolOutput(content="\ud800"),
     ],
-    ids=["nothing", "text", "number", "object", "shown", "outcome", "surrogate"],
 )
-@pytest.mark.parametrize("from_layer", [True, False], ids=["layer", "tool"])
+@table("from_layer", [True, False])
 async def test_a_result_that_is_none_fails_its_call_and_the_turn_goes_on(
     wrong: Any, from_layer: bool
 ) -> None:
@@ -240,12 +240,11 @@ async def test_a_feature_that_cannot_say_what_it_has_to_is_told_of_and_the_sessi
     assert "Clear sky." in told
 
 
-@pytest.mark.parametrize(
+@table(
     "event",
-    ["text", Notice(reason="x", message=3), ModeChanged(mode="yolo")],  # pyright: ignore[reportArgumentType]
-    ids=["text", "number", "mode"],
+    ["text", Notice(reason="x", message=3), ModeChanged(mode="yolo")],
 )
-@pytest.mark.parametrize("where", ["tool", "layer", "slash"])
+@table("where", ["tool", "layer", "slash"])
 async def test_an_event_that_is_not_theirs_to_emit_is_refused_and_the_log_stays_whole(
     event: Any, where: str
 ) -> None:
@@ -280,7 +279,7 @@ async def test_an_event_that_is_not_theirs_to_emit_is_refused_and_the_log_stays_
         assert of_kind(events, TurnEnded)[0].reason == "FeatureFailed"
 
 
-@pytest.mark.parametrize("wrong", [None, "text", RuntimeError("no"), SystemExit(3)], ids=repr)
+@table("wrong", [None, "text", RuntimeError("no"), SystemExit(3)])
 async def test_a_request_layer_that_fails_ends_its_turn_as_its_own_fault(wrong: Any) -> None:
     async def layer(_step: bridle.Step, _proceed: bridle.AskModel) -> bridle.Reply:
         if isinstance(wrong, BaseException):
@@ -385,7 +384,7 @@ class Endless:
         return Health(state="up")
 
 
-@pytest.mark.parametrize("stubborn", [False, True])
+@table("stubborn", [False, True])
 async def test_a_service_that_never_stops_is_left_and_the_session_ends(stubborn: bool) -> None:
     pump, clock = Endless(stubborn=stubborn), FakeClock()
     plugin = Made(lambda registrar: registrar.add_service(pump))

@@ -29,6 +29,7 @@ from bridle.providers.openai_chat import ChatWire
 from bridle.providers.openai_responses import ResponsesWire
 from bridle.providers.script import Spend, answer, call, say
 from bridle.providers.scripted import ScriptedWire
+from tables import table
 
 LONG = "word " * 800  # about 1,000 tokens
 SMALL = ("context.max_tokens=12000",)
@@ -172,9 +173,7 @@ async def test_results_that_went_read_as_compacted_and_no_call_is_without_one():
     assert kept.encode() in model.bodies[-1], "the newest result stays whole"
 
 
-@pytest.mark.parametrize(
-    "wire", [ScriptedWire(), ChatWire(Quirks()), ResponsesWire(Quirks()), AnthropicWire(Quirks())]
-)
+@table("wire", [ScriptedWire(), ChatWire(Quirks()), ResponsesWire(Quirks()), AnthropicWire(Quirks())])
 async def test_every_request_is_the_fold_of_the_log_and_begins_as_the_one_before_between_compactions(
     wire: Wire,
 ):

@@ -14,6 +14,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import PrefixSet, ToolResult
 from bridle.providers.script import call, say
+from tables import table
 
 
 @bridle.tool(risk="read", mutating=False)
@@ -93,7 +94,7 @@ def _many(*places: str) -> None:
     """Says something."""
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "problem"),
     [
         (_no_type, "the parameter place has no type"),

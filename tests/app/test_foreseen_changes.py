@@ -20,6 +20,7 @@ from bridle.protocol.events import (
 )
 from bridle.providers.script import call, say
 from bridle.tools.foreseen_changes import MAX_SHOWN_CHARACTERS
+from tables import table
 
 OLD = "one\ntwo\nthree\n"
 PATCH = """*** Begin Patch
@@ -67,7 +68,7 @@ async def test_a_replaced_text_is_shown_where_it_stands_in_the_file() -> None:
     assert change.sha256 == hashlib.sha256(OLD.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("before", ["x" * (MAX_SHOWN_CHARACTERS + 1), "line\n" * 30_000 + "line"])
+@table("before", ["x" * (MAX_SHOWN_CHARACTERS + 1), "line\n" * 30_000 + "line"])
 async def test_nothing_that_stays_pushes_what_changes_out_of_sight(before: str) -> None:
     text = f"{before}\nend\nafter\n"
     (change,) = await asked_about(
@@ -77,7 +78,7 @@ async def test_nothing_that_stays_pushes_what_changes_out_of_sight(before: str) 
     assert (change.added, change.removed, change.cut) == (1, 1, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "given"),
     [
         ("write_file", {"content": "nothing\n"}),

@@ -19,6 +19,7 @@ from bridle.protocol.errors import CommandRefused, ProviderError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
 from secret_kit import tokens
+from tables import table
 
 MAKE = call("bash", command="echo fine > done.txt")
 CHECK = "--check 'grep -q fine done.txt' make done.txt"
@@ -107,7 +108,7 @@ async def test_the_check_of_a_later_round_is_the_persons_too() -> None:
     assert "goal" not in people
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "reason", "rounds"),
     [
         ("--rounds 1 --check false make it", "RoundsUsed", 1),
@@ -163,7 +164,7 @@ async def test_an_answer_must_fit_the_schema_of_the_session() -> None:
     assert ending(events).reached
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "passes"),
     [
         ("All is there.\nPASSED", True),
@@ -183,7 +184,7 @@ async def test_an_agent_that_only_reads_says_whether_it_is_reached(said: str, *,
     assert (ending(events).reached, ending(events).steps) == (passes, 2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "mode", "problem"),
     [
         ("review", "single", "more than one"),
@@ -383,7 +384,7 @@ async def test_every_client_sees_a_goal() -> None:
     assert [kind for kind in kinds if kind.startswith("Goal")] == ["GoalBegun", "GoalChecked", "GoalEnded"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "problem"),
     [("make it", "no check"), ("--check true", "does not say"), ("--chek x y", '"--chek"')],
 )

@@ -40,6 +40,7 @@ from bridle.protocol.questions import UndoAnswer
 from bridle.providers.script import call, say
 from bridle.sessions.memory_store import MemoryStore
 from effort import examples
+from tables import table
 
 TABS = {
     "action": "create",
@@ -148,8 +149,8 @@ LASTING = {
 
 
 @pytest.mark.requirement("T11.3", "G37.2")
-@pytest.mark.parametrize("given", LASTING.values(), ids=LASTING)
-@pytest.mark.parametrize("options", [{"mode": "auto"}, {"yes": True}, {"mode": "auto", "allow": ("memory",)}])
+@table("given", LASTING.values())
+@table("options", [{"mode": "auto"}, {"yes": True}, {"mode": "auto", "allow": ("memory",)}])
 async def test_what_comes_into_every_session_or_project_is_for_a_person_alone(given, options):
     async with harness(
         scripted(call("memory", **given), say("ok")), headless=True, memory=True, **options
@@ -227,7 +228,7 @@ async def test_a_denied_memory_is_not_kept():
         assert not (user_folder(session) / "tabs.md").exists()
 
 
-@pytest.mark.parametrize("mode", ["safe", "plan"])
+@table("mode", ["safe", "plan"])
 async def test_modes_that_change_nothing_deny_a_memory_and_still_read_one(mode):
     model = scripted(call("memory", **TABS), call("memory", action="read", name="deploy"), say("ok"))
     async with harness(model, mode=mode) as session:
@@ -259,7 +260,7 @@ _KEY = "ghp_" + "a1B2" * 9
 _WORD = 'horse"battery\\stäple'
 
 
-@pytest.mark.parametrize(
+@table(
     "given",
     [
         {"text": base64.b64encode(_KEY.encode()).decode()},
@@ -278,7 +279,7 @@ def test_a_secret_is_seen_in_every_field_and_in_the_usual_ways_to_write_one(give
     assert not holds_secret(Memory(**{**note, **plain}), lambda text: masked(text, (_WORD,)))
 
 
-@pytest.mark.parametrize(
+@table(
     "given",
     [
         {"name": "../../evil"},
@@ -313,7 +314,7 @@ async def slash(session: HarnessSession, name: str, arguments: str = "") -> list
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("action", "before", "after"),
     [("create", None, True), ("update", "Tabs.", True), ("delete", "Tabs.", False)],
 )
@@ -443,7 +444,7 @@ async def test_a_file_that_is_no_memory_is_named_once_and_left_alone():
         assert "- notes.md: not used, it has no front matter" in (user_folder(session) / INDEX).read_text()
 
 
-@pytest.mark.parametrize("wants", [None, True])
+@table("wants", [None, True])
 async def test_a_run_that_nobody_watches_neither_reads_nor_writes_memories_unless_asked(wants):
     model = scripted(call("memory", **TABS), say("ok"))
     async with harness(model, headless=True, mode="yolo", memory=wants) as session:

@@ -17,6 +17,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import EVENT_KINDS
 from bridle.protocol.errors import UsageError
 from bridle.providers.script import call, fail, say
+from tables import table
 
 WORD = "zirconium"
 
@@ -71,7 +72,7 @@ async def test_with_details_every_step_is_noted_and_still_no_words(tmp_path: Pat
     assert WORD not in json.dumps(noted)
 
 
-@pytest.mark.parametrize(
+@table(
     ("event", "component"),
     [
         (e.Error(reason="RateLimited", message=WORD, data={"provider": "work"}), "provider.work"),

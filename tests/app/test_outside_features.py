@@ -31,6 +31,7 @@ from bridle.protocol.events import (
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.slash_arguments import ANY_WORDS, args_schema
 from bridle.providers.script import call, say
+from tables import table
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,7 +200,7 @@ async def test_what_a_feature_says_and_does_at_the_end_is_heard_and_done() -> No
     assert ended == ["sky"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("feature", "problem"),
     [
         (Feature(name="sky", tools=(weather("bash"),)), 'the tool "bash" is there already, from builtin'),

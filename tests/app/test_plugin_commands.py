@@ -14,6 +14,7 @@ from bridle.protocol.commands import AttachSession, CustomCommand, SetModel
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import CommandTaken, ModelChanged, Notice
 from bridle.providers.script import say
+from tables import table
 
 
 class Bell:
@@ -85,7 +86,7 @@ async def test_a_provider_of_a_plugin_can_be_chosen_in_its_sessions() -> None:
         assert (changed[-1].provider, changed[-1].model) == ("bell", "large")
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "problem"),
     [
         ({"wire": "morse", "base_url": "http://127.0.0.1:9"}, "wire"),

@@ -20,6 +20,7 @@ from bridle.providers.script import call, fail, say
 from bridle.sessions.export import jsonl
 from cli_kit import Place
 from secret_kit import Planted, planted
+from tables import table
 
 SECRETS = planted(5)
 FILLER = "an ordinary line of output, as programs print them by the thousand\n" * 700
@@ -148,7 +149,7 @@ async def test_what_hooks_say_is_masked_and_they_are_told_of_masked_results(tmp_
 
 
 @pytest.mark.requirement("T7.1", "T6.4")
-@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@table("status", [400, 401, 429, 500])
 def test_no_secret_survives_in_what_a_provider_complains_of(status: int) -> None:
     endpoint = Endpoint(name="work", wire="openai_chat", base_url="http://127.0.0.1:9/v1")
     for one in SECRETS:

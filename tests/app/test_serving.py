@@ -22,6 +22,7 @@ from bridle.control.listening_socket import EngineSocket, open_engine_socket, tc
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from listening_kit import listening
+from tables import table
 
 linux = pytest.mark.skipif(not can_tell_descent(), reason="this system does not tell who started a process")
 
@@ -148,9 +149,7 @@ async def test_the_network_is_not_listened_to_without_tls_and_a_token(tmp_path: 
             pass
 
 
-@pytest.mark.parametrize(
-    "text", ["8421", "somewhere:8421", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", ":1"]
-)
+@table("text", ["8421", "somewhere:8421", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", ":1"])
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(UsageError, match="--listen takes an address"):
         tcp_address(text)

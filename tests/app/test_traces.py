@@ -31,6 +31,7 @@ from bridle.protocol import events as e
 from bridle.protocol.messages import Usage
 from bridle.providers.script import Spend, call, fail, say, wait
 from cli_kit import TIMEOUT_S, Place
+from tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -275,7 +276,7 @@ async def test_spans_that_get_lost_are_noted_once(tmp_path: Path) -> None:
     assert "k" * 9 not in lines
 
 
-@pytest.mark.parametrize(
+@table(
     ("setting", "env", "endpoint"),
     [
         (None, {}, None),

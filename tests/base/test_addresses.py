@@ -2,14 +2,14 @@
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.addresses import metadata_problem, url_problem
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "problem"),
     [
         ("http://169.254.169.254/latest/meta-data", "link-local address"),
@@ -133,7 +133,7 @@ def test_any_text_gets_an_answer(text: str, start: str) -> None:
         assert problem is None or problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "problem"),
     [
         ("http://169.254.169.254/", "link-local address"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bridle.base.clock import Clock, SystemClock, from_iso_ms, iso_ms
 from bridle.conformance.fake_clock import check_clock
+from tables import table
 
 FIRST_MS = -62_135_596_800_000
 LAST_MS = 253_402_300_799_999
@@ -41,13 +42,13 @@ def test_a_timestamp_agrees_with_the_calendar_and_comes_back(now_ms: int):
     assert from_iso_ms(text) == now_ms
 
 
-@pytest.mark.parametrize("now_ms", [FIRST_MS - 1, LAST_MS + 1, 10**30, -(10**30)])
+@table("now_ms", [FIRST_MS - 1, LAST_MS + 1, 10**30, -(10**30)])
 def test_a_time_outside_the_four_digit_years_is_refused(now_ms: int):
     with pytest.raises(ValueError, match="outside"):
         iso_ms(now_ms)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

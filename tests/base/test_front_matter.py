@@ -16,6 +16,7 @@ from bridle.base.front_matter import (
     with_front_matter,
 )
 from effort import examples
+from tables import table
 
 
 def front(*lines: str) -> str:
@@ -41,7 +42,7 @@ def test_values_stay_as_they_are_written_and_the_body_follows():
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "problem"),
     [
         ("", 1, "the file must begin with a line ---"),
@@ -102,7 +103,7 @@ def test_quoted_texts_come_back_as_they_were(values: dict[str, str]):
         assert read_front_matter(front(*lines)).values == values
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "---\na: " + "[" * 16_000 + "\n---\n",

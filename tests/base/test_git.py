@@ -25,6 +25,7 @@ from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_stat
 from bridle.base.processes import CannotStart, Processes
 from effort import examples
 from git_traps import FILTERS, TRAPS, Scene, Trap
+from tables import table
 
 ALL_CALLS = (
     compose("branch"),
@@ -291,7 +292,7 @@ def test_the_git_of_the_workspace_is_not_ours(tmp_path):
 # What is composed
 
 
-@pytest.mark.parametrize(
+@table(
     ("subcommand", "given"),
     [
         ("commit", {}),
@@ -465,7 +466,7 @@ def test_a_name_that_passes_is_one_for_git_too(name: str) -> None:
     assert (done.returncode, done.stdout.decode().strip()) == (0, name)
 
 
-@pytest.mark.parametrize("name", ["fix", "fix/total", "v1.2", "größe", "a@b", "x" * 200])
+@table("name", ["fix", "fix/total", "v1.2", "größe", "a@b", "x" * 200])
 def test_a_plain_name_passes(name: str) -> None:
     assert branch_name_problem(name) == ""
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.hosts import WEB_PORTS, HostRule, all_covered, host_rule, is_host_name, rule_for
+from tables import table
 
 LABELS = st.text("abcz019-", min_size=1, max_size=5)
 NAMES = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
@@ -14,7 +15,7 @@ RULES = st.tuples(st.sampled_from(("", "*.")), NAMES, st.sampled_from(("", ":80"
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "covered", "not_covered"),
     [
         ("example.org", [("example.org", 80), ("example.org", 443)], [("example.org", 22), ("a.example.org", 443)]),
@@ -34,7 +35,7 @@ def test_a_rule_covers_what_it_says_and_no_more(rule: str, covered: list, not_co
     assert not any(parsed.covers(*one) for one in not_covered)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["", "*.", "*.*", "**", "a*b.org", "a.*", "*.*.org", "1.2.3.4", "*.5", "0x7f.1", "[::1]", "::1", "a..b", "-a.org",
      "http://x", "x/y", "a b", "x@y", "x:0", "x:65536", "x:", "x:80:80", "bücher.de", "a\n"],
@@ -44,7 +45,7 @@ def test_what_is_no_host_is_no_rule(text: str) -> None:
         host_rule(text if text != "a\n" else "a\nb")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "localhost",

@@ -1,12 +1,12 @@
 """Web pages as Markdown: what is kept, what is dropped, and that no page takes more than its length."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.html_markdown import MAX_TAGS, to_markdown
 from bridle.base.html_tokens import CloseTag, HtmlText, OpenTag, tokens
 from effort import examples
+from tables import table
 
 URL = "https://example.com/docs/page.html"
 
@@ -15,7 +15,7 @@ def markdown(html: str) -> str:
     return to_markdown(html, URL).text
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "text"),
     [
         ("<h1>One</h1><h3>Three\n  lines</h3>", "# One\n\n### Three lines"),
@@ -129,7 +129,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
+@table("piece", HOSTILE)
 def test_a_page_grows_no_faster_than_what_it_is_made_of(piece: str) -> None:
     small, large = (len(to_markdown(piece * count, URL).text) for count in (500, 5_000))
     assert large <= 12 * small + 500

@@ -15,6 +15,7 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.http import KEPT_IDLE_S, HttpAnswer, HttpConnections, HttpFault
 from bridle.conformance.fake_clock import FakeClock
+from tables import table
 
 SECRET = f"sk-{0x5EC12E7:x}"
 PATIENCE_S = 20
@@ -563,7 +564,7 @@ async def test_who_asks_where_nothing_could_be_begun_is_told_why(connections):
     await owner.close()
 
 
-@pytest.mark.parametrize("asked", [True, False])
+@table("asked", [True, False])
 async def test_what_was_begun_ends_with_the_connections(asked):
     dialled, gone = asyncio.Event(), asyncio.Event()
 
@@ -1032,7 +1033,7 @@ async def test_certificates_are_verified_behind_a_proxy_and_its_credentials_neve
         )
 
 
-@pytest.mark.parametrize(
+@table(
     ("refuse", "problem"),
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "answered 407"),
@@ -1049,7 +1050,7 @@ async def test_a_proxy_that_does_not_connect_is_named_without_its_credentials(re
     assert (fault.kind, fault.problem) == ("proxy", f"the proxy 127.0.0.1:{proxy.port} {problem}")
 
 
-@pytest.mark.parametrize("setting", ["socks5://user:" + SECRET + "@127.0.0.1:1", "nonsense " + SECRET])
+@table("setting", ["socks5://user:" + SECRET + "@127.0.0.1:1", "nonsense " + SECRET])
 async def test_a_proxy_setting_that_cannot_be_used_is_a_fault_without_the_setting(setting):
     async with connecting({"ALL_PROXY": setting}) as connections:
         assert (await fault_of(post(connections, "http://model.test/"))).kind == "proxy"

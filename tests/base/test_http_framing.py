@@ -20,6 +20,7 @@ from bridle.base.http_framing import (
     UntilClose,
     request_head,
 )
+from tables import table
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -92,7 +93,7 @@ def test_a_chunked_body_without_its_end_is_not_done(chunks, position):
     assert b"".join(chunks).startswith(body)
 
 
-@pytest.mark.parametrize(
+@table(
     "stream",
     [
         b"zz\r\n",
@@ -206,7 +207,7 @@ def test_a_head_is_what_h11_reads_whatever_it_is(first, fields, line_end, cuts):
     assert as_read(HeadReader("POST"), pieces) == as_read(H11HeadReader("POST"), pieces)
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "body", "keep_alive"),
     [
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n", SizedBody, True),
@@ -224,7 +225,7 @@ def test_the_head_says_how_the_body_ends_and_whether_the_connection_lives_on(hea
     assert (type(answer.body), answer.keep_alive) == (body, keep_alive)
 
 
-@pytest.mark.parametrize(
+@table(
     "garbage",
     [
         b"\x16\x03\x01\x02\x00",
@@ -246,7 +247,7 @@ def test_what_is_not_the_head_of_an_answer_is_refused_without_being_repeated(gar
     assert len(str(caught.value)) < 60
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("x", "a\r\nhost: evil"),

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.http_routes import Proxy, ProxyRules, Url, parse_proxy, parse_url, tls_context
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "url", "origin"),
     [
         (
@@ -27,7 +28,7 @@ def test_a_url_is_taken_apart(text, url, origin):
     assert (parse_url(text), parse_url(text).origin) == (url, origin)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "ftp://hidden/",
@@ -69,7 +70,7 @@ def test_neither_a_url_nor_a_proxy_shows_what_may_be_secret():
     assert shown == "[<Url http://h>, <Proxy http://p:1>]"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "proxy"),
     [
         ("http://p:3128", Proxy("http", "p", 3128, None)),
@@ -82,9 +83,7 @@ def test_a_proxy_is_read_from_its_address(text, proxy):
     assert parse_proxy(text) == proxy
 
 
-@pytest.mark.parametrize(
-    "text", ["ftp://hidden", "http://hidden:x", "http://a:hidden@b@c:1", "a b", "http://p:99999"]
-)
+@table("text", ["ftp://hidden", "http://hidden:x", "http://a:hidden@b@c:1", "a b", "http://p:99999"])
 def test_what_is_no_proxy_is_refused_without_being_repeated(text):
     with pytest.raises(ValueError, match=r"proxy|port") as caught:
         parse_proxy(text)
@@ -95,7 +94,7 @@ PLAIN, SECURE = parse_url("http://model.test/"), parse_url("https://model.test/"
 HERE, THERE = Proxy("http", "here", 1, None), Proxy("http", "there", 2, None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("env", "plain", "secure"),
     [
         ({}, None, None),
@@ -113,12 +112,12 @@ def test_the_environment_names_the_proxy_of_each_scheme(env, plain, secure):
     assert (rules.proxy_for(PLAIN), rules.proxy_for(SECURE)) == (plain, secure)
 
 
-@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+@table("host", ["localhost", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
 def test_this_machine_is_never_reached_through_a_proxy(host):
     assert ProxyRules({"ALL_PROXY": "here:1"}).proxy_for(parse_url(f"http://{host}:8080/")) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("no_proxy", "direct"),
     [
         ("*", True),
@@ -141,7 +140,7 @@ def test_no_proxy_exempts_names_and_what_is_below_them(no_proxy, direct):
     assert (rules.proxy_for(parse_url("http://model.test:8080/")) is None) == direct
 
 
-@pytest.mark.parametrize(
+@table(
     ("no_proxy", "url", "direct"),
     [
         ("10.0.0.0/8", "http://10.1.2.3/", True),
@@ -158,7 +157,7 @@ def test_no_proxy_exempts_addresses_and_networks(no_proxy, url, direct):
     assert (rules.proxy_for(parse_url(url)) is None) == direct
 
 
-@pytest.mark.parametrize("env", [{}, {"SSL_CERT_DIR": "/nowhere"}])
+@table("env", [{}, {"SSL_CERT_DIR": "/nowhere"}])
 def test_certificates_and_names_are_always_verified(env):
     context = tls_context(env)
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.ids import CALL, CLI, LOG, SESS, TOK, Ids, is_id, rewritten
+from tables import table
 
 ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 NOW_MS = 1_779_562_800_000
@@ -23,7 +24,7 @@ def source(*times_ms: int, random_byte: int | None = None) -> Ids:
 
 
 @pytest.mark.requirement("G5.1", "G5.2", "G5.3", "G5.5")
-@pytest.mark.parametrize("prefix", [SESS, LOG, CALL, TOK, CLI])
+@table("prefix", [SESS, LOG, CALL, TOK, CLI])
 def test_a_new_id_has_its_prefix_and_a_ulid(prefix: str):
     made = source(NOW_MS).new(prefix)
     assert re.fullmatch(f"{prefix}_{ULID}", made)
@@ -63,7 +64,7 @@ def test_the_end_of_all_ids_is_an_error_not_a_repeat():
 
 
 @pytest.mark.requirement("G5.1")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

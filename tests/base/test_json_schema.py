@@ -5,6 +5,7 @@ import time
 import pytest
 
 from bridle.base.json_schema import MOST_BYTES, BadSchema, JsonSchema
+from tables import table
 
 SOON_S = 5.0
 """What is bounded takes well under a second; without a bound it takes for ever."""
@@ -81,7 +82,7 @@ def doubling(depth):
     return JsonSchema({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions})
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "value"),
     [
         (doubling(40), {"a": "x"}),
@@ -106,7 +107,7 @@ def test_a_value_that_is_nested_without_end_is_refused():
     assert schema.problem(value) == "it is nested too deeply - at `$`"
 
 
-@pytest.mark.parametrize(
+@table(
     ("document", "problem"),
     [
         ({}, 'its type is not "object"'),
@@ -141,22 +142,20 @@ def test_an_ordinary_large_schema_is_read():
     assert schema.problem({"p7": {"a": 1}}) == "1 is not of type 'string' - at `$.p7.a`"
 
 
-@pytest.mark.parametrize("dialect", [[], {}, 5, "http://["])
+@table("dialect", [[], {}, 5, "http://["])
 def test_a_dialect_that_is_none_is_refused(dialect):
     with pytest.raises(BadSchema, match="no address"):
         JsonSchema({"type": "object", "$schema": dialect}).check()
 
 
-@pytest.mark.parametrize(
-    "hidden", [{"type": "nonsense"}, {"pattern": 1}, {"minLength": "x"}, {"$ref": "http://x"}]
-)
-@pytest.mark.parametrize("place", ["const", "default", "nobody-knows-this"])
+@table("hidden", [{"type": "nonsense"}, {"pattern": 1}, {"minLength": "x"}, {"$ref": "http://x"}])
+@table("place", ["const", "default", "nobody-knows-this"])
 def test_no_reference_leads_to_a_schema_that_nobody_looked_at(hidden, place):
     schema = object_with(a={place: hidden}, b={"$ref": f"#/properties/a/{place}"})
     with pytest.raises(BadSchema):
         schema.check()
 
 
-@pytest.mark.parametrize("number", [10**400, float("inf")])
+@table("number", [10**400, float("inf")])
 def test_a_number_beyond_all_numbers_is_a_problem_and_no_failure(number):
     assert object_with(a={"multipleOf": 0.1}).problem({"a": number}) is not None

@@ -25,6 +25,7 @@ from bridle.base.jsonrpc import (
     RpcClosed,
     RpcError,
 )
+from tables import table
 
 
 class Wire:
@@ -110,7 +111,7 @@ async def test_answers_find_their_calls_in_any_order_also_as_strings():
 
 
 @pytest.mark.requirement("H1.7")
-@pytest.mark.parametrize("request_id", [0, 7, -1, 2**60, "", "0", "abc", "é"])
+@table("request_id", [0, 7, -1, 2**60, "", "0", "abc", "é"])
 async def test_requests_may_carry_integer_or_string_ids(request_id: object):
     wire = Wire()
 
@@ -132,7 +133,7 @@ async def test_an_error_answer_is_raised_with_code_message_and_data():
     assert (caught.value.code, caught.value.message, caught.value.data) == (-5, "no", [1])
 
 
-@pytest.mark.parametrize("body", [{}, {"error": "no"}, {"error": {"code": "x"}}, {"error": {}}])
+@table("body", [{}, {"error": "no"}, {"error": {"code": "x"}}, {"error": {}}])
 async def test_a_malformed_answer_fails_its_call(body: dict[str, object]):
     wire = Wire()
     peer = Peer(wire.send)
@@ -144,9 +145,7 @@ async def test_a_malformed_answer_fails_its_call(body: dict[str, object]):
     assert caught.value.code == INVALID_REQUEST
 
 
-@pytest.mark.parametrize(
-    "stray", [{"id": 5}, {"id": None}, {"id": True}, {"id": "x"}, {"id": [0]}, {}, {"id": "9" * 5000}]
-)
+@table("stray", [{"id": 5}, {"id": None}, {"id": True}, {"id": "x"}, {"id": [0]}, {}, {"id": "9" * 5000}])
 async def test_an_answer_nobody_waits_for_is_dropped(stray: dict[str, object]):
     wire = Wire()
     peer = Peer(wire.send)
@@ -160,7 +159,7 @@ async def test_an_answer_nobody_waits_for_is_dropped(stray: dict[str, object]):
     assert await call == "mine"
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "answer"),
     [
         (b"{", error(None, PARSE_ERROR, "not JSON")),
@@ -220,7 +219,7 @@ async def test_a_broken_handler_is_reported_here_and_not_described_there():
     assert failures == [("m", mishap)]
 
 
-@pytest.mark.parametrize("result", [object(), "x" * 300, {1.5j: 1}])
+@table("result", [object(), "x" * 300, {1.5j: 1}])
 async def test_a_result_that_cannot_be_sent_is_an_internal_error(result: object):
     wire = Wire()
 
@@ -274,7 +273,7 @@ async def test_a_cancelled_call_tells_the_other_side_and_drops_the_late_answer()
     assert wire.is_quiet()
 
 
-@pytest.mark.parametrize(
+@table(
     ("cancellation", "answers"),
     [(MCP_CANCELLATION, []), (LSP_CANCELLATION, [error("s", -32800, "cancelled")])],
 )
@@ -459,7 +458,7 @@ def test_a_line_end_inside_a_message_cannot_be_framed():
         NewlineFrames.framed(b"{\n}")
 
 
-@pytest.mark.parametrize("stream", [b"ok\n" + b"x" * 11, b"ok\n" + b"x" * 11 + b"\n"])
+@table("stream", [b"ok\n" + b"x" * 11, b"ok\n" + b"x" * 11 + b"\n"])
 def test_a_line_past_the_limit_ends_the_stream(stream: bytes):
     frames = NewlineFrames(max_bytes=10)
     with pytest.raises(MessageTooLarge) as caught:
@@ -474,7 +473,7 @@ def test_other_headers_and_any_spelling_of_the_length_are_fine():
     assert HeaderFrames().feed(head + b"{}" + head + b"[]") == [b"{}", b"[]"]
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b"Content-Length: -1",

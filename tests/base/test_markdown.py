@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.markdown import HELD_MAX_CHARS, MarkdownStream, StyledSpan
+from tables import table
 
 PIECES = st.sampled_from(
     [
@@ -100,7 +101,7 @@ def test_no_word_and_no_line_end_is_ever_dropped(text: str):
 
 
 @pytest.mark.requirement("H16.4")
-@pytest.mark.parametrize(
+@table(
     ("text", "spans"),
     [
         ("plain", [StyledSpan("plain", "plain")]),
@@ -159,7 +160,7 @@ def test_markup_becomes_styles(text: str, spans: list[StyledSpan]):
 
 
 @pytest.mark.requirement("H16.4")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "*args, **kwargs",

@@ -1,10 +1,10 @@
 """Numbers, amounts and ages as people read them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.phrases import age, counted, dollars, spelled_age
+from tables import table
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -14,7 +14,7 @@ def test_one_of_a_thing_is_not_several() -> None:
     assert [counted(number, "file") for number in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("usd", "words"),
     [
         (0, "$0.00"),
@@ -34,7 +34,7 @@ def test_what_was_paid_never_reads_as_nothing(usd: float) -> None:
     assert float(dollars(usd)[1:]) > 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("ms", "short", "spelled"),
     [
         (-5, "just now", "just now"),

@@ -38,6 +38,7 @@ from secret_kit import (
     planted,
     tokens,
 )
+from tables import table
 
 noise = Noise(1)
 ORDINARY_LINES = Path(__file__).with_name("ordinary_lines.txt")
@@ -50,17 +51,15 @@ def named(one: Planted) -> str:
 
 
 @pytest.mark.requirement("G33.2", "P17", "C29")
-@pytest.mark.parametrize("one", TOKENS, ids=named)
-@pytest.mark.parametrize(
-    "around", ["{}", "see {} here", '"{}"', "\n{}\n", "({})", "key {}, then", "It is {}. Then"]
-)
+@table("one", TOKENS)
+@table("around", ["{}", "see {} here", '"{}"', "\n{}\n", "({})", "key {}, then", "It is {}. Then"])
 def test_a_secret_is_replaced_by_its_kind_and_its_surroundings_stay(one, around):
     assert redact(around.format(one.secret)) == around.format(stored_marker(one.kind))
 
 
 @pytest.mark.requirement("G33.2", "P17")
-@pytest.mark.parametrize("one", embedded(), ids=named)
-@pytest.mark.parametrize("around", ["{}", "\n{}\n", "before {}"])
+@table("one", embedded())
+@table("around", ["{}", "\n{}\n", "before {}"])
 def test_a_secret_that_is_told_by_its_surroundings_is_masked_and_they_stay(one, around):
     text = around.format(one.text)
     assert redact(text) == text.replace(one.secret, stored_marker(one.kind))
@@ -73,7 +72,7 @@ def test_every_kind_is_told_about_and_tested():
     assert all(about and "\n" not in about for about in kinds().values())
 
 
-@pytest.mark.parametrize("seed", range(2, 12))
+@table("seed", range(2, 12))
 def test_other_secrets_of_the_same_shapes_are_masked_too(seed):
     found = planted(seed)
     assert len({one.secret for one in found}) > 100
@@ -81,20 +80,20 @@ def test_other_secrets_of_the_same_shapes_are_masked_too(seed):
     assert [one.text for one in found if one.secret in json.loads(redact(in_json(one.text)))["text"]] == []
 
 
-@pytest.mark.parametrize("text", near_misses())
+@table("text", near_misses())
 def test_what_almost_looks_like_a_secret_stays(text):
     for around in ("{}", "see {} here", '"{}"', "{}\n"):
         assert redact(around.format(text)) == around.format(text)
 
 
-@pytest.mark.parametrize("text", placeholders())
+@table("text", placeholders())
 def test_what_stands_in_place_of_a_secret_stays(text):
     for around in ("{}", "see {} here", "{}\n", "({})"):
         assert redact(around.format(text)) == around.format(text)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
+@table("seed", range(3))
+@table(
     "text",
     ["API_KEY=your-{}", "API_KEY=your_{}_key", "api_key: replace-me-{}", "TOKEN=<{}>", "API_KEY={}-your-key",
      "API_KEY=sk-your-{}", "SECRET_KEY={}-xxxx", "sk-example-{}", "glpat-your-{}", "--token your-{}"],
@@ -107,7 +106,7 @@ def test_words_in_front_make_no_stand_in_of_what_is_random(text: str, seed: int)
 SEPARATORS = ["", *" \n\t,;:=/.-_()[]{}\"'|&@\\$#<>%+~", " -u me:", " password ", "  "]
 
 
-@pytest.mark.parametrize("separator", SEPARATORS)
+@table("separator", SEPARATORS)
 def test_one_look_finds_all_that_a_second_would_in_secrets_side_by_side(separator: str) -> None:
     """A second look sees the mask where the first saw a secret. Each shape before some others."""
     texts = [one.text for one in planted()]
@@ -119,7 +118,7 @@ def test_one_look_finds_all_that_a_second_would_in_secrets_side_by_side(separato
             assert [redact(line, marker) for line in once] == once
 
 
-@pytest.mark.parametrize("before", ["curl -H {} -u me:", "machine h login {} password "])
+@table("before", ["curl -H {} -u me:", "machine h login {} password "])
 def test_a_secret_does_not_hide_what_stands_in_front_of_it_from_the_next(before: str) -> None:
     text = before.format(SECRETS["github-token"][0])
     assert "geheim" not in redact(f"{text}geheim")
@@ -129,7 +128,7 @@ COLOUR = "\x1b[01;31m"
 PLAIN = "\x1b[m\x1b[K"
 
 
-@pytest.mark.parametrize("one", planted(), ids=named)
+@table("one", planted())
 def test_a_secret_with_colours_inside_is_masked_and_the_colours_stay(one):
     start, middle = one.text.index(one.secret), len(one.secret) // 2
     for cut in (1, 3, middle):
@@ -201,15 +200,15 @@ def test_no_ordinary_line_is_harmed():
 
 
 @pytest.mark.requirement("G33.2", "P17")
-@pytest.mark.parametrize("word", ["Bearer", "bearer"])
+@table("word", ["Bearer", "bearer"])
 def test_the_value_after_bearer_is_masked(word):
     text = f"Authorization: {word} {noise(24, ALNUM + '-_.')}\nHost: x"
     assert redact(text) == f"Authorization: {word} «redacted:bearer»\nHost: x"
 
 
 @pytest.mark.requirement("G33.2")
-@pytest.mark.parametrize("password", ["hunter2", "p@ss", "a:b", "x" * 300, "[1]", "%20$!"])
-@pytest.mark.parametrize("user", ["me", "", "a.b+c"])
+@table("password", ["hunter2", "p@ss", "a:b", "x" * 300, "[1]", "%20$!"])
+@table("user", ["me", "", "a.b+c"])
 def test_the_password_in_an_address_is_masked(user, password):
     text = f"use postgres://{user}:{password}@db.example:5432/main now"
     assert redact(text) == f"use postgres://{user}:«redacted:password»@db.example:5432/main now"
@@ -246,12 +245,12 @@ ASSIGNMENTS = [
 
 
 @pytest.mark.requirement("G33.2", "P17")
-@pytest.mark.parametrize(("text", "value"), ASSIGNMENTS)
+@table(("text", "value"), ASSIGNMENTS)
 def test_a_value_given_to_a_secret_name_is_masked_and_the_name_kept(text, value):
     assert redact(text.format(value)) == text.format("«redacted:secret»")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -292,7 +291,7 @@ def test_the_marker_for_errors_names_no_kind():
 
 
 @pytest.mark.requirement("T7.1")
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("Incorrect key: s" + "k-abc1", "Incorrect key: [redacted]"),
@@ -381,7 +380,7 @@ EXAMPLES = [
 
 
 @pytest.mark.requirement("P17")
-@pytest.mark.parametrize("text", EXAMPLES)
+@table("text", EXAMPLES)
 def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(text):
     for before in ("", CLEAN.decode()):
         whole = before + text + " end"
@@ -391,7 +390,7 @@ def test_wherever_a_secret_is_cut_in_two_the_stream_gives_what_the_whole_gives(t
             assert stream.feed(whole[:cut]) + stream.feed(whole[cut:]) + stream.flush() == redact(whole)
 
 
-@pytest.mark.parametrize("text", EXAMPLES)
+@table("text", EXAMPLES)
 def test_the_prefilter_notices_every_kind_of_secret_in_small_and_large_pieces(text):
     for data in (text, json.dumps(text)):
         assert might_hold_secret(data.encode())
@@ -561,7 +560,7 @@ def test_no_opening_hides_inside_another():
     assert [(a, b) for a in openings for b in openings if a != b and hides(a, b)] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "unit",
     [
         "eyJ",
@@ -584,7 +583,7 @@ def test_no_opening_hides_inside_another():
         "password=x1",
     ],
 )
-@pytest.mark.parametrize("mask", [redact, redact_values])
+@table("mask", [redact, redact_values])
 def test_hostile_text_costs_time_in_proportion_to_its_length(unit, mask):
     def cost(length):
         text = (unit * (length // len(unit) + 1))[:length] + "!"
@@ -596,7 +595,7 @@ def test_hostile_text_costs_time_in_proportion_to_its_length(unit, mask):
     assert cost(200_000) < 60 * max(cost(10_000), 0.0005)
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         'export TOKEN="$TOKEN"',

@@ -1,13 +1,13 @@
 """Which files are more than data, by their names."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.secret_files import SECRET_FILES, is_policy_file, is_secret_like
+from tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [".env", "app/.env", ".ENV", ".env.local", ".env.production", "deploy/prod.env", "server.pem", "tls/server.key",
      "id_rsa", "id_ed25519_work", "app.p12", "release.keystore", "/home/me/.ssh/deploy", ".ssh/authorized_keys",
@@ -20,7 +20,7 @@ def test_a_file_that_holds_secrets_is_known_by_its_name(path: str) -> None:
     assert is_secret_like(path)
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     ["secrets.py", "src/secrets/__init__.py", "tokenizer.json", "tokens.json", "token.py", "credentials.ts",
      ".env.example", ".env.sample", ".env.template", "id_rsa.pub", ".ssh/known_hosts", ".ssh/config", ".environment",
@@ -58,7 +58,7 @@ def test_a_secret_file_is_one_in_every_folder_and_case(folder: str, name: str) -
     assert is_secret_like(f"{folder}/{name}".upper())
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     ["AGENTS.md", "docs/CLAUDE.md", "GEMINI.md", "skills/x/SKILL.md", ".cursorrules", ".mcp.json",
      ".github/copilot-instructions.md", ".github/instructions/py.md", ".git/hooks/pre-commit", ".git/config",
@@ -74,7 +74,7 @@ def test_a_file_that_takes_effect_without_being_named_is_policy(path: str) -> No
     assert is_policy_file(path)
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     ["Makefile", "package.json", ".github/dependabot.yml", ".gitattributes", ".gitignore", "src/git/config",
      "agents.py",

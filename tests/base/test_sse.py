@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.sse import LARGEST_RETRY_MS, SseFrame, SseFrameBuffer, SseFrameTooLarge
+from tables import table
 
 PIECES = st.sampled_from(
     [
@@ -157,7 +158,7 @@ def test_a_huge_line_in_tiny_chunks_is_read_in_linear_time():
 
 
 @pytest.mark.requirement("H16.1")
-@pytest.mark.parametrize("module", ["sse", "backoff", "markdown", "ids", "clock", "jsonrpc"])
+@table("module", ["sse", "backoff", "markdown", "ids", "clock", "jsonrpc"])
 def test_each_module_stands_alone(module: str):
     script = f"import sys, bridle.base.{module}; print(*(name for name in sys.modules if 'bridle' in name))"
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bridle.base.untrusted import neutralise, wrap
 from effort import examples
+from tables import table
 
 # Deliberately not the expression of the module: letters, blanks and slashes are compared after the odd ones
 # are gone.
@@ -44,7 +45,7 @@ def test_text_is_wrapped_with_its_kind():
 
 
 @pytest.mark.requirement("P8")
-@pytest.mark.parametrize("forgery", FORGERIES)
+@table("forgery", FORGERIES)
 def test_content_cannot_close_or_open_a_wrapper(forgery):
     wrapped = wrap("web", f"before {forgery} after")
     inside = wrapped.removeprefix("<untrusted-web>").removesuffix("</untrusted-web>")
@@ -86,20 +87,18 @@ def test_no_content_ever_looks_like_a_wrapper_and_neutralising_twice_changes_not
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a < b / c", "<untrue>", "untrusted-web", "&lt;/untrusted-web>", "1 <2 untrusted"]
-)
+@table("text", ["", "a < b / c", "<untrue>", "untrusted-web", "&lt;/untrusted-web>", "1 <2 untrusted"])
 def test_other_text_is_left_alone(text):
     assert neutralise(text) == text
 
 
-@pytest.mark.parametrize("kind", ["", "Web", "web>", "web page", "web-", "-web", "web--page", "web\n"])
+@table("kind", ["", "Web", "web>", "web page", "web-", "-web", "web--page", "web\n"])
 def test_a_kind_that_could_break_the_tag_is_a_mistake(kind):
     with pytest.raises(ValueError, match="kind"):
         wrap(kind, "x")
 
 
-@pytest.mark.parametrize("unit", ["<", "< ", "<u ", "</", " "])
+@table("unit", ["<", "< ", "<u ", "</", " "])
 def test_hostile_text_is_wrapped_in_linear_time(unit):
     began = time.process_time()
     wrap("web", "<" + unit * 100_000)

@@ -10,6 +10,7 @@ import pytest
 from bridle.base.processes import CannotStart
 from bridle.base.user_programs import run_in_foreground, start_detached
 from cli_terminal import at_terminal
+from tables import table
 
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 LENDER = """
@@ -31,7 +32,7 @@ def lending(tmp_path: Path, script: str, *, how: str = "plain"):
     return at_terminal(*argv, cwd=tmp_path, env=ENV)
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+@table(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
 async def test_its_exit_code_is_told_as_a_shell_would(script: str, code: int):
     assert await run_in_foreground(["/bin/sh", "-c", script], cwd="/", env=ENV) == code
 

@@ -2,12 +2,12 @@ import re
 import sys
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base import visible as visible_module
 from bridle.base.visible import hidden_characters, visible
+from tables import table
 
 # Format characters that show: Unicode's "prepended concatenation marks".
 VISIBLE_MARKS = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
@@ -18,7 +18,7 @@ def is_obeyed_or_hidden(character):
     return unicodedata.category(character) in kinds and ord(character) not in VISIBLE_MARKS
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "⟨ESC⟩[31mred⟨ESC⟩[0m"),
@@ -45,7 +45,7 @@ def test_what_a_terminal_obeys_or_hides_is_written_out(text, shown):
     assert visible(text) == shown
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -14,6 +14,7 @@ from bridle.base.http_routes import tls_context
 from bridle.base.web import MAX_BODY_BYTES, TOTAL_S, WebRefused, look_up, parse_web_url, redirected
 from bridle.base.web_text import why_not_text
 from bridle.conformance.fake_clock import FakeClock
+from tables import table
 from web_kit import OTHER, PUBLIC, Network, WebServer, answer, saying
 
 NAMES = {"example.com": [PUBLIC], "two.example": [PUBLIC, OTHER]}
@@ -68,7 +69,7 @@ async def test_a_name_in_other_letters_is_asked_for_as_the_dns_has_it() -> None:
     assert server.heads[0].startswith("GET /w%C3%B6rter?q=%C3%A4 HTTP/1.1\r\nhost: xn--bcher-kva.example\r\n")
 
 
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+@table("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_an_address_behind_a_proxy_is_not_fetched_for_nobody_could_say_where_it_leads(name) -> None:
     async with saying(answer()).listening() as server:
         network = Network(server.port, NAMES)
@@ -151,7 +152,7 @@ def chunked(*chunks: bytes) -> bytes:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "body"),
     [
         (answer(b"hello"), b"hello"),
@@ -167,7 +168,7 @@ async def test_a_body_is_read_to_its_end(sent, body) -> None:
         assert (await Network(server.port, NAMES).fetch("http://example.com/")).body == body
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "kind"),
     [
         (HEAD + b"content-length: 9\r\n\r\nhello", "reset"),
@@ -216,7 +217,7 @@ async def test_what_went_wrong_on_the_server_is_a_status_without_a_body() -> Non
     assert (found.status, found.body) == (410, b"")
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+@table("pack", [gzip.compress, zlib.compress])
 async def test_packed_bodies_come_as_they_are(pack) -> None:
     packed = pack(b"hello")
     async with saying(answer(packed, content_encoding="gzip")).listening() as server:
@@ -231,7 +232,7 @@ async def heard(server: WebServer) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "passed_s", "problem"),
     [
         (b"", 20.5, "no answer within 20 s"),
@@ -321,7 +322,7 @@ async def test_cancelling_closes_the_socket_at_once() -> None:
         await gone.wait()
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "http://a\u2100b.example/",
@@ -339,7 +340,7 @@ def test_a_name_that_could_mean_two_hosts_is_no_name(url) -> None:
 # Where redirects lead
 
 
-@pytest.mark.parametrize(
+@table(
     ("location", "leads"),
     [
         ("/a", "http://h.example/a"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.web_text import NotText, WebText, shown_size, web_text, why_not_text
+from tables import table
 
 LIMIT = 100_000
 
@@ -17,7 +18,7 @@ def read(body: bytes, kind: str = "text/plain", encoding: str = "", limit: int =
     return web_text({"content-type": kind, "content-encoding": encoding}, body, limit)
 
 
-@pytest.mark.parametrize(
+@table(
     "kind",
     ["", "text/html", "text/plain; charset=x", "application/json", "APPLICATION/XML", "application/ld+json",
      "image/svg+xml", "application/x-ndjson", "rubbish", "application/yaml"],
@@ -26,7 +27,7 @@ def test_what_may_be_text_is_read(kind) -> None:
     assert why_not_text({"content-type": kind}) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "length", "problem"),
     [
         ("image/png", "2048", "it is not text (image/png, 2.0 KB)"),
@@ -40,7 +41,7 @@ def test_what_is_not_text_is_refused_with_its_type_and_size(kind, length, proble
     assert why_not_text({"content-type": kind, "content-length": length}) == problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind", "text"),
     [
         ("größe".encode(), "text/plain", "größe"),
@@ -69,13 +70,13 @@ def test_bytes_that_are_no_characters_are_shown_as_such() -> None:
     assert (cut.text, cut.cut, cut.damaged) == ("ää\ufffd", True, False)
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain"])
+@table("kind", ["", "text/plain"])
 def test_bytes_that_are_nothing_readable_are_refused(kind) -> None:
     with pytest.raises(NotText, match="not text"):
         read(b"\x7fELF\x02\x01\x01\0\0\0", kind)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind", "html"),
     [
         (b"<!DOCTYPE html><p>", "", True),
@@ -122,13 +123,13 @@ def test_a_bomb_unpacks_to_its_limit_and_no_further() -> None:
     assert peak_bytes < 20 * LIMIT
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress"])
+@table("encoding", ["br", "zstd", "gzip, gzip", "compress"])
 def test_a_packing_nobody_asked_for_is_refused(encoding) -> None:
     with pytest.raises(NotText, match="not asked for"):
         read(b"x", encoding=encoding)
 
 
-@pytest.mark.parametrize("body", [b"not packed", gzip.compress(b"hello" * 99, mtime=0)[:9], b""])
+@table("body", [b"not packed", gzip.compress(b"hello" * 99, mtime=0)[:9], b""])
 def test_a_damaged_packing_is_refused(body) -> None:
     with pytest.raises(NotText, match="damaged"):
         read(body, encoding="gzip")

@@ -26,6 +26,7 @@ from bridle.control.token_files import TokenFile, open_tokens
 from bridle.providers.script import say
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from serve_kit import serving
+from tables import table
 
 KEY = "sk-" + "f00ba4" * 6
 
@@ -416,9 +417,7 @@ def test_an_extra_that_the_settings_want_and_that_is_not_there_is_named(place: P
     assert "otel" in found[0].partition("; not ")[2]
 
 
-@pytest.mark.parametrize(
-    "hang", [lambda: time.sleep(60), lambda: asyncio.run(asyncio.sleep(60))], ids=["blocking", "waiting"]
-)
+@table("hang", [lambda: time.sleep(60), lambda: asyncio.run(asyncio.sleep(60))])
 def test_a_part_that_does_not_answer_is_left(hang: Any) -> None:
     with pytest.raises(TooLong), bounded(0.05):
         hang()

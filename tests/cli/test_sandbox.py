@@ -22,6 +22,7 @@ from bridle.sandbox.limits import UNLIMITED
 from bridle.sandbox.probe import CHECKS
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from confining_kit import REPOSITORY
+from tables import table
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -255,7 +256,7 @@ def test_where_nothing_holds_commands_the_screen_says_why_and_what_to_do(place: 
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "row"),
     [
         (

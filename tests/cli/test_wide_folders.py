@@ -10,6 +10,7 @@ import pytest
 from bridle.safety.wide_folders import why_wide
 from cli_kit import BRIDLE, Place
 from cli_terminal import Sitting, at_terminal
+from tables import table
 
 pytestmark = pytest.mark.through_engine(quick=False)
 
@@ -96,7 +97,7 @@ def test_a_remembered_yes_that_others_can_write_counts_for_nothing(place: Place)
         person.sees("chmod go-w", "Work in it all the same?")
 
 
-@pytest.mark.parametrize(
+@table(
     ("folder", "wide"),
     [
         ("/", True), ("/home", True), ("/home/ana", True), ("/home/ana/code", False), ("/home/anabel", False),

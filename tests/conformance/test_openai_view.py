@@ -17,6 +17,7 @@ from bridle.protocol.messages import (
     ToolUseBlock,
 )
 from conformance.view_kit import MESSAGES, TEXTS
+from tables import table
 
 
 @pytest.mark.requirement("D6.10")
@@ -98,7 +99,7 @@ def test_what_others_wrote_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "shown",
     [
         {},

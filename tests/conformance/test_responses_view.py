@@ -19,6 +19,7 @@ from bridle.protocol.messages import (
     YieldBlock,
 )
 from conformance.view_kit import MESSAGES, TEXTS
+from tables import table
 
 TEXT = TextBlock(text="Hi.")
 USE = ToolUseBlock(wire_id="a", tool="ls", input={})
@@ -120,7 +121,7 @@ def test_what_others_wrote_is_read() -> None:
     assert from_responses(view) == ("Be brief.", messages)
 
 
-@pytest.mark.parametrize(
+@table(
     "item",
     [
         {},

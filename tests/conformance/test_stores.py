@@ -24,6 +24,7 @@ from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
 from bridle.sessions.undo_store import UndoTables
+from tables import table
 
 CHECKS = (check_session_store, check_archive, check_undo_store)
 
@@ -70,7 +71,7 @@ async def test_the_store_on_the_disk_keeps_every_promise(tmp_path: Path, check):
     await check(on_disk(tmp_path))
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@table("check", CHECKS)
 async def test_the_store_in_memory_keeps_every_promise(check):
     await check(in_memory())
 

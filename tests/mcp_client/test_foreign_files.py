@@ -11,6 +11,7 @@ from bridle.mcp.foreign_files import BadForeignFile, read_foreign
 from bridle.mcp.foreign_secrets import SecretInTheWay, without_secrets
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.value_references import fill
+from tables import table
 
 SHAPED = "ghp_" + "aB3d" * 9
 
@@ -101,7 +102,7 @@ enabled = false
     assert fill("$${literal}", {}) == "${literal}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "refused"),
     [
         ({"type": "ws", "url": "wss://x"}, 'it speaks "ws", which is not spoken here'),
@@ -133,8 +134,8 @@ def test_a_server_called_like_a_verb_is_refused() -> None:
     assert "is a command of /mcp" in found.refused
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": []}', '{"a": ', "[[[" * 50_000, "\x00"])
-@pytest.mark.parametrize("path", ["/p/.mcp.json", "/p/config.toml"])
+@table("text", ["", "[]", "{}", '{"mcpServers": []}', '{"a": ', "[[[" * 50_000, "\x00"])
+@table("path", ["/p/.mcp.json", "/p/config.toml"])
 def test_a_file_of_another_kind_is_one_clause(path: str, text: str) -> None:
     with pytest.raises(BadForeignFile):
         servers(path, text)
@@ -215,7 +216,7 @@ def test_of_an_address_the_rest_stays() -> None:
     assert fill(clean["url"], secrets) == "https://x/mcp?api_key=qu%2Biet&to=all"
 
 
-@pytest.mark.parametrize(
+@table(
     "table",
     [
         {"url": "https://me:hush@x/"},

@@ -1,6 +1,7 @@
 import pytest
 
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
+from tables import table
 
 ODD_NAME = "its name has blanks, one of :/\\@, characters that are not shown, or more than 64"
 
@@ -20,7 +21,7 @@ def test_a_server_is_a_command_with_its_words_or_an_address():
     assert decoded(url="https://example.org/sse", transport="sse").transport == "sse"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "table", "problem"),
     [
         ("restart", {"command": "x"}, '"restart" is a command of /mcp, so no server can be called that'),
@@ -41,7 +42,7 @@ def test_what_means_nothing_is_said_in_one_clause(name, table, problem):
     assert str(refused.value) == problem
 
 
-@pytest.mark.parametrize(("key", "value"), [("sandbox", "off"), ("read_only_trusted", True)])
+@table(("key", "value"), [("sandbox", "off"), ("read_only_trusted", True)])
 def test_a_server_that_a_project_has_a_say_in_gets_nothing_looser(key, value):
     assert getattr(decoded(command="x", **{key: value}), key) == value
     with pytest.raises(BadServer) as refused:

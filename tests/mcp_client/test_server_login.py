@@ -11,6 +11,7 @@ from bridle.base.oauth_registration import ClientRegistration
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.server_login import ClientIdentity, LoginFailed, PersonAtBrowser, sign_in
 from mcp_sign_in_kit import as_json, guarded
+from tables import table
 
 REDIRECT = "http://127.0.0.1:1/callback"
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
@@ -71,7 +72,7 @@ async def test_what_is_left_behind_says_who_gave_it_and_where_to_renew_it():
     assert (path, asked["application_type"], asked["redirect_uris"]) == ("/register", "native", [REDIRECT])
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [
         {"token_endpoint": "file:///etc/passwd"},
@@ -136,15 +137,15 @@ async def test_redirects_without_end_come_to_an_end():
         assert next(asked) < 60
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-@pytest.mark.parametrize("path", [RESOURCE, AUTHORIZATION, "/register", "/token"])
+@table("kind", ["application/json", "text/event-stream"])
+@table("path", [RESOURCE, AUTHORIZATION, "/register", "/token"])
 async def test_an_answer_without_end_is_not_read_to_it(path, kind):
     async with guarded() as app:
         app.answers[path] = (200, {"content-type": kind}, itertools.repeat(b" " * 65536, 100))
         assert "more than 262144 bytes" in await problem_of(app.url)
 
 
-@pytest.mark.parametrize(
+@table(
     "body", ['{{"access_token": "{}"', '{{"access_token": "{}", "expires_in": "soon"}}', '{{"other": "{}"}}']
 )
 async def test_what_an_answer_that_means_nothing_holds_is_in_no_error(body):
@@ -155,7 +156,7 @@ async def test_what_an_answer_that_means_nothing_holds_is_in_no_error(body):
     assert problem == "Invalid token response: it is not what the protocol says"
 
 
-@pytest.mark.parametrize("path", [RESOURCE, "/token"])
+@table("path", [RESOURCE, "/token"])
 async def test_an_answer_that_grows_when_it_is_unpacked_is_not_unpacked(path):
     small = gzip.compress(b" " * 50_000_000)
     async with guarded() as app:
@@ -174,7 +175,7 @@ async def test_a_refusal_without_end_is_not_read_either():
             await login(app.url)
 
 
-@pytest.mark.parametrize("returned", [{"iss": "https://another.example"}, {"iss": None}])
+@table("returned", [{"iss": "https://another.example"}, {"iss": None}])
 async def test_a_code_that_another_issuer_gave_is_not_exchanged(returned):
     async with guarded(returned=returned) as app:
         assert "iss" in await problem_of(app.url)

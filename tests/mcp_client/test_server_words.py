@@ -12,6 +12,7 @@ from bridle.mcp.server_commands import prompt_arguments
 from bridle.mcp.server_log import MOST_BYTES, ServerLog
 from bridle.mcp.tool_lists import ListedPrompt, PromptWord
 from bridle.mcp.transports import WireCounts
+from tables import table
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -31,7 +32,7 @@ def test_lines_are_the_same_however_they_arrive(lines, cuts):
     assert found == [line for line in lines if line.strip()]
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [b'{"jsonrpc":"2.0","id":7,"result":"', b'{"result":"', b'{"jsonrpc":"2.0","method":"x","params":"'],
 )
@@ -50,7 +51,7 @@ def test_any_form_is_read_or_refused(schema):
     form_fields({"type": "object", "properties": {"a": schema}})
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "text", "value"),
     [
         ({"type": "string"}, " Ann ", "Ann"),
@@ -69,7 +70,7 @@ def test_what_is_written_becomes_what_the_form_wants(schema, text, value):
     assert field_value(text, field, one) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "text"),
     [
         ({"type": "integer"}, "three"),
@@ -86,7 +87,7 @@ def test_what_does_not_fit_is_said(schema, text):
         field_value("", field, one)
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "given"),
     [
         ("", {}),

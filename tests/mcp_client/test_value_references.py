@@ -17,6 +17,7 @@ from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
 from mcp_client.test_project_servers import agree
 from mcp_kit import server, session_with, states, until_phase
+from tables import table
 
 ALL = {"allow": ("mcp__*",)}
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,9}", fullmatch=True).filter(
@@ -50,7 +51,7 @@ def test_what_has_no_value_has_its_default() -> None:
     assert fill("${A:-a}", {"A": "b"}) == "b"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("${A}", "A has no value: set that variable, or store one with: bridle mcp secret A"),
@@ -80,7 +81,7 @@ async def test_only_the_program_itself_is_not_filled() -> None:
     assert definition.env == {"X": "${A}"}, "what is written stays what everybody else reads"
 
 
-@pytest.mark.parametrize(("value", "problem"), [("ftp://a", "http://"), ("https://a\nX: y", None)])
+@table(("value", "problem"), [("ftp://a", "http://"), ("https://a\nX: y", None)])
 async def test_an_address_and_a_header_stay_what_they_are(value, problem) -> None:
     definition = decode_server("x", {"url": "${A}", "headers": {"H": "${B}"}}, part="x")
     with pytest.raises(BadReference, match=problem or "line break"):

@@ -25,6 +25,7 @@ from bridle.protocol.codec import (
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope, TextDelta, UnknownEvent
 from bridle.protocol.messages import TextBlock
+from tables import table
 
 SESSION = "sess_" + "0" * 26
 CLIENT = "cli_" + "0" * 26
@@ -74,9 +75,7 @@ def _sample_of(info):
 
 
 @pytest.mark.requirement("G24.1", "G1.6")
-@pytest.mark.parametrize(
-    "kind", [*get_args(events.DurableEvent), *get_args(events.LiveEvent)], ids=lambda k: k.__name__
-)
+@table("kind", [*get_args(events.DurableEvent), *get_args(events.LiveEvent)])
 def test_every_event_survives_a_round_trip_in_its_envelope(kind):
     event = value_of(kind)
     envelope = enveloped(event, kind.__name__, turn=2, agent_path=("main", "review"), invocation="inv_1")
@@ -84,7 +83,7 @@ def test_every_event_survives_a_round_trip_in_its_envelope(kind):
 
 
 @pytest.mark.requirement("G16.1", "G16.2", "G16.3", "G16.7")
-@pytest.mark.parametrize("kind", get_args(commands.AnyCommand), ids=lambda k: k.__name__)
+@table("kind", get_args(commands.AnyCommand))
 def test_every_command_survives_a_round_trip_and_names_its_kind(kind):
     command = value_of(kind)
     raw = encode_command(command)
@@ -128,7 +127,7 @@ def test_an_unknown_kind_is_kept_byte_for_byte(kind, body):
     assert encode_payload(event) == raw
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "reason"),
     [
         (b"{", "UnknownCommand"),
@@ -178,7 +177,7 @@ def test_what_is_remembered_is_found_by_what_earlier_versions_called_its_key() -
 KINDS = (*get_args(events.DurableEvent), *get_args(events.LiveEvent))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@table("kind", KINDS)
 def test_no_name_of_a_field_is_looked_at_as_if_it_were_given_a_secret(kind: type[events.Event]) -> None:
     """Else every event of its kind would be taken apart and put together again. `keys` is said where two are needed."""
     names = {*kind.__struct_fields__} - {"keys"}

@@ -22,6 +22,7 @@ from bridle.protocol.errors import (
 )
 from bridle.protocol.handshake import PROTOCOL_VERSION, check_version, handshake
 from bridle.protocol.tokens import read_claims
+from tables import table
 
 
 def claims(**changes):
@@ -38,7 +39,7 @@ def test_every_reason_has_one_sentence_and_a_documented_exit_code():
 
 
 @pytest.mark.requirement("G47.1", "G47.3", "G47.4", "G47.11")
-@pytest.mark.parametrize(
+@table(
     ("reason", "data", "text"),
     [
         ("TurnInProgress", {"originator": "cli_1", "ts": "now"}, "started by cli_1 at now"),
@@ -87,7 +88,7 @@ def test_the_handshake_lists_versions_kinds_and_only_features_that_exist():
     assert set(hello.features) - set(handshake().features) == {"rest", "ws"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("theirs", "ours", "fits"),
     [
         ("0.1.0", "0.1.9", True),
@@ -130,7 +131,7 @@ def test_absent_sessions_mean_all_and_an_empty_list_means_none():
     assert not everything.can_mint
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         claims(ver=2),

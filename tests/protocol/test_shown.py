@@ -4,7 +4,6 @@ import json
 import math
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from bridle.protocol.display_values import (
     ShownWait,
 )
 from bridle.protocol.events import ToolResult
+from tables import table
 
 KEYS = (
     "judged", "judged_by", "timeout_s", "exit_code", "sandbox", "blocked", "hosts", "first_line", "last_line",
@@ -56,7 +56,7 @@ def test_whatever_is_shown_survives_a_round_trip(shown: AnyShown) -> None:
     assert decode_payload("ToolResult", encode_payload(event)) == event
 
 
-@pytest.mark.parametrize(
+@table(
     "shown",
     [
         {"as": "chart", "points": [1, 2]},
@@ -65,7 +65,6 @@ def test_whatever_is_shown_survives_a_round_trip(shown: AnyShown) -> None:
         {"exit_code": 0},
         [],
     ],
-    ids=["another tag", "another word", "another type", "no tag", "no object"],
 )
 def test_what_a_later_version_shows_in_another_way_is_plain_here(shown: object) -> None:
     payload = {"call_id": "c", "tool": "x", "outcome": "ok", "content": "words", "shown": shown}
@@ -79,7 +78,7 @@ def test_fields_a_reader_does_not_know_are_ignored_there_too() -> None:
     assert decode_payload("ToolResult", payload) == result(shown=ShownCommand())
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "told", "shown"),
     [
         ("bash", {"judged": "undone", "judged_by": "cli_1"}, ShownJudgement(judgement="undone", by="cli_1")),

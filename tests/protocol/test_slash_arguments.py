@@ -13,6 +13,7 @@ from bridle.protocol.slash_arguments import (
     schema_arguments,
     usage_words,
 )
+from tables import table
 
 names = st.text(min_size=1, max_size=8)
 words = st.lists(st.text(max_size=6), max_size=3).map(tuple)
@@ -57,7 +58,7 @@ WHO = SlashArgument(name="who", required=True)
 HOW = SlashArgument(name="how", choices=("hard", "softly"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("takes", "given_words", "problem"),
     [
         ((), "", None),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridle.protocol import schema
+from tables import table
 
 SAID_ONLY = {"description", "title", "$comment", "default"}
 """What a schema says to people, or what a reader fills in by itself."""
@@ -57,7 +58,7 @@ def test_what_the_schema_before_took_is_taken_still_or_its_end_is_written_down(
         assert [line for line in gone if line not in page] == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("new", "problem"),
     [
         ({"$defs": {"A": {"properties": {"x": {"type": "string"}}}}}, "$defs.B is gone"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.explain import explain, standing
+from tables import table
 
 
 async def verdict(workspace: Path, command: str) -> str:
@@ -35,21 +36,19 @@ SEARCHES = [
 
 
 @pytest.mark.requirement("C11")
-@pytest.mark.parametrize("command", SEARCHES)
-@pytest.mark.parametrize("secret", [".env", "src/deploy/.env"])
+@table("command", SEARCHES)
+@table("secret", [".env", "src/deploy/.env"])
 async def test_a_search_that_comes_by_a_secret_file_asks(workspace: Path, command: str, secret: str) -> None:
     (workspace / secret).write_text("x\n")
     assert await verdict(workspace, command) == "ask"
 
 
-@pytest.mark.parametrize(
-    "command", ["grep -r x .", "grep -rn x src", "rg x", "rg --hidden x", "grep x src/a.py"]
-)
+@table("command", ["grep -r x .", "grep -rn x src", "rg x", "rg --hidden x", "grep x src/a.py"])
 async def test_a_search_that_does_not_is_quiet(workspace: Path, command: str) -> None:
     assert await verdict(workspace, command) == "allow"
 
 
-@pytest.mark.parametrize("command", ["rg x", "grep -rn --include='*.py' x .", "grep -r x src", "ls -la"])
+@table("command", ["rg x", "grep -rn --include='*.py' x .", "grep -r x src", "ls -la"])
 async def test_a_secret_that_the_search_leaves_out_is_no_reason(workspace: Path, command: str) -> None:
     (workspace / ".env").write_text("x\n")
     assert await verdict(workspace, command) == "allow"

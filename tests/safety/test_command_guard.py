@@ -11,6 +11,7 @@ from bridle.base.paths import session_folders
 from bridle.protocol.events import CommandPart
 from bridle.safety.guards import guarded, rechecked, workspace_policy
 from bridle.shell.command_facts import Part, PathUse, Understanding
+from tables import table
 
 CLASSES = {"cat": "read_only", "ls": "read_only", "rm": "destructive", "dd": "destructive", "shred": "destructive",
            "touch": "writes", "mv": "writes", "curl": "network"}  # fmt: skip
@@ -105,7 +106,7 @@ async def test_a_command_that_only_reads_known_files_changes_nothing(guard) -> N
     ]
 
 
-@pytest.mark.parametrize("command", ["cat ?", "cat src/a.py && touch x", "make", "rm src/a.py"])
+@table("command", ["cat ?", "cat src/a.py && touch x", "make", "rm src/a.py"])
 async def test_a_command_that_may_change_something_stays_one_that_does(guard, command: str) -> None:
     assert (await guard.run(command)).ok
     assert guard.calls.ran[0].mutating is True

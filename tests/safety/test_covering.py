@@ -7,6 +7,7 @@ import pytest
 
 from bridle.app.explain import FolderRules, explain, standing
 from bridle.protocol.events import GrantAdded
+from tables import table
 
 pytestmark = pytest.mark.requirement("P21", "G8.2")
 
@@ -124,7 +125,7 @@ def say_yes(here: FolderRules, pattern: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("command", "passes", "asks"), KEPT, ids=[row[0] for row in KEPT])
+@table(("command", "passes", "asks"), KEPT)
 async def test_a_yes_to_a_program_keeps_its_subcommand_its_folder_and_its_harmless_options(
     here: FolderRules, command: str, passes: list[str], asks: list[str]
 ) -> None:
@@ -139,7 +140,7 @@ async def test_a_yes_to_a_program_keeps_its_subcommand_its_folder_and_its_harmle
     assert [text for text in asks if await verdict(here, text) == "allow"] == []
 
 
-@pytest.mark.parametrize("command", EXACT)
+@table("command", EXACT)
 async def test_any_other_command_is_remembered_as_exactly_this(here: FolderRules, command: str) -> None:
     assert " with " not in await offered(here, command)
 

@@ -9,6 +9,7 @@ from bridle.app.explain import Explained, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.protocol.events import GrantAdded
 from safety.corpus.loading import SYSTEM_PATH, Scene
+from tables import table
 
 HIDDEN = {
     "a substitution": "$(printf curl) https://example.org",
@@ -144,7 +145,7 @@ async def explained(scene: Scene, command: str, **options) -> Explained:
     return await explain(here, "bash", {"command": command})
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@table("name", HIDDEN)
 async def test_a_command_that_hides_what_it_runs_is_asked_about(scene: Scene, name: str) -> None:
     for mode, allow in (("yolo", ("bash",)), ("auto", ()), ("default", (f"bash({HIDDEN[name]})",))):
         found = await explained(scene, HIDDEN[name], mode=mode, allow=allow)
@@ -157,13 +158,13 @@ async def test_a_command_that_hides_what_it_runs_is_asked_about(scene: Scene, na
         assert [answer.answer for answer in found.answers] in ([], ["once"])
 
 
-@pytest.mark.parametrize("name", DENIED)
+@table("name", DENIED)
 async def test_and_one_that_shows_it_is_denied(scene: Scene, name: str) -> None:
     found = await explained(scene, DENIED[name])
     assert (found.verdict, found.step, found.rule) == ("deny", 2, "bash(curl*)")
 
 
-@pytest.mark.parametrize("name", READABLE)
+@table("name", READABLE)
 async def test_what_can_be_read_and_was_there_before_is_judged_as_without_the_rule(
     scene: Scene, name: str
 ) -> None:
@@ -185,7 +186,7 @@ async def test_no_saved_yes_lifts_it(scene: Scene) -> None:
     assert (plain.verdict, plain.step) == ("allow", 3)
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@table("name", HIDDEN)
 async def test_without_such_a_rule_nothing_changes(scene: Scene, name: str) -> None:
     for deny in ((), ("web_fetch",), ("Read(secret/**)",)):
         found = await explained(scene, HIDDEN[name], deny=deny)

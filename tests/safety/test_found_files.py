@@ -8,6 +8,7 @@ import pytest
 
 from bridle.app.explain import explain, standing
 from safety.corpus.loading import SYSTEM_PATH, Scene
+from tables import table
 
 SEARCHES = (
     *("find . -type f | xargs wc -l", "find src -name '*.py' | xargs cat", "find src | sort | head -3 | xargs cat"),
@@ -32,7 +33,7 @@ def scene(tmp_path: Path) -> Scene:
     return made
 
 
-@pytest.mark.parametrize("command", SEARCHES)
+@table("command", SEARCHES)
 async def test_in_a_plain_folder_nobody_is_asked(scene: Scene, command: str) -> None:
     assert await verdict(scene, command) == "allow"
 
@@ -63,7 +64,7 @@ async def test_what_looks_like_a_secret_asks(scene: Scene, name: str) -> None:
         assert await verdict(scene, command) == "ask"
 
 
-@pytest.mark.parametrize("folder", ["src/a ", "src/a'b", "src/a\\b", "src/a\nb"])
+@table("folder", ["src/a ", "src/a'b", "src/a\\b", "src/a\nb"])
 async def test_a_name_that_becomes_another_on_the_way_asks(scene: Scene, folder: str) -> None:
     """`src/a /etc/passwd`, printed and taken apart at the blank, is two files."""
     path = Path(scene.cwd, folder, "etc/passwd.py")
@@ -104,7 +105,7 @@ async def test_a_loop_over_a_wildcard_minds_blanks_where_nothing_is_quoted(scene
     assert await verdict(scene, 'for f in /etc/*; do echo "$f $(date)"; done') == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         *("find . | xargs rm", "find . | xargs sort", "git ls-files -z | xargs -0 sort"),
@@ -144,7 +145,7 @@ async def test_git_is_asked_what_it_knows(scene: Scene, tmp_path: Path) -> None:
     assert await verdict(scene, "git ls-files | xargs cat") == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     [
         "find ~ -name .netrc | xargs cat",

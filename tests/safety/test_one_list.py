@@ -16,6 +16,7 @@ from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinemen
 from bridle.sandbox.lookout import Lookout
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
+from tables import table
 
 NAMED_BY_PEOPLE = [
     ".claude/settings.json", ".cursor/rules/a.mdc", ".gemini/settings.json", ".codex/config.toml",
@@ -45,8 +46,8 @@ def confined(work: Path):
     return confinement_of(policy, HostContext(home=str(work.parent)), str(work))
 
 
-@pytest.mark.parametrize("below", ["", "pkg/"])
-@pytest.mark.parametrize("path", [*ALL, ".github/workflows/ci.yml"])
+@table("below", ["", "pkg/"])
+@table("path", [*ALL, ".github/workflows/ci.yml"])
 def test_every_name_is_asked_about_by_file_tools_and_commands(
     calls, work: Path, path: str, below: str
 ) -> None:

@@ -22,7 +22,7 @@ from tables import table
 pytestmark = pytest.mark.requirement("T3.2", "H10.6")
 
 
-@pytest.mark.parametrize(
+@table(
     ("spelled", "place", "shown"),
     [
         ("src/a.py", "workspace", "src/a.py"),
@@ -68,9 +68,7 @@ def test_an_absolute_path_and_an_added_folder_are_placed_alike(workspace, tmp_pa
     assert folders.shown(str(tmp_path / "shop-old" / "x")) == str(tmp_path / "shop-old" / "x")
 
 
-@pytest.mark.parametrize(
-    "spelled", ["", " ", "\t", "a\0b", "x" * 256, "x/" * 2100, "\ud800", "circle", "circle/below"]
-)
+@table("spelled", ["", " ", "\t", "a\0b", "x" * 256, "x/" * 2100, "\ud800", "circle", "circle/below"])
 def test_text_that_names_nothing_is_refused(workspace, spelled: str) -> None:
     with pytest.raises(PathRefused):
         resolve(spelled, str(workspace))

@@ -400,7 +400,7 @@ def test_reading_what_looks_like_a_secret_is_never_quiet(calls, workspace) -> No
 
 
 @pytest.mark.requirement("D11.40")
-@pytest.mark.parametrize(
+@table(
     ("command", "verdict"),
     [
         ("npm test", "allow"),
@@ -441,7 +441,7 @@ def test_a_rule_that_asks_about_one_part_asks_about_the_script(calls, workspace)
     assert Shell(calls, workspace, rules=[npm, quiet]).verdict("npm test && ls") == "ask"
 
 
-@pytest.mark.parametrize("command", ["rm x", "cat a | rm x", "ls; /bin/rm x", "cd src && 'rm' x"])
+@table("command", ["rm x", "cat a | rm x", "ls; /bin/rm x", "cd src && 'rm' x"])
 def test_a_deny_rule_finds_any_part_under_any_name(calls, workspace, command: str) -> None:
     shell = Shell(calls, workspace, rules=[parse_rule("bash(rm *)", "deny")], mode=lambda: "yolo")
     assert shell.verdict(command) == "deny"

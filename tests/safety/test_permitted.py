@@ -23,6 +23,7 @@ from bridle.safety.permission_policy import Permissions
 from bridle.safety.permitted import permitted
 from bridle.safety.rules import Rule, parse_rule
 from safety.script_kit import understood
+from tables import table
 
 pytestmark = pytest.mark.requirement("T5.1", "H7.5")
 
@@ -101,7 +102,7 @@ async def test_a_denied_call_is_a_result_with_evidence_and_an_audit(calls, works
 
 
 @pytest.mark.requirement("T4.2")
-@pytest.mark.parametrize("mode", ["safe", "plan"])
+@table("mode", ["safe", "plan"])
 async def test_neither_a_person_nor_the_yes_flag_upgrades_a_mode_that_denies(calls, workspace, mode) -> None:
     desk = Desk(calls, workspace, answer=yes(), mode=mode, yes=True)
     output = await desk.run("bash", command="ls")
@@ -147,7 +148,7 @@ async def test_a_no_reaches_the_model_with_the_persons_words(calls, workspace) -
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "words"),
     [
         ("NoApprover", "To allow it: --allow 'bash(npm test && make)'"),

@@ -1,7 +1,6 @@
 """How the commands of a call may run: the policy of the session, narrowed to what the call is known to need."""
 
 import msgspec
-import pytest
 
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
@@ -9,6 +8,7 @@ from bridle.protocol.events import CommandPart
 from bridle.safety.sandboxed import sandboxed
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
+from tables import table
 
 POLICY = SpawnPolicy(mode="workspace-write", workspace="/code/shop", writable=("/code/lib",))
 
@@ -67,7 +67,7 @@ async def test_where_a_sandbox_is_required_nothing_is_let_out(calls) -> None:
     assert (result.outcome, result.reason, calls.ran) == ("denied", "NoWayOut", [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "open_"),
     [
         ("git remote add origin https://example.org/x.git", True),
@@ -106,7 +106,7 @@ async def test_gits_settings_are_open_only_for_commands_about_them(calls, comman
     assert given.git_config is open_
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "open_"),
     [
         ("git init", True),

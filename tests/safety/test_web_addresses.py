@@ -242,7 +242,7 @@ async def server():
         yield listening
 
 
-@pytest.mark.parametrize(("url", "problem"), BY_TEXT)
+@table(("url", "problem"), BY_TEXT)
 async def test_an_address_that_shows_where_it_leads_is_refused_and_nobody_is_asked(
     server, url, problem
 ) -> None:
@@ -254,7 +254,7 @@ async def test_an_address_that_shows_where_it_leads_is_refused_and_nobody_is_ask
     assert "word" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("url", "problem"), WHEN_FETCHED)
+@table(("url", "problem"), WHEN_FETCHED)
 async def test_a_name_is_refused_for_any_of_its_addresses_and_nothing_is_contacted(
     server, url, problem
 ) -> None:
@@ -266,7 +266,7 @@ async def test_a_name_is_refused_for_any_of_its_addresses_and_nothing_is_contact
     assert (network.contacted, server.connections) == ([], 0)
 
 
-@pytest.mark.parametrize("url", ["http://unknown.example/", "http://empty.example/", "http://a..example/"])
+@table("url", ["http://unknown.example/", "http://empty.example/", "http://a..example/"])
 async def test_a_name_nobody_knows_contacts_nobody(server, url) -> None:
     network = Network(server.port, NAMES)
     with pytest.raises(HttpFault) as fault:
@@ -274,7 +274,7 @@ async def test_a_name_nobody_knows_contacts_nobody(server, url) -> None:
     assert (fault.value.kind, network.contacted) == ("dns", [])
 
 
-@pytest.mark.parametrize(("url", "address"), PASSING)
+@table(("url", "address"), PASSING)
 async def test_a_public_address_is_fetched_from_the_address_that_was_judged(server, url, address) -> None:
     network = Network(server.port, NAMES)
     assert url_problem(url) is None

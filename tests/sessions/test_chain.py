@@ -2,11 +2,11 @@
 
 from hashlib import sha256
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.sessions import chain
+from tables import table
 
 PLACE = (1, None, None)
 
@@ -25,7 +25,7 @@ def test_a_link_has_a_fixed_value() -> None:
     assert link.hex() == "d412388cde2c03d12bd078515617ab7f413733f557f9031bc2212b0ca8b714ff"
 
 
-@pytest.mark.parametrize(
+@table(
     "other",
     [
         (b"\1" * 32, 1, "Kind", 5, "who", PLACE, b"d" * 32),

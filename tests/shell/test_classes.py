@@ -39,13 +39,13 @@ QUIET = [
 
 
 @pytest.mark.requirement("T2.16")
-@pytest.mark.parametrize("command", QUIET)
+@table("command", QUIET)
 def test_what_only_looks_is_proven_to_only_look(command: str, read) -> None:
     assert read(command).command_class == "read_only", read(command)
 
 
 @pytest.mark.requirement("T2.16")
-@pytest.mark.parametrize(
+@table(
     ("command", "command_class"),
     [
         ("touch x", "writes"),
@@ -122,7 +122,7 @@ def test_wrappers_are_taken_off_and_the_command_inside_is_judged(read) -> None:
     assert read("env -S 'touch x'").parts[0].words == ("touch", "x")
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "uses"),
     [
         ("cat a 'b c' ~/d", [("a", "read"), ("b c", "read"), ("/home/ana/d", "read")]),
@@ -149,7 +149,7 @@ def test_a_wildcard_is_noted_as_one(read) -> None:
     assert read("cat src/*.py").parts[0].uses == (PathUse(path="src/*.py", access="read", pattern=True),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "does"),
     [
         ("rm -rf build", "deletes build/"),
@@ -169,7 +169,7 @@ def test_people_are_told_in_a_few_words(command: str, does: str, read) -> None:
 
 
 @pytest.mark.requirement("P21")
-@pytest.mark.parametrize(
+@table(
     ("command", "key"),
     [
         ("npm test -- --watch=no", "npm test"),

@@ -77,56 +77,52 @@ AROUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", NEVER)
+@table("command", NEVER)
 def test_a_stored_password_or_a_token_that_acts_for_a_person_is_never_printed(command: str, read) -> None:
     found = read(command)
     assert (found.refused_rule, bool(found.refused)) == ("credential_tool", True)
 
 
-@pytest.mark.parametrize("command", GIVEN)
+@table("command", GIVEN)
 def test_what_programs_elsewhere_were_given_is_never_shown_quietly(command: str, read) -> None:
     assert not read(command).read_only
 
 
-@pytest.mark.parametrize("command", EACH_TIME)
+@table("command", EACH_TIME)
 def test_a_secret_of_a_project_is_said_to_be_disclosed(command: str, read) -> None:
     found = read(command)
     assert found.refused is None
     assert [part.discloses for part in found.parts if part.discloses]
 
 
-@pytest.mark.parametrize("command", ORDINARY)
+@table("command", ORDINARY)
 def test_what_prints_no_secret_is_left_as_it_was(command: str, read) -> None:
     found = read(command)
     assert found.refused is None
     assert not any(part.discloses for part in found.parts)
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize(
+@table("around", AROUND)
+@table(
     "command", ["pass show x", "/usr/bin/op read x", "/opt/bin/gh auth token", "gpg --export-secret-keys x"]
 )
 def test_nothing_around_it_lets_it_run(command: str, around: str, read) -> None:
     assert read(around.format(command)).refused
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize(
-    "command", ["vault kv get x", "/opt/bin/kubectl get secret x", "aws configure get x"]
-)
+@table("around", AROUND)
+@table("command", ["vault kv get x", "/opt/bin/kubectl get secret x", "aws configure get x"])
 def test_nothing_around_it_hides_it(command: str, around: str, read) -> None:
     found = read(around.format(command))
     assert any(part.discloses for part in found.parts)
 
 
-@pytest.mark.parametrize(
-    "command", ["echo x | xargs pass show", "xargs -I{} op read {} < list", "find . -exec pass show {} +"]
-)
+@table("command", ["echo x | xargs pass show", "xargs -I{} op read {} < list", "find . -exec pass show {} +"])
 def test_words_from_elsewhere_do_not_help(command: str, read) -> None:
     assert read(command).refused
 
 
-@pytest.mark.parametrize("command", ["pass show mail", "sudo op read x", "vault kv get x"])
+@table("command", ["pass show mail", "sudo op read x", "vault kv get x"])
 def test_a_text_nobody_can_read_is_no_way_around(command: str, read) -> None:
     assert read(f"{command} <<'EOF").refused_rule == "credential_tool"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.explain import explain, standing
+from tables import table
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="needs git"),
@@ -236,7 +237,7 @@ async def verdict(workspace: Path, command: str) -> str:
 ROWS = [(f"git {sub}", f"{option} {rest}".strip(), does) for sub, option, does, rest in GIT] + OTHERS
 
 
-@pytest.mark.parametrize(("program", "words", "does"), ROWS)
+@table(("program", "words", "does"), ROWS)
 async def test_a_file_in_an_option_is_judged_as_the_manual_says(
     workspace: Path, program: str, words: str, does: str
 ) -> None:
@@ -247,10 +248,8 @@ async def test_a_file_in_an_option_is_judged_as_the_manual_says(
     assert (found[1] == "allow", found[2] == "allow") == (does == "names", does == "names")
 
 
-@pytest.mark.parametrize("name", ["a..b", "q:z"])
-@pytest.mark.parametrize(
-    "command", ["git diff --no-index {}/outside README.md", "git grep --no-index x {}/outside"]
-)
+@table("name", ["a..b", "q:z"])
+@table("command", ["git diff --no-index {}/outside README.md", "git grep --no-index x {}/outside"])
 async def test_a_path_that_looks_like_a_range_of_commits_is_still_a_path(
     workspace: Path, name: str, command: str
 ) -> None:
@@ -264,7 +263,7 @@ async def test_a_path_that_looks_like_a_range_of_commits_is_still_a_path(
     assert await verdict(workspace, "git show HEAD:README.md") == "allow"
 
 
-@pytest.mark.parametrize(
+@table(
     ("program", "bounded", "endless"),
     [
         ("yes", None, "yes"),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tables import table
+
 DELETES = [
     "rm -rf /",
     "rm -fr //",
@@ -80,7 +82,7 @@ AROUND = [
 
 
 @pytest.mark.requirement("D10.2")
-@pytest.mark.parametrize("command", DELETES)
+@table("command", DELETES)
 def test_a_system_and_a_home_are_never_deleted(command: str, read) -> None:
     found = read(command)
     assert found.refused
@@ -88,21 +90,19 @@ def test_a_system_and_a_home_are_never_deleted(command: str, read) -> None:
 
 
 @pytest.mark.requirement("D10.2", "G2.12", "T2.16")
-@pytest.mark.parametrize(
-    ("rule", "command"), [(rule, command) for rule, commands in OTHERS.items() for command in commands]
-)
+@table(("rule", "command"), [(rule, command) for rule, commands in OTHERS.items() for command in commands])
 def test_other_things_that_never_run_have_a_rule_and_a_reason(rule: str, command: str, read) -> None:
     found = read(command)
     assert found.refused
     assert found.refused_rule == rule
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("command", ["rm -rf /", "keyctl show", "mkfs.ext4 /dev/sda1", "bash -c 'rm -rf ~'"])
+@table("around", AROUND)
+@table("command", ["rm -rf /", "keyctl show", "mkfs.ext4 /dev/sda1", "bash -c 'rm -rf ~'"])
 def test_nothing_around_it_helps(command: str, around: str, read) -> None:
     assert read(around.format(command)).refused
 
 
-@pytest.mark.parametrize("command", HARMLESS)
+@table("command", HARMLESS)
 def test_what_only_looks_like_it_is_not_refused(command: str, read) -> None:
     assert read(command).refused is None

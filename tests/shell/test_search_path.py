@@ -6,6 +6,7 @@ import pytest
 
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
+from tables import table
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def quiet(workspace: Path, command: str, *, cwd: str = ".", first: str = ".venv/
     return understand(command, where).read_only
 
 
-@pytest.mark.parametrize("command", ["ls", "cat a.py | head", "timeout 5 cat a.py", "wc -l src/*.py"])
+@table("command", ["ls", "cat a.py | head", "timeout 5 cat a.py", "wc -l src/*.py"])
 def test_an_activated_environment_does_not_make_everything_ask(workspace: Path, command: str) -> None:
     assert quiet(workspace, command)
 
@@ -51,7 +52,7 @@ def test_a_link_to_a_folder_of_the_workspace_is_one_too(workspace: Path, tmp_pat
     assert not quiet(workspace, "ls", first=str(link))
 
 
-@pytest.mark.parametrize("first", ["", ".", "bin"])
+@table("first", ["", ".", "bin"])
 def test_a_search_path_that_moves_with_the_folder_is_never_believed(workspace: Path, first: str) -> None:
     where = ScriptContext(cwd=str(workspace), home="/home/somebody", search_path=f"{first}:/usr/bin")
     assert not understand("ls", where).read_only

@@ -9,6 +9,7 @@ import pytest
 from bridle.shell.command_facts import SEVERITY, ScriptContext, Understanding
 from bridle.shell.understanding import understand
 from safety.corpus.loading import SYSTEM_PATH, Ordinary, Scene, Tricky, named, ordinary, tricky
+from tables import table
 
 TRICKY = tricky()
 ORDINARY = ordinary()
@@ -50,7 +51,7 @@ def admits(found: Understanding, expected: str, scene: Scene) -> bool:
 
 
 @pytest.mark.requirement("P9")
-@pytest.mark.parametrize("case", TRICKY, ids=ids(TRICKY))
+@pytest.mark.parametrize("case", TRICKY)
 def test_a_tricky_command_is_seen_for_what_it_is(case: Tricky, scene: Scene) -> None:
     scene.add(case)
     found = understood(case.command, scene, search_path=case.search_path, cwd=case.cwd)
@@ -64,7 +65,7 @@ def test_a_tricky_command_is_seen_for_what_it_is(case: Tricky, scene: Scene) -> 
         assert unseen == [], f"{case.why}: {[use for part in found.parts for use in part.uses]}"
 
 
-@pytest.mark.parametrize("case", TRICKY, ids=ids(TRICKY))
+@table("case", TRICKY)
 def test_its_harmless_twin_is_left_alone(case: Tricky, shared_scene: Scene) -> None:
     found = understood(case.twin, shared_scene)
     assert found.refused is None, case.twin
@@ -73,7 +74,7 @@ def test_its_harmless_twin_is_left_alone(case: Tricky, shared_scene: Scene) -> N
 
 
 @pytest.mark.requirement("G8.4", "C26")
-@pytest.mark.parametrize("case", ORDINARY, ids=ids(ORDINARY))
+@table("case", ORDINARY)
 def test_an_ordinary_command_is_understood(case: Ordinary, shared_scene: Scene) -> None:
     found = understood(case.command, shared_scene)
     assert found.refused is None
@@ -206,7 +207,7 @@ BEYOND_A_GRANT = (
 
 
 @pytest.mark.requirement("P21")
-@pytest.mark.parametrize("command", BEYOND_A_GRANT)
+@table("command", BEYOND_A_GRANT)
 def test_a_yes_to_a_program_with_any_arguments_does_not_cover_what_its_options_run(
     command, shared_scene
 ) -> None:

@@ -14,6 +14,7 @@ from bridle.providers.script import call, say
 from bridle.safety.guards import guarded, workspace_policy
 from bridle.safety.permission_policy import Permissions
 from safety.corpus.loading import PathCase, PathOutcome, filled, named, path_layout, paths
+from tables import table
 
 CASES = paths()
 STRICTNESS = ("allowed", "asks", "blocked")
@@ -51,7 +52,7 @@ def agrees(found: PathOutcome, expected: PathOutcome, case: PathCase) -> bool:
 
 
 @pytest.mark.requirement("T3.5", "C11", "D10.4")
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@table("case", CASES)
 async def test_a_path_ends_as_the_list_says(calls, root, case: PathCase) -> None:
     if case.linux and sys.platform != "linux":
         pytest.skip("only where the file system tells case apart")
@@ -60,7 +61,7 @@ async def test_a_path_ends_as_the_list_says(calls, root, case: PathCase) -> None
     assert agrees(found[1], case.write, case), f"write: {found[1]}; {case.why}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@table("case", CASES)
 async def test_its_harmless_twin_is_left_alone(calls, root, case: PathCase) -> None:
     found = [await outcome(calls, root, case.twin, access) for access in ("read", "write")]
     assert found == [case.twin_read, case.twin_write], case.twin
