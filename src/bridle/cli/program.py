@@ -9,7 +9,7 @@ from bridle._version import __version__
 from bridle.cli.console import flush_streams, leave_on_ctrl_c, open_missing_streams, say, say_raw, tell
 
 YOUNG_OBJECTS = 50_000
-"""The number of new objects that starts a collection. Python's default of 700 collects hundreds of times at start-up."""
+"""The number of new objects that starts a collection. Python's default, 700, collects hundreds of times at a start."""
 
 
 def run_program(arguments: list[str]) -> int:
