@@ -1,6 +1,7 @@
 """Promises about the whole: what the core depends on, what the loop knows, what leaves the machine."""
 
 import ast
+import functools
 import re
 import socket
 import subprocess
@@ -48,9 +49,15 @@ FORBIDDEN_SDKS = {
 }
 
 
+@functools.cache
+def tree_of(path):
+    """Parse a file once for all tests of this module."""
+    return ast.parse(path.read_text())
+
+
 def imported(path):
     """Top-level names of everything a file imports, wherever it does so."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -106,7 +113,7 @@ def test_what_is_said_or_looked_up_in_many_places_has_one_home(repository, names
     homes = [
         path.name
         for path in sources(repository)
-        for node in ast.parse(path.read_text()).body
+        for node in tree_of(path).body
         if isinstance(node, ast.FunctionDef) and node.name in names and len(node.args.args) <= 2
     ]
     assert len(homes) == 1, homes
@@ -117,7 +124,7 @@ def test_the_engine_and_what_explains_it_share_the_checks_they_make(repository, 
     made = [
         path.name
         for path in sources(repository, "app")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == layer
     ]
     assert len(made) == 1, made
@@ -129,9 +136,7 @@ def test_nobody_but_the_sessions_sees_how_they_are_stored(repository, room):
     for path in sources(repository):
         if path.parent.name != "sessions":
             assert f"bridle.sessions.{room}" not in set(imported(path)), path
-            used = {
-                node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
-            }
+            used = {node.attr for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)}
             assert "shelf" not in used, path
 
 
@@ -157,7 +162,7 @@ def test_the_engine_never_touches_a_terminal(repository):
         for path in sources(repository, package):
             names = {name.split(".")[0] for name in imported(path)}
             assert names.isdisjoint({"curses", "tty", "termios", "readline", "webbrowser", "tkinter"}), path
-            calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            calls = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call))
             assert not any(
                 isinstance(call.func, ast.Name) and call.func.id in ("print", "input") for call in calls
             ), path
@@ -187,7 +192,7 @@ def test_what_every_client_of_a_person_shares_has_no_terminal_and_no_widget(repo
         names = set(imported(path))
         assert {name.split(".")[0] for name in names}.isdisjoint(machine), path
         assert not [name for name in names if name.startswith("bridle.clients.line")], path
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             match node:
                 case ast.Constant(value=str(text)):
                     assert "\x1b" not in text, f"{path} writes to a terminal"
@@ -263,7 +268,7 @@ def test_no_test_reaches_another_machine():
 def test_no_other_agents_program_is_started(repository):
     """The names of such programs stand nowhere as the first word of a command."""
     for path in sources(repository):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.List | ast.Tuple) and node.elts:
                 first = node.elts[0]
                 assert not (isinstance(first, ast.Constant) and first.value in ("codex", "claude")), path

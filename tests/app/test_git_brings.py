@@ -14,6 +14,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked, ToolResult
 from bridle.protocol.questions import TrustAnswer
 from bridle.providers.script import call, say
+from effort import sample
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -120,7 +121,7 @@ async def test_after_a_yes_git_ends_complete(shop: Shop, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", BRINGS)
-@pytest.mark.parametrize("answer", ["deny", None])
+@pytest.mark.parametrize("answer", sample(["deny", None]))
 async def test_after_a_no_and_where_nobody_answers_nothing_changes(
     shop: Shop, command: str, answer: str | None
 ) -> None:

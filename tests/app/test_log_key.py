@@ -488,6 +488,7 @@ def test_while_the_lock_is_changed_whoever_opens_the_store_opens_the_log(home: H
     assert after > 1
 
 
+@pytest.mark.full
 def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_new_one_is_used(
     home: Home,
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from bridle.protocol.events import TurnEnded
 from cli_kit import BRIDLE, TIMEOUT_S, Place, SignOfLife
+from effort import sample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fills a pipe the way Linux can")
 
@@ -61,7 +62,7 @@ def endings(place: Place) -> list[str]:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sample(FORMS))
 def test_the_deadline_ends_a_run_that_nobody_reads(place: Place, stream: str, form: str) -> None:
     model = place.script(CHATTY)
     words = ("run", "-y", *FORMS[form], "--timeout", "1", "-m", model, "x")
@@ -70,9 +71,9 @@ def test_the_deadline_ends_a_run_that_nobody_reads(place: Place, stream: str, fo
     assert endings(place) == ["cancelled"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", sample([signal.SIGINT, signal.SIGTERM]))
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize("form", ["text", "stream"])
+@pytest.mark.parametrize("form", sample(["text", "stream"]))
 def test_a_signal_ends_a_run_that_nobody_reads(
     place: Place, life: SignOfLife, number: signal.Signals, stream: str, form: str
 ) -> None:

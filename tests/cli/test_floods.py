@@ -11,6 +11,7 @@ import pytest
 
 from bridle.protocol.events import StepFailed, TextDelta, ToolResult, TurnEnded
 from cli_kit import Place
+from effort import sample
 from flood_kit import MEGABYTE, ROOM_BYTES, FloodServer, disk_bytes, flooded
 
 KEY = {"WORK_KEY": "a" * 20}
@@ -97,7 +98,7 @@ def baseline_bytes(tmp_path_factory: pytest.TempPathFactory) -> int:
     return peak.peak_bytes
 
 
-@pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.parametrize("name", sample(FLOODS, 4))
 async def test_an_answer_without_end_is_cut_off_kept_and_said(
     place: Place, baseline_bytes: int, name: str
 ) -> None:
@@ -142,7 +143,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sample(COMMANDS, 2))
 def test_a_command_that_prints_without_end_runs_to_its_time_limit_and_little_is_kept(
     place: Place, baseline_bytes: int, name: str
 ) -> None:

@@ -16,6 +16,7 @@ from bridle.base.redact import redact
 from bridle.protocol.events import TurnEnded
 from cli.test_floods import FLOODS, KEY
 from cli_kit import BRIDLE, TIMEOUT_S, Place
+from effort import sample
 from flood_kit import FloodServer
 
 NEAR_SECRETS = "eyJ" * 300_000
@@ -79,7 +80,7 @@ def is_whole(place: Place) -> None:
     assert ends == ["cancelled"]
 
 
-@pytest.mark.parametrize("reading", [True, False], ids=["read", "not read"])
+@pytest.mark.parametrize("reading", sample([True, False]), ids=["read", "not read"])
 @pytest.mark.parametrize("what", SCRIPTS)
 def test_ctrl_c_ends_a_run_whatever_it_is_about(place: Place, what: str, reading: bool) -> None:
     script, after = SCRIPTS[what]
