@@ -7,7 +7,6 @@ import random
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +22,7 @@ from bridle.context.memory.memory_choice import (
 )
 from bridle.context.memory.memory_entry import TYPES, BadMemory, Memory, read_memory
 from bridle.context.memory.memory_files import MemoryFolder, memory_files
-from bridle.context.memory.memory_tool import SCHEMA, MemoryArgs
 from bridle.context.memory.memory_words import is_near, stem, words_of
-from bridle.engine.tools import json_schema
 from tables import table
 
 MANY = 500
@@ -253,7 +250,3 @@ def test_what_is_no_file_of_ours_is_named_and_waits_for_nobody(tmp_path: Path):
     Path(folder.path, "bytes.md").write_bytes(b"---\ndescription: \xff\n---\n")
     assert all(one.problem for one in folder.rows())
     assert len(folder.rows()) == 6
-
-
-def test_the_schema_that_is_written_down_is_that_of_the_arguments():
-    assert msgspec.json.encode(SCHEMA) == msgspec.json.encode(json_schema(MemoryArgs))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.context.skills.session_skills import INPUT_SCHEMA, SkillArgs
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_list import (
     BUILT_IN,
@@ -19,7 +18,6 @@ from bridle.context.skills.skill_list import (
 )
 from bridle.context.skills.skill_records import Skill, SkillHead, SkillTriggers
 from bridle.context.skills.triggers import file_names, fits_a_file, said_in
-from bridle.engine.tools import json_schema
 from tables import table
 
 
@@ -84,10 +82,6 @@ def test_the_built_in_skills_are_what_their_files_say():
     for skill, head in zip(built_in_skills(), BUILT_IN, strict=True):
         with open(os.path.join(skill.folder, "SKILL.md"), encoding="utf-8") as file:
             assert read_skill(file.read(), folder=head.name).head == head
-
-
-def test_the_written_schema_is_that_of_the_arguments():
-    assert json_schema(SkillArgs) == INPUT_SCHEMA
 
 
 @pytest.mark.requirement("G15.3")

@@ -7,9 +7,7 @@ from bridle.base.clock import SystemClock
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind, outcomes
-from bridle.engine.tools import json_schema
 from bridle.mcp.session_servers import BESIDE_S
-from bridle.mcp.tool_search import SEARCH_SCHEMA, SearchArgs
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice, PrefixSet, ToolResult
 from bridle.providers.script import call, say
@@ -131,10 +129,6 @@ async def test_a_session_that_nobody_asks_anything_has_its_servers_started_all_t
     async with session_with(scripted(), tmp_path, servers, clock=clock):
         await clock.advance(BESIDE_S)
         await until(started.exists)
-
-
-def test_the_schema_of_the_search_is_that_of_its_arguments():
-    assert json_schema(SearchArgs) == SEARCH_SCHEMA
 
 
 async def test_without_a_kept_list_the_first_request_names_who_is_connecting_and_a_call_waits(tmp_path):

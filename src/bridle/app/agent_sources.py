@@ -299,10 +299,10 @@ def _provider_names(configured: Collection[str]) -> set[str]:
 
 
 def _tool_names(more: Iterable[str]) -> frozenset[str]:
-    from bridle.tools.builtin import kept_schemas
+    from bridle.tools.builtin import builtin_names
     from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
-    return frozenset((*kept_schemas(), EXIT_PLAN_MODE, "delegate_agent", "memory", "skill", *more))
+    return frozenset((*builtin_names(), EXIT_PLAN_MODE, "delegate_agent", "memory", "skill", *more))
 
 
 def _may_come(tool: str) -> bool:

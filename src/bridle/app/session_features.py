@@ -42,7 +42,7 @@ from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, left_behind, outlived
 from bridle.sessions.kept_fold import KeptFold
-from bridle.tools.builtin import builtin_tools, with_kept_schemas
+from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 
@@ -199,7 +199,7 @@ def repo_map(parts: SessionParts) -> Iterator[Feature]:
     from bridle.tools.repo_map import NAME, repo_map_tool
 
     cache_folder = os.path.join(parts.services.where.state, "repo-map")
-    feature = Feature(name=NAME, origin=BUILTIN, tools=with_kept_schemas((repo_map_tool(cache_folder),)))
+    feature = Feature(name=NAME, origin=BUILTIN, tools=(repo_map_tool(cache_folder),))
     if parts.settings.repo_map == "tail":
         from bridle.app.map_feature import map_at_tail
 

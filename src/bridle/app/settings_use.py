@@ -126,10 +126,10 @@ def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
     if not written and not listed:
         return
     from bridle.safety.rules import Rule, parse_rule
-    from bridle.tools.builtin import kept_schemas
+    from bridle.tools.builtin import builtin_names
     from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
-    tools = (*kept_schemas(), EXIT_PLAN_MODE, *plugged)
+    tools = (*builtin_names(), EXIT_PLAN_MODE, *plugged)
     for entry in written:
         rule = Rule(tool=entry.value["tool"], verdict=entry.value["verdict"])
         for _, problem in rules_without_a_tool([rule], tools):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -23,22 +23,6 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(max_length=400, description="What the tool should do, or its name.")]
     server: Annotated[str, Meta(description="Only tools of this server.")] = ""
-
-
-SEARCH_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "query": {
-            "description": "What the tool should do, or its name.",
-            "maxLength": 400,
-            "type": "string",
-        },
-        "server": {"description": "Only tools of this server.", "default": "", "type": "string"},
-    },
-    "required": ["query"],
-    "additionalProperties": False,
-}
-"""That of `SearchArgs`, written down: the first request may need it, and working it out costs more than the rest."""
 
 
 class SearchedServer(NamedTuple):
@@ -64,7 +48,6 @@ def search_tool(
         name=NAME,
         description=f"{_DOES}\n{wrap('mcp-servers', chr(10).join(map(_line, servers)))}",
         input=SearchArgs,
-        input_schema=SEARCH_SCHEMA,
         risk="read",
         run=run,
         mutating=never_mutating,

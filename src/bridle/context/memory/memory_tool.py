@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -39,43 +39,6 @@ class MemoryArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: Annotated[str, Meta(description="One line; its words decide when the note comes back.")] = ""
     tags: Annotated[tuple[str, ...], Meta(description="Words that bring it back at once.")] = ()
     text: Annotated[str, Meta(description="Markdown. In an update, what is left out stays.")] = ""
-
-
-SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "action": {"enum": ["create", "delete", "list", "read", "update"]},
-        "name": {"description": "Small letters, digits and hyphens.", "type": "string", "default": ""},
-        "scope": {
-            "description": "This project's, or the person's everywhere.",
-            "enum": ["project", "user"],
-            "default": "project",
-        },
-        "type": {
-            "anyOf": [{"enum": ["feedback", "project", "reference", "user"]}, {"type": "null"}],
-            "default": None,
-        },
-        "description": {
-            "description": "One line; its words decide when the note comes back.",
-            "type": "string",
-            "default": "",
-        },
-        "tags": {
-            "description": "Words that bring it back at once.",
-            "type": "array",
-            "items": {"type": "string"},
-            "default": [],
-        },
-        "text": {
-            "description": "Markdown. In an update, what is left out stays.",
-            "type": "string",
-            "default": "",
-        },
-    },
-    "required": ["action"],
-    "additionalProperties": False,
-}
-"""What the model reads of the arguments, written down: to work it out takes longer. A test compares."""
 
 
 class PlannedChange(msgspec.Struct, frozen=True):
@@ -117,7 +80,6 @@ class MemoryTool:
                 "remembered, or what would otherwise be asked again; never secrets, never what the files here say."
             ),
             input=MemoryArgs,
-            input_schema=SCHEMA,
             risk="write",
             run=self._run,
             concurrency="exclusive",

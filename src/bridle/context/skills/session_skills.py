@@ -7,7 +7,7 @@ nothing but the built-in ones pays for two lines of text and a tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -135,19 +135,6 @@ class SkillArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(max_length=1000, description="A file of it, by its path in it.")] = ""
 
 
-INPUT_SCHEMA: Final[dict[str, Any]] = {
-    "additionalProperties": False,
-    "properties": {
-        "file": {"default": "", "description": "A file of it, by its path in it.", "maxLength": 1000, "type": "string"},
-        "name": {"default": "", "description": "The skill.", "maxLength": 200, "type": "string"},
-        "search": {"default": "", "description": "What a skill should be about.", "maxLength": 400, "type": "string"},
-    },
-    "required": [],
-    "type": "object",
-}  # fmt: skip
-"""That of `SkillArgs`, written down: working it out takes longer than all else skills do before a first request."""
-
-
 def skill_tool(skills: SessionSkills, conversation: Callable[[], Conversation]) -> Tool:
     """`skill`, the one tool by which the model uses the skills of a session: puts one in, finds one, reads a file."""
 
@@ -165,7 +152,6 @@ def skill_tool(skills: SessionSkills, conversation: Callable[[], Conversation]) 
         run=run,
         mutating=never_mutating,
         side_effect="none",
-        input_schema=INPUT_SCHEMA,
     )
 
 
