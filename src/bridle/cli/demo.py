@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shlex
@@ -28,7 +29,7 @@ from bridle.sandbox.plain_spawn import allowed_environment
 PROMPT = "The cart total is wrong when an item is bought twice. Find out why and fix it."
 
 
-def demo(env: Mapping[str, str]) -> int:
+def demo(_parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     return asyncio.run(run_demo(sessions_unlocked(env)))
 
 

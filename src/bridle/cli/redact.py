@@ -6,6 +6,7 @@ import argparse
 import codecs
 import os
 import sys
+from collections.abc import Mapping
 
 from bridle.base.redact import StreamRedactor
 from bridle.base.secret_shapes import kinds
@@ -14,7 +15,7 @@ from bridle.cli.console import say, unwritten
 _READ_BYTES = 64 * 1024
 
 
-def redact_verb(parsed: argparse.Namespace) -> int:
+def redact_verb(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int:
     if parsed.kinds:
         width = max(map(len, kinds()))
         return say("".join(f"{kind:<{width}}   {about}\n" for kind, about in kinds().items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,28 @@ _PATHS = (
     "add_dir",
 )
 """Options whose values are paths."""
+_FUNCTIONS = {
+    "talk": "talk:talk_verb",
+    "redact": "redact:redact_verb",
+    "logout": "login:logout",
+    "profiles": "profile_verbs:profiles",
+    "plugins": "plugin_verbs:plugins",
+    "mcp": "mcp_servers:mcp_servers",
+    "mcp serve": "mcp_serve:mcp_serve",
+    "mcp parents": "mcp_allow:mcp_allow",
+    "mcp allow": "mcp_allow:mcp_allow",
+    "mcp forget": "mcp_allow:mcp_allow",
+    "mcp test": "mcp_trial:mcp_test",
+    "mcp approve": "mcp_approve:mcp_approve",
+    "mcp login": "mcp_login:mcp_login",
+    "mcp logout": "mcp_login:mcp_login",
+    "mcp add": "mcp_edit:mcp_edit",
+    "mcp remove": "mcp_edit:mcp_edit",
+    "mcp import": "mcp_import:mcp_import",
+    "mcp secret": "mcp_secret:mcp_secret",
+    "mcp restart": "mcp_restart:mcp_restart",
+}
+"""The module and function of a verb, or of a verb with an action. Other verbs: the function and module of their name."""
 
 
 def run_verb(arguments: list[str]) -> int:
@@ -67,172 +90,11 @@ def run_verb(arguments: list[str]) -> int:
 
 
 def _carry_out(parsed: argparse.Namespace) -> int:
-    """Each verb is imported when it is used."""
-    match parsed.verb:
-        case "talk":
-            from bridle.cli.talk import talk_verb
-
-            return talk_verb(parsed, os.environ)
-        case "run":
-            from bridle.cli.run import run
-
-            return run(parsed, dict(os.environ))
-        case "demo":
-            from bridle.cli.demo import demo
-
-            return demo(os.environ)
-        case "undo":
-            from bridle.cli.undo import undo
-
-            return undo(parsed, os.environ)
-        case "cost":
-            from bridle.cli.cost import cost
-
-            return cost(parsed, os.environ)
-        case "login" | "logout":
-            from bridle.cli.login import login, logout
-
-            return (login if parsed.verb == "login" else logout)(parsed, os.environ)
-        case "models":
-            from bridle.cli.models import models
-
-            return models(parsed, os.environ)
-        case "tools":
-            from bridle.cli.tools import tools
-
-            return tools(parsed, os.environ)
-        case "skills":
-            from bridle.cli.skills import skills
-
-            return skills(parsed, os.environ)
-        case "agents":
-            from bridle.cli.agents import agents
-
-            return agents(parsed, os.environ)
-        case "config":
-            from bridle.cli.config import config
-
-            return config(parsed, os.environ)
-        case "profiles" | "plugins":
-            return _bundled(parsed)
-        case "permissions":
-            from bridle.cli.permissions import permissions
-
-            return permissions(parsed, os.environ)
-        case "trust":
-            from bridle.cli.trust import trust
-
-            return trust(parsed, os.environ)
-        case "sandbox":
-            from bridle.cli.sandbox import sandbox
-
-            return sandbox(parsed, os.environ)
-        case "hooks":
-            from bridle.cli.hooks import hooks
-
-            return hooks(parsed, os.environ)
-        case "memory":
-            from bridle.cli.memory import memory
-
-            return memory(parsed, os.environ)
-        case "mcp":
-            return _mcp(parsed)
-        case _:
-            return _carry_out_beside_sessions(parsed)
-
-
-def _carry_out_beside_sessions(parsed: argparse.Namespace) -> int:
-    """Verbs that share, look after or test an installation, and those of stored sessions."""
-    match parsed.verb:
-        case "serve":
-            from bridle.cli.serve import serve
-
-            return serve(parsed, os.environ)
-        case "attach":
-            from bridle.cli.attach import attach
-
-            return attach(parsed, os.environ)
-        case "doctor":
-            from bridle.cli.doctor import doctor
-
-            return doctor(parsed, os.environ)
-        case "debug":
-            from bridle.cli.debug import debug
-
-            return debug(parsed, os.environ)
-        case "conformance":
-            from bridle.cli.conformance import conformance
-
-            return conformance(parsed, os.environ)
-        case "redact":
-            from bridle.cli.redact import redact_verb
-
-            return redact_verb(parsed)
-        case "token":
-            from bridle.cli.token import token
-
-            return token(parsed, os.environ)
-        case "completion":
-            from bridle.cli.completion import completion
-
-            return completion(parsed, os.environ)
-        case _:
-            from bridle.cli.sessions import sessions
-
-            return sessions(parsed, os.environ)
-
-
-def _bundled(parsed: argparse.Namespace) -> int:
-    """What comes as a whole: profiles, plugins and bundles."""
-    if parsed.verb == "profiles":
-        from bridle.cli.profile_verbs import profiles
-
-        return profiles(parsed, os.environ)
-    from bridle.cli.plugin_verbs import plugins
-
-    return plugins(parsed, os.environ)
-
-
-def _mcp(parsed: argparse.Namespace) -> int:
-    if parsed.action == "serve":
-        from bridle.cli.mcp_serve import mcp_serve
-
-        return mcp_serve(parsed, os.environ)
-    if parsed.action in ("parents", "allow", "forget"):
-        from bridle.cli.mcp_allow import mcp_allow
-
-        return mcp_allow(parsed, os.environ)
-    if parsed.action == "test":
-        from bridle.cli.mcp_trial import mcp_test
-
-        return mcp_test(parsed, os.environ)
-    if parsed.action == "approve":
-        from bridle.cli.mcp_approve import mcp_approve
-
-        return mcp_approve(parsed, os.environ)
-    if parsed.action in ("login", "logout"):
-        from bridle.cli.mcp_login import mcp_login
-
-        return mcp_login(parsed, os.environ)
-    if parsed.action in ("add", "remove"):
-        from bridle.cli.mcp_edit import mcp_edit
-
-        return mcp_edit(parsed, os.environ)
-    if parsed.action == "import":
-        from bridle.cli.mcp_import import mcp_import
-
-        return mcp_import(parsed, os.environ)
-    if parsed.action == "secret":
-        from bridle.cli.mcp_secret import mcp_secret
-
-        return mcp_secret(parsed, os.environ)
-    if parsed.action == "restart":
-        from bridle.cli.mcp_restart import mcp_restart
-
-        return mcp_restart(parsed, os.environ)
-    from bridle.cli.mcp_servers import mcp_servers
-
-    return mcp_servers(parsed, os.environ)
+    """Import the function of a verb and run it."""
+    verb = parsed.verb
+    action = f"{verb} {getattr(parsed, 'action', '')}"
+    module, _, function = _FUNCTIONS.get(action, _FUNCTIONS.get(verb, f"{verb}:{verb}")).partition(":")
+    return getattr(import_module(f"bridle.cli.{module}"), function)(parsed, dict(os.environ))
 
 
 def _without_habits(arguments: list[str]) -> list[str]:
