@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridle.app.composition import session_transcript
 from bridle.app.machine_store import session_store
-from bridle.app.session_transcript import session_transcript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
 from bridle.config.folders import folders

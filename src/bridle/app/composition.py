@@ -15,6 +15,8 @@ import msgspec
 from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
+from bridle.clients.as_chain import ChainForm
+from bridle.clients.as_events import EventsForm
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
@@ -22,10 +24,12 @@ from bridle.engine.ports import RunCall, SpawnPolicy
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
+from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold, Transcript
+from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
 
 if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
@@ -294,7 +298,6 @@ def _transcript(parts: SessionParts) -> Transcript | None:
     form, log = parts.settings.transcript, parts.opened.log
     if form is None:
         return None
-    from bridle.app.session_transcript import session_transcript  # nobody pays for it who has none
     from bridle.sessions.beside_store import transcripts_of
 
     return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
@@ -310,3 +313,17 @@ def _idle_rules(parts: SessionParts, joined: Joined) -> Iterator[Notice]:
     names = frozenset(tool.name for tool in (*offered, *_brought(parts)))
     for rule, problem in rules_without_a_tool(parts.settings.rules, names):
         yield Notice(reason="ConfigWarning", message=f"{rule.origin}: {problem}.")
+
+
+def session_transcript(log: OpenLog, folder: str, form: Format) -> KeptTranscript:
+    return KeptTranscript(log, folder, form, lambda: _new_form(form))
+
+
+def _new_form(form: Format) -> TranscriptForm | None:
+    match form:
+        case "events":
+            return EventsForm()
+        case "chain":
+            return ChainForm()
+        case "envelope":
+            return None

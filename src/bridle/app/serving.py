@@ -10,15 +10,14 @@ import functools
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bridle._version import __version__
 from bridle.app.mcp_mount import MCP_PATH, McpMount
-from bridle.app.plugin_mounts import plugin_mounts
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -33,6 +32,7 @@ from bridle.base.peer_process import (
 from bridle.base.surviving_processes import recording_processes
 from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.config.folders import Folders, home_of
+from bridle.config.tiers import load
 from bridle.control.capability_tokens import Tokens
 from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.event_batches import OpenStreams
@@ -42,14 +42,20 @@ from bridle.control.listening_socket import (
     open_engine_socket,
     open_tcp_socket,
 )
-from bridle.control.request_guard import AsgiApp, ConnectionOrigin, Listener
+from bridle.control.request_guard import AsgiApp, ConnectionOrigin, Listener, Receive, Scope, Send, claims_of
 from bridle.control.served_clients import ServedClients
 from bridle.control.service import Service
 from bridle.control.service_metrics import ServiceCounters
 from bridle.control.token_files import read_token_file
+from bridle.plugin.loading import LoadedPlugin, bad_plugin, load_plugins
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.sandbox.session_border import records_of
+
+if TYPE_CHECKING:
+    from bridle.app.engine import Engine
+    from bridle.plugin.transport import PluginApp
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
@@ -419,3 +425,55 @@ async def _why_unconfined(services: ProcessServices) -> str | None:
         return "sandbox.mode = off"
     held_by = await services.spawn.held_by()
     return "no sandbox works here" if held_by in {"", UNCONFINED} else None
+
+
+PATH = "/v1/plugins/"
+
+
+def plugin_mounts(engine: Engine) -> Mapping[str, AsgiApp]:
+    """The applications by their paths. Raises `BadPlugin` for a plugin of the person's settings that cannot be used."""
+    services = engine.services
+    tiers = load(where=services.where, cwd="/", env=services.env)  # no project's word counts for an engine
+    loaded = load_plugins(tiers if tiers.get("plugins.enabled") else None, engine.plugins)
+    return {f"{PATH}{one.name}": _Mounted(engine, one) for one in _with_transport(loaded)}
+
+
+def _with_transport(loaded: Sequence[LoadedPlugin]) -> list[LoadedPlugin]:
+    return [one for one in loaded if one.transport is not None]
+
+
+class _Mounted:
+    """The application of one plugin. What breaks in it is in the engine's log; whoever asked is told no details."""
+
+    def __init__(self, engine: Engine, plugin: LoadedPlugin) -> None:
+        self._engine = engine
+        self._name = plugin.name
+        assert plugin.transport is not None
+        try:
+            self._app: PluginApp = plugin.transport(self)
+        except Exception as fault:  # noqa: BLE001  the boundary: it is somebody else's code
+            problem = f"its transport failed ({type(fault).__name__}: {fault})"
+            raise bad_plugin(plugin.where, plugin.name, problem) from None
+
+    def connect(self, scope: Scope) -> Connection:
+        claims = claims_of(scope)
+        return self._engine.connect(
+            name=claims.name or self._name, claims=claims, answers=False, here="following"
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def told(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, told)
+        except Exception as fault:  # noqa: BLE001  the boundary
+            self._engine.access.note_fault(fault)
+            if not begun:
+                headers = [(b"content-length", b"0")]
+                await send({"type": "http.response.start", "status": 500, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from bridle.agents.agent_settings import ChildContext
+from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS
 from bridle.engine import layers
 from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
-from bridle.protocol.events import DELEGATE, ToolResult
+from bridle.protocol.events import DELEGATE, ContextAdded, DurableEvent, ToolResult
+from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock
 from bridle.safety import git_arrivals, permitted, redacted, sandboxed
 from bridle.safety.guards import rechecked
 from bridle.safety.trust.approved_edits import ApprovedEdits
 from bridle.sandbox.read_only_git import repository_of
-from bridle.tools.output import capped
+from bridle.tools.output import WHOLE_BYTES, capped
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
@@ -68,7 +73,6 @@ def hold_deadline(parts: SessionParts) -> ToolLayer:
 def cap_output(parts: SessionParts) -> ToolLayer:
     if parts.agent is None or not parts.agent.is_bounded:
         return capped(parts.spill())
-    from bridle.app.child_output import room_of_child  # only where there are children
 
     return capped(parts.spill(), room_of_child(parts.agent.settings.child))
 
@@ -94,8 +98,6 @@ def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
     services, opened, journal = parts.services, parts.opened, parts.journal
     emit = journal.emit
     if parts.agent is not None and parts.agent.is_bounded:
-        from bridle.app.child_output import showing_images  # only where there are children
-
         emit = showing_images(journal.emit, parts.agent.settings.child.image_tokens)
 
     may_send = parts.agent is not None and parts.agent.delegates
@@ -129,3 +131,43 @@ def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
             return await runner(call.definition)(call.args, context)
 
     return run
+
+
+NOTE_BYTES = 240
+"""What it takes to say where the rest of an output is."""
+LEAST_BYTES = 400
+
+
+def room_of_child(budget: ChildContext) -> Callable[[ToolCall], int]:
+    """How many bytes of a call's output stay: of one that looks something up more than of one that does something."""
+
+    def room(call: ToolCall) -> int:
+        if call.name == DELEGATE:  # has a budget of its own
+            return WHOLE_BYTES
+        tokens = budget.retrieval_tokens if call.definition.risk == "read" else budget.inline_tokens
+        return min(WHOLE_BYTES, max(LEAST_BYTES, (tokens - 1) * CHARACTERS_PER_TOKEN - NOTE_BYTES))
+
+    return room
+
+
+def showing_images(emit: Callable[[DurableEvent], int], most_tokens: int) -> Callable[[DurableEvent], int]:
+    """`emit` for the tools of a child: of the images they bring, it is shown as many as it has room for."""
+    left = most_tokens // IMAGE_TOKENS
+
+    def shown(block: InputBlock) -> InputBlock:
+        nonlocal left
+        if not isinstance(block, ImageBlock):
+            return block
+        left -= 1
+        if left >= 0:
+            return block
+        return TextBlock(
+            text=f"(An image is left out: those before it fill the {most_tokens} tokens for images.)"
+        )
+
+    def emit_within(event: DurableEvent) -> int:
+        if isinstance(event, ContextAdded):
+            event = msgspec.structs.replace(event, content=tuple(map(shown, event.content)))
+        return emit(event)
+
+    return emit_within

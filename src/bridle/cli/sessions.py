@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -12,17 +14,25 @@ from typing import Any
 from msgspec import Raw, structs
 
 from bridle.app.machine_store import session_store, store_to_look
+from bridle.app.query_answers import FOUND_MAX, search_hits
 from bridle.base.ids import list_place
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
-from bridle.cli.session_words import day, notes, title_words
+from bridle.cli.session_words import day, notes, short, title_words
+from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.story import Story
+from bridle.clients.replay import frames
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, is_expired
+from bridle.protocol.errors import UsageError
+from bridle.protocol.queries import SearchHit
+from bridle.sessions.export import clean
+from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore
+from bridle.sessions.stored_archive import StoredArchive
 
 COLUMNS = 80
 """A line of the list is no wider; programs read --json."""
@@ -45,28 +55,18 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
                 return export(store, parsed)
             case "search":
-                from bridle.cli.session_search import search_verb
-
                 return search_verb(store, parsed)
             case "replay":
-                from bridle.cli.session_replay import replay
-
                 return replay(store, parsed)
             case "diff":
                 from bridle.cli.session_diff import diff
 
                 return diff(store, parsed)
             case "repair":
-                from bridle.cli.session_repair import repair
-
-                return repair(store, parsed)
+                return repair_store(store, parsed)
             case "backup":
-                from bridle.cli.session_repair import back_up
-
                 return back_up(store, parsed)
             case "rekey":
-                from bridle.cli.session_repair import rekey
-
                 return rekey(store)
             case action if action in CHANGING:
                 from bridle.cli.session_changes import change
@@ -198,3 +198,91 @@ def _show_json(store: SessionStore, text: str) -> int:
 
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in visible(text).splitlines()]
+
+
+def replay(store: SessionStore, parsed: argparse.Namespace) -> int:
+    watched = sys.stdout.isatty()
+    if parsed.step and not (watched and sys.stdin.isatty()):
+        raise UsageError("--step waits for your Enter, and there is no terminal here")
+    row = store.find(parsed.id)
+    waits = parsed.pace is not None or (watched and not parsed.step)
+    for frame in frames(clean(store.records(row.id)), pace=parsed.pace or 1.0):
+        if waits and frame.pause_s:
+            time.sleep(frame.pause_s)
+        if code := say(frame.text):
+            return code
+        if parsed.step and frame.rests and not _goes_on():
+            return 0
+    return 0
+
+
+def _goes_on() -> bool:
+    try:
+        return typed_line("Enter next · q leave › ").strip().lower() != "q"
+    except EOFError:
+        return False
+
+
+def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
+    """Exit 0 when something was found, 1 when not, as grep does."""
+    words = " ".join(parsed.words)
+    if not words.strip():
+        raise UsageError("Search for what? bridle sessions search WORDS")
+    rows = {row.id: row for row in store.list()}
+    found = search_hits(StoredArchive(store).search(words, limit=FOUND_MAX), rows.values())
+    here = os.path.realpath(".")
+    wanted = found if parsed.all else [hit for hit in found if rows[hit.session].cwd == here]
+    if parsed.json:
+        say_json(wanted)
+    elif wanted:
+        say("".join(_shown(hit, rows[hit.session], everywhere=parsed.all) for hit in wanted[: parsed.limit]))
+        if len(wanted) > parsed.limit:
+            say(f"… {len(wanted) - parsed.limit} more: --limit N\n")
+    else:
+        elsewhere = f" {counted(len(found), 'place')} in other folders: --all" if found else ""
+        say(f"Nobody said that here.{elsewhere}\n")
+    return 0 if wanted else 1
+
+
+def _shown(hit: SearchHit, row: SessionRow, *, everywhere: bool) -> str:
+    title = title_words(row)
+    where = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
+    when = age(time.time() * 1000 - hit.ts_ms)
+    turn = f"   turn {hit.turn}" if hit.turn is not None else ""
+    excerpt = " ".join(visible(hit.excerpt, newlines=False).split())
+    return f"{short(row.id)}   {title}   {when}{turn}{where}\n    {hit.who}: {excerpt}\n"
+
+
+EXIT_DAMAGED = 1
+
+
+def repair_store(store: SessionStore, parsed: argparse.Namespace) -> int:
+    """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
+    from bridle.sessions import repair
+
+    report = StoredArchive(store).repair(only_look=parsed.check)
+    code = 0 if report.whole else EXIT_DAMAGED
+    if parsed.json:
+        say_json({"whole": report.whole, "report": report})
+        return code
+    lines = [visible(line, newlines=False) for line in repair.words(report)]
+    if parsed.check and not report.whole:
+        lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
+    elif report.without_tip:
+        lines.append("They are taken as they are from now on.")
+    return say("".join(f"{line}\n" for line in lines)) or code
+
+
+def rekey(store: SessionStore) -> int:
+    return say(f"Everything is encrypted with a new key: {visible(StoredArchive(store).rekey())}\n")
+
+
+def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
+    made = asyncio.run(SqliteStore(store).back_up(parsed.file))
+    if parsed.json:
+        return say_json(made)
+    path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)
+    return say(
+        f"{path}   {counted(made.sessions, 'session')}, {made.events:,} events, read back and whole.\n"
+        f"{key}   its key, locked as it is here. Keep both. In again: bridle sessions import {path}\n"
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +20,7 @@ from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
+from bridle.base.files import private_folder, read_limited, real_folder, write_atomic
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
 from bridle.cli.first_run import DEMO_MODEL, choose_model
@@ -25,24 +28,29 @@ from bridle.cli.history import PromptHistory
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
-from bridle.cli.start_memory import StartMemory
 from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_named, review_settings
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Picture
-from bridle.clients.interaction.picker import Deed, Listed, Picker
+from bridle.clients.interaction.picker import Deed, Listed, Picker, listed
 from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import BranchSession, CreateSession, DeleteSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
-from bridle.protocol.queries import ListProviders, PreviewSession, SessionPreview
+from bridle.protocol.queries import (
+    DescribeSession,
+    ListProviders,
+    ListSessions,
+    PreviewSession,
+    SessionPreview,
+)
 from bridle.providers import DEMO
 from bridle.safety.wide_folders import AcceptedFolders
 
@@ -319,8 +327,6 @@ def terminal_services(
         return save_new(cwd, path, text)
 
     def paths() -> Sequence[str]:
-        from bridle.cli.mentions import paths_below
-
         return paths_below(cwd)
 
     return ClientServices(
@@ -356,7 +362,6 @@ async def _tell_what_expires(connection: Connection, env: Mapping[str, str]) -> 
 
 
 async def _picked(connection: Connection, terminal: Terminal, env: Mapping[str, str]) -> str | None:
-    from bridle.cli.session_list import do_deed, listed_sessions
     from bridle.clients.line.session_picker import pick
 
     async def listed() -> tuple[Listed, ...]:
@@ -385,3 +390,89 @@ def _print_sessions(env: Mapping[str, str]) -> int:
         raise CommandRefused("NoSessionHere", cwd=_folder(".", env))
     say("\n".join(lines) + "\n")
     raise UsageError("Which one? bridle -r ID")
+
+
+async def listed_sessions(connection: Connection, env: Mapping[str, str], here: str) -> tuple[Listed, ...]:
+    """Every session somebody has said something in, the one used last first, for somebody in the folder `here`."""
+    here, now_ms, home = real_folder(here), time.time_ns() // 1_000_000, env.get("HOME", "")
+    found = (await connection.ask(ListSessions())).sessions
+    return tuple(listed(one, now_ms=now_ms, here=here, home=home) for one in found)
+
+
+async def do_deed(connection: Connection, deed: Deed) -> None:
+    """Does what a person wants done to a session of the list. Raises `BridleError` when it cannot be."""
+    match deed.what:
+        case "fork":
+            await connection.send(BranchSession(session=deed.id))
+        case "pin":
+            pinned = (await connection.ask(DescribeSession(session=deed.id))).session.pinned
+            await connection.send(PinSession(session=deed.id, pinned=not pinned))
+        case "rename":
+            await connection.send(RenameSession(session=deed.id, title=deed.title))
+        case "delete":
+            await connection.send(DeleteSession(session=deed.id))
+
+
+MAX_BYTES = 64 * 1024
+
+
+class StartMemory:
+    """One private file per folder. Losing it costs nothing but a few lines more at the next start."""
+
+    def __init__(self, state_folder: str, cwd: str) -> None:
+        name = hashlib.sha256(cwd.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        self._folder = os.path.join(state_folder, "starts")
+        self._path = os.path.join(self._folder, f"{name}.json")
+
+    def said(self) -> dict[str, str]:
+        """What each line said, by its name; nothing where nobody started here yet."""
+        try:
+            return msgspec.json.decode(read_limited(self._path, MAX_BYTES).data, type=dict[str, str])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+    def keep(self, said: Mapping[str, str]) -> None:
+        if said == self.said():
+            return
+        with suppress(OSError):
+            private_folder(self._folder)
+            write_atomic(self._path, msgspec.json.encode(said), durable=False)
+
+
+MOST = 5_000
+SKIPPED = frozenset({"node_modules", "__pycache__"})
+
+
+def paths_below(folder: str, most: int = MOST) -> list[str]:
+    """Files and folders relative to `folder`, near ones first, folders with a slash at the end.
+
+    Hidden ones and what package managers put there are left out, links to folders are not followed, and after `most`
+    it is enough. What cannot be read is not there.
+    """
+    found: list[str] = []
+    waiting = deque([""])
+    while waiting and len(found) < most:
+        below = waiting.popleft()
+        for name, is_folder in _entries(os.path.join(folder, below)):
+            found.append(below + name + ("/" if is_folder else ""))
+            if is_folder:
+                waiting.append(f"{below}{name}/")
+    return found[:most]
+
+
+def _entries(folder: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                (entry.name, entry.is_dir(follow_symlinks=False))
+                for entry in entries
+                if not entry.name.startswith(".") and entry.name not in SKIPPED and _is_text(entry.name)
+            ]
+    except OSError:
+        return []
+    return sorted(found)
+
+
+def _is_text(name: str) -> bool:
+    """A name that is no UTF-8 cannot be written in a message."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -51,7 +51,7 @@ _FUNCTIONS = {
     "mcp secret": "mcp_secret:mcp_secret",
     "mcp restart": "mcp_restart:mcp_restart",
 }
-"""The module and function of a verb, or of a verb with an action. Other verbs: the function and module of their name."""
+"""The module and function of a verb, or of a verb and an action. Other verbs: the module and function of that name."""
 
 
 def run_verb(arguments: list[str]) -> int:

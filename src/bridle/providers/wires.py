@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
+
+from bridle.protocol.errors import ProviderError
+from bridle.protocol.messages import CANONICAL_FORM_VERSION, ImageBlock, Message, TextBlock
+
+if TYPE_CHECKING:
+    from bridle.engine.ports import Wire
+    from bridle.protocol.events import PrefixSet
+    from bridle.providers.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from bridle.engine.ports import Wire
@@ -30,7 +38,6 @@ def dialect(endpoint: Endpoint, *, streaming: bool = True) -> Dialect:
     spoken = _spoken(endpoint, streaming=streaming)
     if endpoint.quirks.images == "send":
         return spoken
-    from bridle.providers.sightless import SightlessWire
 
     return msgspec.structs.replace(spoken, wire=SightlessWire(spoken.wire, endpoint))
 
@@ -59,3 +66,34 @@ def _spoken(endpoint: Endpoint, *, streaming: bool) -> Dialect:
                 models_path="v1/models?limit=1000",
                 headers={"anthropic-version": ANTHROPIC_VERSION},
             )
+
+
+LEFT_OUT = TextBlock(text="[An image was here. You cannot see images, so it was left out.]")
+
+
+class SightlessWire:
+    """Another wire without images. Raises `ProviderError` where the endpoint does not say to leave them out."""
+
+    canonical_form_version: ClassVar[int] = CANONICAL_FORM_VERSION
+
+    def __init__(self, wire: Wire, endpoint: Endpoint) -> None:
+        self._wire = wire
+        self._endpoint = endpoint
+
+    @property
+    def name(self) -> str:
+        return self._wire.name
+
+    def head(self, prefix: PrefixSet) -> bytes:
+        return self._wire.head(prefix)
+
+    def message(self, message: Message) -> bytes:
+        if not any(isinstance(block, ImageBlock) for block in message.content):
+            return self._wire.message(message)
+        if self._endpoint.quirks.images == "refuse":
+            raise ProviderError("NoImages", provider=self._endpoint.name)
+        kept = tuple(LEFT_OUT if isinstance(block, ImageBlock) else block for block in message.content)
+        return self._wire.message(msgspec.structs.replace(message, content=kept))
+
+    def tail(self, prefix: PrefixSet) -> bytes:
+        return self._wire.tail(prefix)

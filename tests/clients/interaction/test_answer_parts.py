@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.markdown_table import Table, table_of
-from bridle.clients.interaction.answer_spans import AnswerSpans
+from bridle.clients.interaction.answer_spans import AnswerSpans, address_of
 from bridle.clients.interaction.cells import width_of
-from bridle.clients.interaction.link_target import address_of
 from bridle.clients.interaction.syntax_colours import coloured_lines, language_of
 from tables import table
 

@@ -5,8 +5,8 @@ import re
 
 from bridle.base.line_diff import DiffLine
 from bridle.base.visible import visible
+from bridle.clients.interaction.slash_actions import transcript
 from bridle.clients.interaction.start_info import StartInfo, StartLine
-from bridle.clients.interaction.transcript import transcript
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

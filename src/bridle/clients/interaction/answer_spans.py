@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+from urllib.parse import quote
 
 from bridle.base.markdown import MarkdownStream, Style, StyledSpan
 from bridle.base.visible import visible
 from bridle.clients.interaction.answer_pieces import AnswerPiece
 from bridle.clients.interaction.cells import width_of
-from bridle.clients.interaction.link_target import address_of, host_of
 
 _LEAD: Final = re.compile(r"[ \t]*(?:>[ \t]?)*")
 _SHOWN_CHARACTERS: Final = 100
@@ -118,3 +118,29 @@ class AnswerSpans:
         if len(shown) > _SHOWN_CHARACTERS:
             shown = f"{shown[: _SHOWN_CHARACTERS - 1]}…"
         yield AnswerPiece(f" ({shown})", "rule")
+
+
+_WEB: Final = re.compile(r"(https?)://([A-Za-z0-9.-]+(?::[0-9]{1,5})?)(?=[/?#]|\Z)([!-~]*)")
+_FILE: Final = re.compile(r"(?:\./)?([A-Za-z0-9_@+,. -][^\x00-\x1f\x7f:\\?#]*)(?:(?::[0-9]+)+|#L[0-9L-]+)?")
+_SAFE: Final = "/?#[]!$&()*+,;=:@%~-._"
+MAX_CHARACTERS: Final = 2000
+
+
+def address_of(target: str, folder: str = "") -> str:
+    """The address to open, of characters no terminal obeys; empty where the target is not to be opened.
+
+    `folder` is where relative paths begin; without one they are not opened.
+    """
+    if len(target) > MAX_CHARACTERS:
+        return ""
+    if web := _WEB.fullmatch(target):
+        return f"{web[1]}://{web[2].lower()}{quote(web[3], safe=_SAFE)}"
+    file = _FILE.fullmatch(target)
+    if file is None or not folder.startswith("/") or ".." in file[1].split("/"):
+        return ""
+    return "file://" + quote("/".join((folder.rstrip("/"), file[1])))
+
+
+def host_of(address: str) -> str:
+    """Where an address of the web leads; empty for a file."""
+    return address.split("/")[2] if address.startswith("http") else ""

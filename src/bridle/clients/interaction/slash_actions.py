@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.phrases import counted, window_words
 from bridle.base.visible import visible
+from bridle.clients.interaction.as_markdown import markdown
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
@@ -24,11 +25,14 @@ from bridle.clients.interaction.profile_change import (
 from bridle.clients.interaction.slash_table import Deed, grant_words
 from bridle.clients.interaction.story import Story, edited_files
 from bridle.clients.interaction.view import SessionView
+from bridle.protocol import events as e
 from bridle.protocol.commands import BranchSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import ChildEnded, ChildStarted, Envelope, GrantAdded, ToolResult
 from bridle.protocol.queries import (
+    AgentEntry,
+    AgentList,
     CustomQuery,
     DescribeProfile,
     DescribeSession,
@@ -39,6 +43,7 @@ from bridle.protocol.queries import (
     ListModels,
     ListProfiles,
     ListSessions,
+    ModelEntry,
     ProfileEntry,
     ReadOutput,
     SessionInfo,
@@ -125,7 +130,6 @@ class SlashActions:
 
     async def models_to_pick(self, session: str, view: SessionView) -> ChoiceList | None:
         """Every model that can be asked now, those of this machine first; None where words say that there is none."""
-        from bridle.clients.interaction.model_rows import model_list
 
         found = (await self._connection.ask(ListModels(session=session, usable=True))).models
         if not found:
@@ -213,7 +217,6 @@ class SlashActions:
 
     async def _export(self, session: str, view: SessionView, path: str) -> None:
         """Writes everything that was said until now into a file that was not there before."""
-        from bridle.clients.interaction.transcript import transcript
 
         save = self._services.save
         if save is None:
@@ -284,7 +287,6 @@ class SlashActions:
 
     async def _agents(self, session: str, view: SessionView) -> None:
         """Who there is, and the tree of those that were sent."""
-        from bridle.clients.interaction.agent_rows import agent_rows
         from bridle.clients.interaction.child_lines import tree_lines
 
         for row in agent_rows(await self._connection.ask(ListAgents(session=session))):
@@ -339,3 +341,74 @@ def _entry_words(entry: GrantEntry) -> str:
             grant_id=entry.grant_id, tool=entry.tool, pattern=entry.pattern, life=life, match=entry.match
         )
     )
+
+
+def transcript(title: str, envelopes: Iterable[e.Envelope], *, path: str = "") -> str:
+    """The events as text, in the form that the ending of `path` names."""
+    if path.lower().endswith((".html", ".htm")):
+        from bridle.clients.interaction.as_html import html
+
+        return "".join(html(title, (), envelopes))
+    return "".join(markdown(title, (), envelopes))
+
+
+def agent_rows(found: AgentList) -> list[SayWords]:
+    """One line for each, the one that is talked with first; those that nobody trusts yet, and mistakes, last."""
+    shown = sorted((one for one in found.agents if not one.hidden), key=_rank)
+    widest = max((len(_name(one)) for one in shown), default=0)
+    beside = " " * (widest + 4)
+    lines = (f"{'>' if one.chosen else ' '} {_name(one):<{widest}}  {_about(one)}" for one in shown)
+    mistakes = (f"! {visible(problem, newlines=False)}" for problem in found.problems)
+    return [*(SayWords(line, beside) for line in lines), *(SayWords(line, "  ") for line in mistakes)]
+
+
+def _rank(agent: AgentEntry) -> int:
+    return 0 if agent.chosen else 1 if agent.trusted else 2
+
+
+def _name(agent: AgentEntry) -> str:
+    return visible(agent.name, newlines=False)
+
+
+def _about(agent: AgentEntry) -> str:
+    place = visible(agent.place, newlines=False)
+    source = agent.source if agent.source == "builtin" or not place else f"{agent.source}, {place}"
+    if not agent.trusted:
+        return f"not trusted yet: bridle trust ack {place}"
+    does = [
+        *(("you talk with it",) if agent.chosen else ("to talk with",) if agent.selectable else ()),
+        *(("can be sent",) if agent.callable else ()),
+    ]
+    described = visible(agent.description, newlines=False)
+    return f"{described} ({', '.join((*does, source))})"
+
+
+def model_list(models: Iterable[ModelEntry], current: str) -> ChoiceList:
+    """The list, with the model in use first wherever it stands, then those of this machine, as they were given."""
+    entries = sorted(models, key=lambda entry: (entry.model != current, not entry.local))
+    rows = tuple(ChoiceRow(entry.model, entry.model, _about_model(entry, current)) for entry in entries)
+    return ChoiceList(
+        purpose="model",
+        title="Models you can use now",
+        rows=rows,
+        enter="Enter takes it",
+        below="Others: /model provider:model   Connect a provider: /login",
+    )
+
+
+def _about_model(entry: ModelEntry, current: str) -> str:
+    window = entry.context_tokens
+    facts = (
+        "in use" if entry.model == current else "",
+        "local" if entry.local else _price(entry),
+        f"{window_words(window)} context" if window else "",
+        "no tools" if entry.tools is False else "",
+        "images" if entry.images else "",
+    )
+    return " · ".join(filter(None, facts))
+
+
+def _price(entry: ModelEntry) -> str:
+    if entry.price_in is None or entry.price_out is None:
+        return "price unknown"
+    return f"${entry.price_in:.4g} in, ${entry.price_out:.4g} out per million"
