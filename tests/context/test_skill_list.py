@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_list import (
+    BUILT_IN,
     MAX_LIST_BYTES,
     best_skills,
+    built_in_skills,
     skills_text,
 )
 from bridle.context.skills.skill_records import Skill, SkillHead, SkillTriggers
@@ -72,6 +76,12 @@ def test_what_does_not_fit_is_named_with_its_line_and_what_to_change(
 def test_the_limits_themselves_fit():
     name, about = "a" * 64, "é" * 1024
     assert read_skill(text(name=name, description=about), folder=name).head.description == about
+
+
+def test_the_built_in_skills_are_what_their_files_say():
+    for skill, head in zip(built_in_skills(), BUILT_IN, strict=True):
+        with open(os.path.join(skill.folder, "SKILL.md"), encoding="utf-8") as file:
+            assert read_skill(file.read(), folder=head.name).head == head
 
 
 @pytest.mark.requirement("G15.3")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, cast
 
 from bridle.app.settings import consent_kind, is_acked, skill_settings
-from bridle.base.clock import Clock
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, has_tool_folder, project_folder, prompt_folders
@@ -227,7 +227,7 @@ def _skill_items(tiers: Tiers, *, where: Folders, cwd: str, env: Mapping[str, st
     settings = skill_settings(tiers)
     if not settings.enabled:
         return iter(())
-    return project_skill_items(settings, where=where, cwd=cwd, env=env)
+    return project_skill_items(settings, where=where, cwd=cwd, env=env, now_ms=SystemClock().now_ms())
 
 
 def _secrets_items(root: str) -> Iterator[TrustItem]:

@@ -391,7 +391,7 @@ def _profile(sources: Sources, name: str) -> q.ProfileDescription:
 def _own_skills(sources: Sources) -> SessionSkills:
     from bridle.app.skill_sources import own_skills
 
-    return own_skills(where=sources.where, env=sources.env)
+    return own_skills(where=sources.where, env=sources.env, now_ms=sources.clock.now_ms())
 
 
 def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:

@@ -120,6 +120,7 @@ class SessionOpening:
                     where=self._services.where,
                     cwd=place.cwd,
                     env=self._services.env,
+                    now_ms=self._services.clock.now_ms(),
                 )
             from bridle.app.agent_sources import agent_items
 

@@ -6,21 +6,30 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bridle.base.clock import Clock
 from bridle.config.folders import Folders, home_of, project_folder
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
-from bridle.context.skills.skill_folders import SkillPlace, built_in_skills, find_skills, skill_places
+from bridle.context.skills.skill_list import built_in_skills
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
 
 if TYPE_CHECKING:
+    from bridle.context.skills.skill_folders import SkillPlace
     from bridle.safety.trust.trust_items import TrustItem
 
 
 def find_all(
-    settings: SkillSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str]
+    settings: SkillSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str], now_ms: int
 ) -> FoundSkills:
     """Every skill there is for a session in `cwd`, or for none in particular, agreed to or not."""
     home, project = home_of(env), project_folder(cwd) if cwd else None
+    folders = (os.path.join(where.config, "skills"), os.path.join(project, "skills") if project else "")
+    wanted = settings.folders or settings.bundles
+    if not wanted and not any(folder and os.path.isdir(folder) for folder in folders):
+        return FoundSkills(skills=built_in_skills())
+    from bridle.context.skills.skill_folders import find_skills, skill_places
+    from bridle.context.skills.skill_index import IndexedFolders
+
     places = skill_places(
         config_folder=where.config,
         project=project,
@@ -28,14 +37,15 @@ def find_all(
         home=home,
         listed=settings.folders if cwd else (),
     )
-    of_bundles = _bundle_places(settings.bundles, where)
-    found = find_skills([*of_bundles, *places])
+    of_bundles = _bundle_places(settings.bundles, where) if settings.bundles else ()
+    found = find_skills([*of_bundles, *places], lambda folder: IndexedFolders(where.state, folder, now_ms))
     return FoundSkills(skills=(*built_in_skills(), *found.skills), problems=found.problems)
 
 
 def _bundle_places(bundles: Sequence[str], where: Folders) -> Iterator[SkillPlace]:
     """The skills of these bundles, where they are as the person agreed to them, under the names of the bundles."""
     from bridle.config.bundles import counting_bundles
+    from bridle.context.skills.skill_folders import SkillPlace
 
     for bundle in counting_bundles(where.data, bundles):
         for one in bundle.skills:
@@ -71,6 +81,7 @@ def session_skills(
     where: Folders,
     cwd: str,
     env: Mapping[str, str],
+    clock: Clock,
     approvals: Approvals,
 ) -> SessionSkills | None:
     """The skills of a session in `cwd`, looked for when they are needed; None where settings want none."""
@@ -78,18 +89,18 @@ def session_skills(
         return None
 
     def find() -> Offered:
-        found = find_all(settings, where=where, cwd=cwd, env=env)
+        found = find_all(settings, where=where, cwd=cwd, env=env, now_ms=clock.now_ms())
         return offered_of(found, agreed_of(approvals), settings.disabled)
 
     return SessionSkills(find)
 
 
-def own_skills(*, where: Folders, env: Mapping[str, str]) -> SessionSkills:
+def own_skills(*, where: Folders, env: Mapping[str, str], now_ms: int) -> SessionSkills:
     """Those that are there whatever the session: Bridle's, the person's own, and those of their bundles."""
 
     def find() -> Offered:
         settings = SkillSettings(bundles=_all_bundles(where))
-        found = find_all(settings, where=where, cwd=None, env=env)
+        found = find_all(settings, where=where, cwd=None, env=env, now_ms=now_ms)
         return offered_of(found, _of_bundles, ())
 
     return SessionSkills(find)
@@ -123,10 +134,10 @@ def skill_item(skill: Skill) -> TrustItem:
 
 
 def project_skill_items(
-    settings: SkillSettings, *, where: Folders, cwd: str, env: Mapping[str, str]
+    settings: SkillSettings, *, where: Folders, cwd: str, env: Mapping[str, str], now_ms: int
 ) -> Iterator[TrustItem]:
     """The skills here that want a person's word, agreed to or not."""
-    found = find_all(settings, where=where, cwd=cwd, env=env)
+    found = find_all(settings, where=where, cwd=cwd, env=env, now_ms=now_ms)
     off = frozenset(settings.disabled)
     asked = (skill for skill in found.skills if skill.root and skill.source != "bundle")
     return (skill_item(skill) for skill in asked if skill.name not in off)

@@ -136,10 +136,13 @@ def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
 def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> tuple[str, ...]:
     from bridle.app.settings import skill_settings
     from bridle.app.skill_sources import session_skills
+    from bridle.base.clock import SystemClock
     from bridle.safety.trust import Approvals
 
-    approvals = Approvals(where.config)
-    found = session_skills(skill_settings(tiers), where=where, cwd=cwd, env=env, approvals=approvals)
+    approvals, clock = Approvals(where.config), SystemClock()
+    found = session_skills(
+        skill_settings(tiers), where=where, cwd=cwd, env=env, clock=clock, approvals=approvals
+    )
     return () if found is None else tuple(found.offered.skills)
 
 

@@ -5,6 +5,7 @@ The list stands in the system text and is the same bytes for the same skills. Pu
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -24,6 +25,33 @@ SOURCE: Final = "skill"
 _HOW: Final = (
     "Instructions for some tasks. Before one, call the tool `skill` with its name, and follow what it says."
 )
+
+BUILT_IN: Final = (
+    SkillHead(
+        name="find-the-cause",
+        description="Find the change or the line that broke something: reproduce, halve, prove. "
+        "Use it when a test or a program worked before and now does not.",
+    ),
+    SkillHead(
+        name="write-a-skill",
+        description="Write or improve a skill (a SKILL.md). Use it when the person wants to keep a way of working.",
+    ),
+)
+"""The skills that Bridle brings, as their files say. Written here too, so that a start reads none of them."""
+
+
+def built_in_skills() -> tuple[Skill, ...]:
+    """They lie beside this module."""
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builtin")
+    return tuple(
+        Skill(
+            head=head,
+            source="built-in",
+            folder=os.path.join(here, head.name),
+            shown=f"{head.name} (built in)",
+        )
+        for head in BUILT_IN
+    )
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
