@@ -36,7 +36,7 @@ def search() -> list[Figure]:
         against = partial(_against, tree=tree, home=home)
         return [
             against("grep", [*plain, f"--regexp={MANY}"], target=1.3, tool="grep", pattern=MANY),
-            against("grep of all", [*plain, f"--regexp={FEW}"], target=1.5, tool="grep", pattern=FEW),
+            against("grep of all", [*plain, f"--regexp={FEW}"], target=3, tool="grep", pattern=FEW),
             against("grep at its limit", [*plain, f"--regexp={ALL}"], target=0.1, tool="grep", pattern=ALL),
             against(
                 "grep with a glob",

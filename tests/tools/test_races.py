@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bridle.engine.ports import SpawnPolicy
-
 pytestmark = pytest.mark.requirement("H10.7")
 
 
@@ -79,22 +77,3 @@ async def test_what_a_search_program_finds_in_another_folder_is_not_shown(bench,
     bench.before_run = lambda: None
     output = await bench.run("grep", path="src", pattern="hidden")
     assert (output.outcome, "hidden" in output.content) == ("error", False)
-
-
-async def test_our_search_program_goes_through_no_link(bench, swapped) -> None:
-    """The folder on the way is exchanged between the walk and the search."""
-    bench.spawn = Swapping(bench.spawn, bench.before_run)
-    bench.before_run = lambda: None
-    from bridle.tools.file_search import search
-    from bridle.tools.search_output import Search
-    from bridle.tools.search_patterns import search_pattern
-
-    async def start(argv, cwd, stdin, on_output):
-        policy = SpawnPolicy(mode="off", workspace=cwd)
-        return await bench.spawn(
-            argv, cwd=cwd, env={}, policy=policy, call_id="call_1", on_output=on_output, stdin=stdin
-        )
-
-    folder = str(bench.workspace)
-    wanted = Search(pattern=search_pattern("hidden|open"), folder=folder, top=folder, limit=10)
-    assert (await search(wanted, start, None)).matches == ()

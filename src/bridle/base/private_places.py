@@ -237,15 +237,8 @@ class PrivatePlaces:
                 above = above[: above.rstrip("/").rfind("/") + 1]
         return frozenset(found)
 
-    def have_second_names(self) -> bool:
-        """Whether any file there has several names, as it is now."""
-        return bool(self._look_for_second_names())
-
     @functools.cached_property
     def _files_with_names(self) -> frozenset[tuple[int, int]]:
-        return self._look_for_second_names()
-
-    def _look_for_second_names(self) -> frozenset[tuple[int, int]]:
         """The files there that have several names, as far as a look goes; what matters most stands first."""
         found: set[tuple[int, int]] = set()
         left = MAX_LOOKED_AT

@@ -154,39 +154,6 @@ def secret_matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return matcher
 
 
-_ONLY_SUSPECTS = ("*", "!*/", "!**/*[!\x01-\x7f]*", "!**/*[!\x01-\x7f]*/**")
-"""Lines that leave every file out, but for paths with characters that may stand for others."""
-
-
-def suspect_rules(patterns: tuple[str, ...], folder: str) -> tuple[str, ...] | None:
-    """Lines of a `.gitignore` in a folder that leaves no files but those that could look like they hold secrets: all
-    that do, and others. None where a pattern cannot be put so, or may be about a folder that this one is in."""
-    rules, is_about = _suspects(patterns)
-    return None if any(map(is_about, _folded(folder).split("/"))) else rules
-
-
-@functools.lru_cache(maxsize=8)
-def _suspects(patterns: tuple[str, ...]) -> tuple[tuple[str, ...] | None, Callable[[str], object]]:
-    """The lines, and whether a folder of this name is one that a pattern is about."""
-    paths = [pattern.split("/") for secret, run in _runs(patterns) if secret for pattern in run]
-    folders = {_expression(name) for path in paths for name in path[:-1] if name != "**"}
-    is_about = re.compile("|".join(folders) or r"(?!)").fullmatch
-    if any(not name or ("**" in name and name != "**") for path in paths for name in path):
-        return None, is_about
-    plain = (path for path in paths if "".join(path).isascii())
-    return (*_ONLY_SUSPECTS, *(f"!**/{'/'.join(map(_generous, path))}" for path in plain)), is_about
-
-
-def _generous(part: str) -> str:
-    """A name of a pattern as a `.gitignore` has it: in both cases, and any character for what has a meaning there."""
-    return "".join(
-        f"[{character}{character.upper()}]" if character.isalpha()
-        else character if character.isdigit() or character in "*.-_"
-        else "?"
-        for character in part
-    )  # fmt: skip
-
-
 def _runs(patterns: Iterable[str]) -> list[tuple[bool, list[str]]]:
     """Neighbouring patterns of one kind together."""
     runs: list[tuple[bool, list[str]]] = []

@@ -210,35 +210,17 @@ def _anything(_path: str) -> bool:
     return True
 
 
-class SearchSight(msgspec.Struct, frozen=True):
-    """What `shows_content` says of the files below one folder, for one look through many.
-
-    `suspects` are lines of a `.gitignore` that leaves no file in the folder but those that may be kept from whoever
-    looks: all that are, and perhaps others. None where each file has to be asked about.
-    """
-
-    shows: Callable[[str], bool]
-    suspects: tuple[str, ...] | None = None
-
-
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the files below a folder a call may show, by absolute path: their names, and what they hold.
 
-    A call about a folder was allowed for the folder; what is in it may still be nobody's business. `begin_search` may
-    find out once what `shows_content` would ask of each of many files; `hides_names` says whether any name below a
-    folder could be one that is not shown.
+    A call about a folder was allowed for the folder; what is in it may still be nobody's business.
     """
 
     shows_name: Callable[[str], bool] = _anything
     shows_content: Callable[[str], bool] = _anything
-    begin_search: Callable[[str], SearchSight] | None = None
-    hides_names: Callable[[str], bool] = _anything
-
-    def for_search(self, folder: str) -> SearchSight:
-        return self.begin_search(folder) if self.begin_search is not None else SearchSight(self.shows_content)
 
 
-EVERYTHING = Sight(hides_names=lambda _folder: False)
+EVERYTHING = Sight()
 
 
 def _knows_nothing() -> KnownFiles:

@@ -1,15 +1,16 @@
-"""Searching files with ripgrep, or with our own small program where there is none: the same answers from both.
+"""Searching files with ripgrep: what is looked for, and what it writes, read until there is enough.
 
-Which files are searched is decided by the same rules: not what `.gitignore` names, not version control, packages and
-build output, not links, not binary files, nothing over 10 MB. Answers come by path, then by line.
+Not searched is what `.gitignore` names, version control, packages and build output, links, binary files, and anything
+over 10 MB. Answers come by path, then by line.
 
-Some files nobody may see into. Which of them were left out is said for all there are and not only for those that
-match: otherwise the note would tell, guess by guess, what they hold.
+Some files may not be seen. Which of them were left out is said for all there are and not only for those that match:
+otherwise the note would tell, guess by guess, what they hold.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
 import sys
@@ -21,30 +22,11 @@ import msgspec
 
 from bridle.base.path_patterns import PathPattern, anywhere
 from bridle.engine.ports import Process, Spawn, SpawnPolicy, TakeOutput
-from bridle.tools.folder_walk import (
-    ALWAYS_SKIPPED,
-    BUILD_OUTPUT,
-    MAX_DEPTH,
-    IgnoreRules,
-    walk,
-    walk_in_batches,
-)
-from bridle.tools.search_output import (
-    MAX_FILE_BYTES,
-    CollectedMatches,
-    ListedNames,
-    Search,
-    SearchAnswer,
-    SearchedFiles,
-    sorted_by_path,
-)
+from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, MAX_DEPTH, IgnoreRules, walk
+from bridle.tools.search_patterns import SearchPattern
 
-MAX_LOOKED_AT = 2000
-"""Of so many files it is found out here which may not be seen; where there are more, by a program."""
-HEAD_START_S = 0.1
-"""So long a search runs alone: it may find more than it shows, and then nobody asks what was left out."""
+MAX_FILE_BYTES = 10 << 20
 SKIPPED = ALWAYS_SKIPPED | BUILD_OUTPUT
-_OUR_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_program.py")
 
 # fmt: off
 RG_OPTIONS = (
@@ -80,97 +62,108 @@ def program_start(spawn: Spawn, *, env: Mapping[str, str], policy: SpawnPolicy, 
     return start
 
 
-async def search(wanted: Search, start: Start, rg: str | None) -> SearchAnswer:
-    """Runs `rg` if there is one and it does its work, and our own program otherwise.
+class Unsearchable(Exception):
+    """`problem` reads as the end of a sentence."""
 
-    Raises what `start` raises, and OSError when the folder cannot be read.
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for, and where.
+
+    `folder` is resolved; `file` is one name in it, or None for all that is below. `top` contains `folder`; its
+    `.gitignore` counts. Of the answers at most `limit` are kept: matching lines, or files if only they count.
+    `shows_content` says which absolute paths may be seen; None: everything. A file asked for by name was allowed.
     """
-    if rg is not None:
-        answer = await _ripgrep(wanted, start, rg)
-        if answer is not None:
-            return answer
-    return await _our_program(wanted, start)
+
+    pattern: SearchPattern
+    folder: str
+    top: str
+    file: str | None = None
+    glob: str | None = None
+    only_files: bool = False
+    limit: int
+    shows_content: Callable[[str], bool] | None = None
+
+    def shows(self, path: str) -> bool:
+        return self.shows_content is None or self.file is not None or self.shows_content(self.absolute(path))
+
+    def absolute(self, path: str) -> str:
+        return f"{self.folder.rstrip('/')}/{path}"
 
 
-async def _ripgrep(wanted: Search, start: Start, rg: str) -> SearchAnswer | None:
-    """None when this rg cannot do it, being too old or broken."""
-    more = asyncio.Event()
-    matching = asyncio.ensure_future(_matching(wanted, start, rg, more))
-    left_out = asyncio.ensure_future(_left_out(wanted, start, rg, matching, more))
+class Match(NamedTuple):
+    """A matching line and where in it, in bytes, the match begins; for files only their number of lines."""
+
+    path: str
+    number: int
+    line: bytes = b""
+    start: int = 0
+
+
+class SearchAnswer(NamedTuple):
+    """`more`: there are others behind the last. `left_out`: files that may not be seen; not said if there is more."""
+
+    matches: tuple[Match, ...]
+    more: bool
+    left_out: tuple[str, ...] = ()
+
+
+async def search(wanted: Search, start: Start, rg: str) -> SearchAnswer:
+    """What ripgrep finds. Raises what `start` raises, `Unsearchable`, and OSError when the folder cannot be read."""
+    stop = threading.Event()
+    left_out = asyncio.ensure_future(asyncio.to_thread(_left_out, wanted, stop))
     try:
-        answer = await matching
-        return answer if answer is None or answer.more else answer._replace(left_out=await left_out)
+        answer = await _matching(wanted, start, rg)
+        return answer if answer.more else answer._replace(left_out=await left_out)
     finally:
-        matching.cancel()
+        stop.set()  # a thread cannot be cancelled; it notices
         left_out.cancel()
-        await asyncio.gather(matching, left_out, return_exceptions=True)
+        await asyncio.gather(left_out, return_exceptions=True)
 
 
-async def _left_out(
-    wanted: Search, start: Start, rg: str, matching: asyncio.Future[SearchAnswer | None], more: asyncio.Event
-) -> tuple[str, ...]:
-    """The files ripgrep would search and nobody may see into. Nobody asks if there is more than `matching` shows.
-
-    Where nothing is hidden but by its name, a sandbox hides nothing either, so that we see what ripgrep sees: few
-    files are looked at here, and of many only those are listed whose names could be such.
-    """
-    if wanted.sight is None or wanted.file is not None:
+def _left_out(wanted: Search, stop: threading.Event) -> tuple[str, ...]:
+    """The files that would be searched and may not be seen."""
+    if wanted.shows_content is None or wanted.file is not None:
         return ()
-    suspects = wanted.sight.suspects
-    if suspects is not None:
-        few = await asyncio.to_thread(_left_out_of_few, wanted)
-        if few is not None:
-            return few
-        await asyncio.wait((matching,), timeout=HEAD_START_S)
-        if more.is_set() and ((answer := await asyncio.shield(matching)) is None or answer.more):
-            return ()
-    listed = ListedNames(wanted)
-    argv = [rg, *RG_OPTIONS, *_only(wanted.glob), "--files", "--null"]
-    if suspects is not None:  # what `.gitignore` files say counts more, as for the files that are searched
-        argv.append("--ignore-file=/dev/stdin")
-    stdin = "\n".join(suspects).encode() if suspects is not None else None
-    await _run(start, [*argv, "--", "./"], wanted.folder, stdin, listed)
-    return await asyncio.to_thread(listed.left_out)
+    searched = _SearchedFiles(wanted)
+    found = walk(wanted.folder, skipped=SKIPPED, rules=searched.rules, should_stop=stop.is_set)
+    return tuple(
+        path
+        for path, entry in found
+        if not wanted.shows(path) and entry.is_file(follow_symlinks=False) and searched.has(path)
+    )
 
 
-def _left_out_of_few(wanted: Search) -> tuple[str, ...] | None:
-    """The same, looked for here; None where there are many files."""
-    searched = SearchedFiles(wanted)
-    hidden: list[str] = []
-    left = MAX_LOOKED_AT
-    for above, entries in walk_in_batches(wanted.folder, skipped=SKIPPED, rules=searched.rules):
-        left -= 1 + len(entries)
-        if left < 0:
-            return None
-        hidden += [
-            path
-            for entry in entries
-            if not wanted.shows(path := above + entry.name) and entry.is_file(follow_symlinks=False)
-        ]
-    return sorted_by_path(filter(searched.has, hidden))
-
-
-async def _matching(wanted: Search, start: Start, rg: str, more: asyncio.Event) -> SearchAnswer | None:
-    """What ripgrep finds. `more` is set once it looks like more than is wanted."""
+async def _matching(wanted: Search, start: Start, rg: str) -> SearchAnswer:
     argv = [
         rg,
         *RG_OPTIONS,
         *_only(wanted.glob if wanted.file is None else None),
         f"--max-filesize={MAX_FILE_BYTES}",
+        "--sort=path",
         *(("--count", "--null", "--with-filename") if wanted.only_files else ("--json",)),
+        *(("--ignore-case",) if wanted.pattern.ignore_case else ()),
+        f"--regexp={wanted.pattern.text}",
+        "--",
+        f"./{wanted.file or ''}",
     ]
-    if wanted.pattern.ignore_case:
-        argv.append("--ignore-case")
-    pattern = (f"--regexp={wanted.pattern.rust}", "--", f"./{wanted.file or ''}")
-    for by_path in (False, True):
-        collected = CollectedMatches(wanted, by_path=by_path, more=more)
-        order = "--sort=path" if by_path else "--sort=none"
-        exit_code = await _run(start, [*argv, order, *pattern], wanted.folder, None, collected)
-        if exit_code not in {0, 1, None} and not collected.anything:
-            return None
-        if by_path or not collected.enough.is_set():
-            return await asyncio.to_thread(collected.answer)
-    raise AssertionError("a search by path is the last")
+    collected = _CollectedMatches(wanted)
+    process = await start(argv, wanted.folder, None, collected.feed)
+    ended = asyncio.ensure_future(process.wait())
+    enough = asyncio.ensure_future(collected.enough.wait())
+    try:
+        await asyncio.wait((ended, enough), return_when=asyncio.FIRST_COMPLETED)
+        exit_code = 0 if enough.done() else ended.result()
+    finally:
+        enough.cancel()
+        ended.cancel()
+        await process.stop()
+    if exit_code not in {0, 1} and not collected.anything:
+        raise Unsearchable(f"ripgrep failed (exit code {exit_code}); the pattern may be too large")
+    return collected.answer()
 
 
 def _only(glob: str | None) -> tuple[str, ...]:
@@ -183,59 +176,132 @@ def _only(glob: str | None) -> tuple[str, ...]:
     return (f"--type-add=wanted:{glob}", "--type=wanted")
 
 
-async def _our_program(wanted: Search, start: Start) -> SearchAnswer:
-    stop = threading.Event()
-    try:
-        files = _Files([wanted.file], []) if wanted.file else await asyncio.to_thread(_files, wanted, stop)
-    finally:
-        stop.set()  # a thread cannot be cancelled; it notices
-    request = {
-        "pattern": wanted.pattern.python,
-        "ignore_case": wanted.pattern.ignore_case,
-        "count": wanted.only_files,
-        "max_file_bytes": MAX_FILE_BYTES,
-    }
-    stdin = msgspec.json.encode(request) + b"\n" + b"".join(os.fsencode(path) + b"\0" for path in files.seen)
-    collected = CollectedMatches(wanted)
-    await _run(start, [sys.executable, "-I", "-S", _OUR_PROGRAM], wanted.folder, stdin, collected)
-    answer = collected.answer()
-    return answer if answer.more else answer._replace(left_out=sorted_by_path(files.left_out))
+class _SearchedFiles:
+    """What ripgrep is not told: rules above the folder, and the glob, which for it would undo the rules."""
+
+    def __init__(self, wanted: Search) -> None:
+        self._wanted = wanted
+        self.rules = IgnoreRules(wanted.folder, wanted.top)
+        self._glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
+
+    def has(self, path: str) -> bool:
+        if self._wanted.file is not None:
+            return True
+        parts = path.split("/")
+        return not self.rules.leaves_out(parts) and (self._glob is None or self._glob.matches(parts))
+
+    def shows(self, path: str) -> bool:
+        """Whether it is searched and may be seen."""
+        return self.has(path) and self._wanted.shows(path)
 
 
-class _Files(NamedTuple):
-    seen: list[str]
-    left_out: list[str]
+class _Text(msgspec.Struct):
+    """Text, or bytes that are none, as ripgrep writes them."""
+
+    text: str | None = None
+    bytes: str | None = None
+
+    @property
+    def raw(self) -> bytes:
+        return self.text.encode() if self.text is not None else base64.b64decode(self.bytes or "")
 
 
-def _files(wanted: Search, stop: threading.Event) -> _Files:
-    rules = IgnoreRules(wanted.folder, wanted.top)
-    glob = PathPattern(anywhere(wanted.glob)) if wanted.glob is not None else None
-    found = walk(wanted.folder, skipped=SKIPPED, pattern=glob, rules=rules, should_stop=stop.is_set)
-    files = _Files([], [])
-    for path, entry in found:
-        if entry.is_file(follow_symlinks=False):
-            (files.seen if wanted.shows(path) else files.left_out).append(path)
-    return files
+class _Submatch(msgspec.Struct):
+    start: int
 
 
-async def _run(
-    start: Start, argv: list[str], folder: str, stdin: bytes | None, collected: CollectedMatches | ListedNames
-) -> int | None:
-    """The exit code; None when it was stopped because we know enough."""
-    process = await start(argv, folder, stdin, collected.feed)
-    ended = asyncio.ensure_future(process.wait())
-    enough = asyncio.ensure_future(collected.enough.wait())
-    try:
-        await asyncio.wait((ended, enough), return_when=asyncio.FIRST_COMPLETED)
-        return None if enough.done() else ended.result()
-    finally:
-        enough.cancel()
-        ended.cancel()
-        await process.stop()
+class _Data(msgspec.Struct):
+    path: _Text | None = None
+    lines: _Text | None = None
+    line_number: int | None = None
+    submatches: list[_Submatch] = []
+    binary_offset: int | None = None
 
 
-def find_ripgrep(env: Mapping[str, str], workspace: str) -> str | None:
-    """The `rg` installed beside us, else the first on the path that the workspace has not brought along."""
+class _Message(msgspec.Struct):
+    type: str
+    data: _Data
+
+
+class _CollectedMatches:
+    """Reads what ripgrep writes, until there is enough."""
+
+    def __init__(self, wanted: Search) -> None:
+        self.enough = asyncio.Event()
+        self.anything = False
+        self._wanted = wanted
+        self._searched = _SearchedFiles(wanted)
+        self._decode = msgspec.json.Decoder(_Message).decode
+        self._buffer = bytearray()
+        self._kept: list[Match] = []
+        self._open: list[Match] = []  # of a file that may turn out to be binary
+        self._passed_over = ""
+
+    def feed(self, chunk: bytes) -> None:
+        self.anything = True
+        self._buffer += chunk
+        while not self.enough.is_set() and (end := self._buffer.find(b"\n", self._name_end())) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            if self._wanted.only_files:
+                self._count(line)
+            else:
+                self._message(line)
+
+    def answer(self) -> SearchAnswer:
+        matches = (*self._kept, *self._open)
+        return SearchAnswer(matches[: self._wanted.limit], len(matches) > self._wanted.limit)
+
+    def _name_end(self) -> int:
+        """Where to look for the end of the line: behind the name, which may have line ends itself."""
+        return max(self._buffer.find(b"\0"), 0) if self._wanted.only_files else 0
+
+    def _count(self, line: bytes) -> None:
+        name, _, count = line.rpartition(b"\0")
+        path = os.fsdecode(name.removeprefix(b"./"))
+        if self._searched.shows(path):
+            self._kept.append(Match(path, int(count)))
+            self._stop_when_enough()
+
+    def _message(self, line: bytes) -> None:
+        message = self._decode(line)
+        data = message.data
+        if message.type == "end":
+            if data.binary_offset is None:
+                self._kept += self._open
+            self._open = []
+        elif message.type == "match" and data.path is not None and data.lines is not None:
+            path = os.fsdecode(data.path.raw.removeprefix(b"./"))
+            if path == self._passed_over:
+                return
+            if not self._open and not self._searched.shows(path):
+                self._passed_over = path
+                return
+            start = data.submatches[0].start if data.submatches else 0
+            text = data.lines.raw.rstrip(b"\r\n")
+            self._open.append(Match(path, data.line_number or 0, text, start))
+            self._stop_when_enough()
+
+    def _stop_when_enough(self) -> None:
+        if len(self._kept) + len(self._open) <= self._wanted.limit:
+            return
+        if self._open and self._is_binary(self._open[0].path):  # it would have been dropped at its end
+            self._passed_over = self._open[0].path
+            self._open = []
+            return
+        self.enough.set()
+
+    def _is_binary(self, path: str) -> bool:
+        try:
+            with open(os.path.join(self._wanted.folder, path), "rb") as file:
+                return b"\0" in file.read(MAX_FILE_BYTES)
+        except OSError:
+            return False
+
+
+def find_ripgrep(env: Mapping[str, str], workspace: str) -> str:
+    """The `rg` installed beside us, else the first on the path that the workspace has not brought along. Raises
+    `Unsearchable`."""
     ours = os.path.join(os.path.dirname(sys.executable), "rg")
     if _is_program(ours):
         return ours
@@ -244,7 +310,7 @@ def find_ripgrep(env: Mapping[str, str], workspace: str) -> str | None:
         inside = os.path.realpath(program).startswith(os.path.realpath(workspace).rstrip("/") + "/")
         if os.path.isabs(folder) and not inside and _is_program(program):
             return program
-    return None
+    raise Unsearchable("ripgrep (rg) is not installed; install it, or use bash with grep")
 
 
 def _is_program(path: str) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.path_patterns import BadPathPattern, PathPattern, Reached, anywhere
@@ -24,7 +23,6 @@ BUILD_OUTPUT = frozenset({
 # fmt: on
 MAX_DEPTH = 100
 _MAX_RULES_BYTES = 1 << 20
-_BATCH = 1000
 
 
 class Found(NamedTuple):
@@ -32,14 +30,6 @@ class Found(NamedTuple):
 
     path: str
     entry: os.DirEntry[str]
-
-
-class FileBatch(NamedTuple):
-    """Some files of one folder; `above` is in front of their names. `entries` are good until the next batch is asked
-    for."""
-
-    above: str
-    entries: list[os.DirEntry[str]]
 
 
 class _Rule(NamedTuple):
@@ -92,31 +82,12 @@ def walk(
 ) -> Iterator[Found]:
     """The files and links below a resolved folder, by name, folder by folder; of a pattern, those that match.
 
-    `skipped` are names of folders that are not entered. A folder that cannot be read is passed over; only
-    `folder` itself must be readable (OSError).
+    `skipped` are names of folders that are not entered, nor are those that `rules` ignore; a file they ignore is still
+    found. A folder that cannot be read is passed over; only `folder` itself must be readable (OSError).
     """
     fd = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
     pattern = pattern or PathPattern("**")
-    return _Walk(skipped, pattern, rules, should_stop).by_name(fd, (), pattern.top)
-
-
-def walk_in_batches(
-    folder: str,
-    *,
-    skipped: Collection[str],
-    pattern: PathPattern | None = None,
-    rules: IgnoreRules | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[FileBatch]:
-    """The same files, many at once and in no order, for those who sort them anyway. Of files that `rules` ignore, those
-    in a folder which they ignore are left out."""
-    fd = open_beneath(folder, os.O_RDONLY | os.O_DIRECTORY)
-    pattern = pattern or PathPattern("**")
-    return _Walk(skipped, pattern, rules, should_stop).in_batches(fd, (), pattern.top)
-
-
-_Folders: TypeAlias = list[tuple["os.DirEntry[str]", Reached]]
-"""Folders, and how far they lead."""
+    return _Walk(skipped, pattern, rules, should_stop).below(fd, (), pattern.top)
 
 
 class _Walk:
@@ -132,84 +103,34 @@ class _Walk:
         self._rules = rules
         self._should_stop = should_stop
 
-    def by_name(self, fd: int, parts: tuple[str, ...], reached: Reached) -> Iterator[Found]:
+    def below(self, fd: int, parts: tuple[str, ...], reached: Reached) -> Iterator[Found]:
         """Closes `fd` at the end."""
         above = "".join(f"{part}/" for part in parts)
-        found: list[tuple[os.DirEntry[str], Reached | None]] = []
-        try:
-            for files, folders in self._entries(fd, parts, reached):
-                found += ((entry, None) for entry in files if not self._ignores(parts, entry.name))
-                found += folders
-            found.sort(key=_name_in_bytes)
-            for entry, inside in found:
-                if self._should_stop():
-                    return
-                if inside is None:
-                    yield Found(above + entry.name, entry)
-                elif (deeper := _opened(entry.name, fd)) is not None:
-                    yield from self.by_name(deeper, (*parts, entry.name), inside)
-        except OSError:
-            return  # it went away while we were reading
-        finally:
-            os.close(fd)
-
-    def in_batches(self, fd: int, parts: tuple[str, ...], reached: Reached) -> Iterator[FileBatch]:
-        """Closes `fd` at the end."""
-        above = "".join(f"{part}/" for part in parts)
-        waiting: _Folders = []
-        try:
-            for files, folders in self._entries(fd, parts, reached):
-                if self._should_stop():
-                    return
-                yield FileBatch(above, files)
-                waiting += folders
-            for entry, inside in waiting:
-                if (deeper := _opened(entry.name, fd)) is not None:
-                    yield from self.in_batches(deeper, (*parts, entry.name), inside)
-        except OSError:
-            return  # it went away while we were reading
-        finally:
-            os.close(fd)
-
-    def _entries(
-        self, fd: int, parts: tuple[str, ...], reached: Reached
-    ) -> Iterator[tuple[list[os.DirEntry[str]], _Folders]]:
-        """What is worth a look in a folder: its files and links, and the folders in it."""
         fits = self._pattern.fits(reached)
-        with os.scandir(fd) as entries:
-            while batch := list(islice(entries, _BATCH)):
-                inner = _folders(batch)
-                files = [entry for entry in batch if fits(entry.name)]
-                if inner:
-                    files = [entry for entry in files if not _is_folder(entry)]
-                yield (
-                    files,
-                    [
-                        (entry, inside)
-                        for entry in inner
-                        if (inside := self._pattern.inside(reached, entry.name))
-                        and self._enters(parts, entry.name)
-                    ],
-                )
-
-    def _ignores(self, parts: tuple[str, ...], name: str) -> bool:
-        return self._rules is not None and self._rules.ignores((*parts, name), is_folder=False)
+        try:
+            with os.scandir(fd) as entries:
+                found = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+            for entry in found:
+                if self._should_stop():
+                    return
+                if not _is_folder(entry):
+                    if fits(entry.name):
+                        yield Found(above + entry.name, entry)
+                elif (
+                    (inside := self._pattern.inside(reached, entry.name))
+                    and self._enters(parts, entry.name)
+                    and (deeper := _opened(entry.name, fd)) is not None
+                ):
+                    yield from self.below(deeper, (*parts, entry.name), inside)
+        except OSError:
+            return  # it went away while we were reading
+        finally:
+            os.close(fd)
 
     def _enters(self, parts: tuple[str, ...], name: str) -> bool:
         if name in self._skipped or len(parts) + 1 >= MAX_DEPTH:
             return False
         return self._rules is None or not self._rules.ignores((*parts, name), is_folder=True)
-
-
-def _name_in_bytes(item: tuple[os.DirEntry[str], Reached | None]) -> bytes:
-    return os.fsencode(item[0].name)
-
-
-def _folders(entries: Sequence[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-    try:
-        return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:  # one of them cannot be asked
-        return [entry for entry in entries if _is_folder(entry)]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

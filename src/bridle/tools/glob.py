@@ -1,21 +1,22 @@
-"""`glob`: files by name, those changed last first.
-
-What does the work is imported when a call comes: most sessions begin without one.
-"""
+"""`glob`: files by name, those changed last first."""
 
 from __future__ import annotations
 
 import asyncio
-import math
+import heapq
 import os
 import threading
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from bridle.base.path_patterns import PathPattern, anywhere
 from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
+from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
 from bridle.tools.names import left_out_note, relative_path, shown_path
 
 MAX_PATHS = 1000
@@ -33,8 +34,6 @@ def check_path_pattern(pattern: str, name: str) -> None:
     """Raises ValueError for what is no pattern of paths below a folder."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError(f"{name} is relative to path and stays below it")
-    from bridle.base.path_patterns import PathPattern, anywhere
-
     try:
         PathPattern(anywhere(pattern))
     except ValueError as problem:
@@ -48,8 +47,6 @@ class _Files(msgspec.Struct, frozen=True):
 
 
 async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import ShownSearch
-
     folder = context.call.resolved(args.path)
     stop = threading.Event()
     try:
@@ -72,50 +69,25 @@ async def glob(args: GlobArgs, context: ToolContext) -> ToolOutput:
 
 def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _Files:
     """Of all files that match only the newest are kept, so memory is bounded."""
-    from bridle.base.path_patterns import PathPattern, anywhere
-    from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk_in_batches
-
     wanted = PathPattern(anywhere(pattern.removeprefix("./")))
-    top, hides_names = folder.rstrip("/"), sight.hides_names(folder)
-    # by time backwards, then by path: of files changed at once the first stays
-    newest: list[tuple[int, str]] = []
-    enough_ns: float = -math.inf
     total = left_out = 0
-    for above, found in walk_in_batches(
-        folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set
-    ):
-        shown = found
-        if hides_names:
-            shown = [entry for entry in found if sight.shows_name(f"{top}/{above}{entry.name}")]
-            left_out += len(found) - len(shown)
-        there, changed = _changed_since(enough_ns, shown)
-        total += there
-        newest += [(-changed_ns, above + name) for changed_ns, name in changed]
-        if len(newest) > 2 * MAX_PATHS:
-            newest.sort()
-            del newest[MAX_PATHS:]
-            enough_ns = -newest[-1][0]
-    return _Files(tuple(path for _, path in sorted(newest)[:MAX_PATHS]), total, left_out)
 
+    def by_time() -> Iterator[tuple[int, str]]:
+        """By time backwards, then by path: of files changed at once the first stays."""
+        nonlocal total, left_out
+        for path, entry in walk(folder, skipped=ALWAYS_SKIPPED, pattern=wanted, should_stop=stop.is_set):
+            if not sight.shows_name(f"{folder.rstrip('/')}/{path}"):
+                left_out += 1
+                continue
+            try:
+                changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+            except OSError:
+                continue  # it went away
+            total += 1
+            yield -changed_ns, path
 
-def _changed_since(oldest_ns: float, entries: list[os.DirEntry[str]]) -> tuple[int, list[tuple[int, str]]]:
-    """How many are still there, and of those not older when they were changed."""
-    try:
-        return len(entries), [
-            (changed_ns, entry.name)
-            for entry in entries
-            if (changed_ns := entry.stat(follow_symlinks=False).st_mtime_ns) >= oldest_ns
-        ]
-    except OSError:  # an entry remembers what it was told, so none is asked twice
-        return _changed_since(oldest_ns, [entry for entry in entries if _is_there(entry)])
-
-
-def _is_there(entry: os.DirEntry[str]) -> bool:
-    try:
-        entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+    newest = heapq.nsmallest(MAX_PATHS, by_time())
+    return _Files(tuple(path for _, path in newest), total, left_out)
 
 
 def _subjects(args: GlobArgs) -> tuple[Subject, ...]:

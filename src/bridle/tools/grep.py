@@ -1,7 +1,4 @@
-"""`grep`: lines of files that match a regular expression.
-
-What does the work is imported when a call comes: most sessions begin without one.
-"""
+"""`grep`: lines of files that match a regular expression."""
 
 from __future__ import annotations
 
@@ -10,20 +7,31 @@ import functools
 import os
 import stat
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.processes import CannotStart
+from bridle.base.redact import stored_marker
 from bridle.engine.tools import EVERYTHING, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
+from bridle.tools.file_search import (
+    MAX_FILE_BYTES,
+    Match,
+    Search,
+    SearchAnswer,
+    Unsearchable,
+    find_ripgrep,
+    program_start,
+    search,
+)
 from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
-
-if TYPE_CHECKING:
-    from bridle.tools.search_output import Match, Search, SearchAnswer
+from bridle.tools.search_patterns import search_pattern
+from bridle.tools.text_files import secret_lines
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -39,24 +47,12 @@ class GrepArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_case: bool = False
 
     def __post_init__(self) -> None:
-        from bridle.tools.search_patterns import search_pattern
-
         search_pattern(self.pattern)
         if self.glob is not None:
             check_path_pattern(self.glob, "glob")
 
 
-class Unsearchable(Exception):
-    """`problem` reads as the end of a sentence."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-
 async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.file_search import find_ripgrep, program_start, search
-
     try:
         wanted = await asyncio.to_thread(_wanted, args, context)
         start = program_start(context.spawn, env=context.env, policy=context.policy, call_id=context.call.id)
@@ -78,9 +74,6 @@ async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
 
 def _without_secrets(matches: Iterable[Match], wanted: Search) -> tuple[Match, ...]:
     """The matches without lines in the middle of a secret: nothing beside them would tell what they are."""
-    from bridle.base.redact import stored_marker
-    from bridle.tools.search_output import MAX_FILE_BYTES
-    from bridle.tools.text_files import secret_lines
 
     @functools.cache
     def hidden(path: str) -> frozenset[bytes]:
@@ -101,11 +94,8 @@ def _without_secrets(matches: Iterable[Match], wanted: Search) -> tuple[Match, .
 
 
 def _wanted(args: GrepArgs, context: ToolContext) -> Search:
-    from bridle.tools.search_output import MAX_FILE_BYTES, Search
-    from bridle.tools.search_patterns import search_pattern
-
     resolved = context.call.resolved(args.path)
-    is_folder = _check(resolved, MAX_FILE_BYTES)
+    is_folder = _check(resolved)
     folder, name = (resolved, None) if is_folder else os.path.split(resolved)
     workspace = os.path.realpath(context.cwd)
     return Search(
@@ -116,11 +106,11 @@ def _wanted(args: GrepArgs, context: ToolContext) -> Search:
         glob=args.glob.removeprefix("./") if args.glob is not None else None,
         only_files=args.output_mode != "content",
         limit=min(args.head_limit, MAX_MATCHES),
-        sight=context.sight.for_search(folder) if context.sight is not EVERYTHING else None,
+        shows_content=context.sight.shows_content if context.sight is not EVERYTHING else None,
     )
 
 
-def _check(resolved: str, max_bytes: int) -> bool:
+def _check(resolved: str) -> bool:
     """Whether it is a folder. A file that was asked for by name must be one that can be searched."""
     fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -129,11 +119,11 @@ def _check(resolved: str, max_bytes: int) -> bool:
             return True
         if not stat.S_ISREG(status.st_mode):
             raise Unsearchable("it is not a regular file")
-        contents = read_limited(fd, max_bytes)
+        contents = read_limited(fd, MAX_FILE_BYTES)
     finally:
         os.close(fd)
     if contents.truncated:
-        raise Unsearchable(f"it has more than {max_bytes >> 20} MB; use bash with grep")
+        raise Unsearchable(f"it has more than {MAX_FILE_BYTES >> 20} MB; use bash with grep")
     if b"\0" in contents.data:
         raise Unsearchable("it is a binary file")
     return False
@@ -155,8 +145,6 @@ def _shown(answer: SearchAnswer, args: GrepArgs, wanted: Search, context: ToolCo
     if answer.left_out:
         names = [path for path in answer.left_out if context.sight.shows_name(wanted.absolute(path))]
         lines.append(left_out_note(len(answer.left_out), [prefix + name for name in names]))
-    from bridle.protocol.display_values import ShownSearch
-
     files = len({match.path for match in answer.matches})
     shown = ShownSearch(found=len(answer.matches), files=files, more=answer.more)
     return ToolOutput(content="".join(f"{line}\n" for line in lines), shown=shown)

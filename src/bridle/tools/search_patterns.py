@@ -1,11 +1,11 @@
-r"""The regular expressions `grep` understands: what ripgrep and Python both know, meaning the same in both. Pure.
+r"""The regular expressions `grep` understands, as models write them, and what ripgrep is told instead. Pure.
 
 BadSearchPattern   the pattern cannot be used; the message says why
 
 Characters, `.`, classes, groups, `|`, `* + ? {n,m}`, their lazy forms, `^ $ \b`, and `\d \w \s` for ASCII. A brace that
 counts nothing stands for itself, so `fn main() {` can be searched for. `$` also stands before a carriage return.
-Look-around, back references and patterns over several lines are refused. The two dialects differ in many small
-ways; nothing is passed through unread.
+Look-around, back references and patterns over several lines are refused. The dialects that models write differ in
+many small ways; nothing is passed through unread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLASSES = {
 _CONTROLS = {"t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _HEX = re.compile(r"x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}")
-_RUST_SPECIAL = frozenset("\\.+*?()|[]{}^$#&-~")
+_SPECIAL = frozenset("\\.+*?()|[]{}^$#&-~")
 _LAST_CHARACTER = 0x10FFFF
 
 Range = tuple[int, int]
@@ -37,10 +37,9 @@ class BadSearchPattern(ValueError):
 
 
 class SearchPattern(NamedTuple):
-    """One pattern in both dialects."""
+    """A pattern as ripgrep is told it."""
 
-    python: str
-    rust: str
+    text: str
     ignore_case: bool
 
 
@@ -52,24 +51,18 @@ def search_pattern(pattern: str, *, ignore_case: bool = False) -> SearchPattern:
         ignore_case, pattern = True, pattern[4:]
     reading = _Reading(pattern)
     reading.read()
-    python = "".join(reading.python)
-    try:
-        re.compile(python)
-    except (re.error, OverflowError, RecursionError) as problem:
-        raise BadSearchPattern(str(problem)) from None
-    return SearchPattern(python, "".join(reading.rust), ignore_case)
+    return SearchPattern("".join(reading.written), ignore_case)
 
 
 class _Reading:
-    """Reads a pattern from left to right and writes both dialects."""
+    """Reads a pattern from left to right and writes what ripgrep understands."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
         self._depth = 0
         self._can_repeat = False
-        self.python: list[str] = []
-        self.rust: list[str] = []
+        self.written: list[str] = []
 
     def read(self) -> None:
         while self._at < len(self._pattern):
@@ -91,15 +84,15 @@ class _Reading:
                 if not self._depth:
                     raise BadSearchPattern(r"a ) closes nothing; write \) for the character")
                 self._depth -= 1
-                self._write(")", ")")
+                self._write(")")
             case "|":
-                self._write("|", "|", can_repeat=False)
+                self._write("|", can_repeat=False)
             case "^":
-                self._write("^", "^", can_repeat=False)
+                self._write("^", can_repeat=False)
             case "$":
-                self._write(r"(?:\r?\Z)", r"(?:\r?$)", can_repeat=False)
+                self._write(r"(?:\r?$)", can_repeat=False)
             case ".":
-                self._write(".", ".")
+                self._write(".")
             case "[":
                 self._class()
             case "\\":
@@ -107,9 +100,8 @@ class _Reading:
             case _:
                 self._literal(character)
 
-    def _write(self, python: str, rust: str, *, can_repeat: bool = True) -> None:
-        self.python.append(python)
-        self.rust.append(rust)
+    def _write(self, text: str, *, can_repeat: bool = True) -> None:
+        self.written.append(text)
         self._can_repeat = can_repeat
 
     def _literal(self, character: str) -> None:
@@ -117,7 +109,7 @@ class _Reading:
             raise BadSearchPattern("a pattern stays on one line")
         if 0xD800 <= ord(character) <= 0xDFFF:
             raise BadSearchPattern("it has characters no file can have")
-        self._write(re.escape(character), f"\\{character}" if character in _RUST_SPECIAL else character)
+        self._write(f"\\{character}" if character in _SPECIAL else character)
 
     def _open_group(self) -> None:
         rest = self._pattern[self._at :]
@@ -131,7 +123,7 @@ class _Reading:
         self._depth += 1
         if self._depth > MAX_NESTED:
             raise BadSearchPattern("its groups are nested too deeply")
-        self._write("(?:", "(?:", can_repeat=False)
+        self._write("(?:", can_repeat=False)
 
     def _repeat(self, found: re.Match[str]) -> None:
         if not self._can_repeat:
@@ -148,13 +140,13 @@ class _Reading:
         if self._pattern[self._at : self._at + 1] == "?":
             text += "?"
             self._at += 1
-        self._write(text, text, can_repeat=False)
+        self._write(text, can_repeat=False)
 
     def _escape(self) -> None:
         sign = self._pattern[self._at : self._at + 1]
         if sign == "b":
             self._at += 1
-            self._write(r"(?a:\b)", r"(?-u:\b)", can_repeat=False)
+            self._write(r"(?-u:\b)", can_repeat=False)
             return
         ranges = self._escaped()
         if isinstance(ranges, str):
@@ -230,9 +222,8 @@ class _Reading:
 
     def _write_class(self, ranges: tuple[Range, ...], *, negated: bool) -> None:
         sign = "^" if negated else ""
-        python = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
-        rust = "".join(f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in ranges)
-        self._write(f"[{sign}{python}]", f"[{sign}{rust}]")
+        inside = "".join(f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in ranges)
+        self._write(f"[{sign}{inside}]")
 
 
 def _others(ranges: tuple[Range, ...]) -> tuple[Range, ...]:

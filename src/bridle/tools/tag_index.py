@@ -126,6 +126,8 @@ class TagIndex:
         for path, entry in walk(self._folder, skipped=skipped, rules=rules, should_stop=stop.is_set):
             if os.path.splitext(path)[1].lower() not in LANGUAGES or not _is_plain(path):
                 continue
+            if rules.ignores(path.split("/"), is_folder=False):
+                continue
             try:
                 if not entry.is_file(follow_symlinks=False):
                     continue

@@ -1,4 +1,4 @@
-"""A program that reads source files and writes what they define and refer to. Only the search program is imported.
+"""A program that reads source files and writes what they define and refer to. Nothing of ours is imported.
 
 It runs as a process of its own because a file can be made so that understanding it takes for ever, and only a process
 can be stopped: one that a single file holds up for `FILE_S`, or that wants more memory than it may have, ends.
@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 import resource
 import signal
+import stat
 import sys
 from collections import Counter
 from functools import cache
 from typing import Any
-
-from bridle.tools.search_program import read_text
 
 FILE_S = 2.0
 BUILD_S = 30
@@ -66,8 +66,36 @@ def main() -> None:
 
 
 def _answer(language: str, path: bytes) -> dict[str, Any]:
-    data = read_text(path, MAX_FILE_BYTES)
+    data = _read_text(path)
     return {"sha256": hashlib.sha256(data).hexdigest(), **tags(language, data)}
+
+
+def _read_text(path: bytes) -> bytes:
+    """The content of a text file; nothing for anything else."""
+    try:
+        fd = _open(path)
+    except OSError:
+        return b""
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            return b""
+        data = file.read(MAX_FILE_BYTES)
+    return b"" if b"\0" in data else data
+
+
+def _open(path: bytes) -> int:
+    """Opens what was listed: since then a folder on the way may have become a link to somewhere else."""
+    *folders, name = path.split(b"/")
+    where = os.open(b".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            deeper = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=where)
+            os.close(where)
+            where = deeper
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=where)
+    finally:
+        os.close(where)
 
 
 def tags(language: str, data: bytes) -> dict[str, Any]:
