@@ -71,8 +71,7 @@ class Workshop:
         return self._call.id
 
     def end(self, begun: Begun) -> None:
-        if not self.keeper.end_at_once(begun, ran=True):
-            asyncio.run(self.keeper.end(begun, ran=True))
+        asyncio.run(self.keeper.end(begun, ran=True))
 
     def begin(self, *named: str) -> Begun:
         self.calls += 1
@@ -90,7 +89,7 @@ class Workshop:
             tool=NAMED if named else ANYTHING,
             subjects=tuple(Subject(kind="path", access="write", value=p, resolved=p) for p in paths),
         )
-        begun = self.keeper.begin_at_once(self._call) or asyncio.run(self.keeper.begin(self._call))
+        begun = asyncio.run(self.keeper.begin(self._call))
         intent = ToolCallStarted(
             call_id=self._call.id, tool=self._call.name, input={}, mutating=True, input_sha256=""
         )

@@ -13,28 +13,18 @@ BATCH_BYTES = 4 << 20
 """Contents are written in parts of this size, so that a large workspace does not fill the memory."""
 
 
-class TooMuch(Exception):
-    """There are more contents than were to be taken in."""
-
-
 class Keeping:
-    """Takes contents in, part by part; with `most_bytes` only so much, and `TooMuch` is raised for more.
+    """Takes contents in, part by part. `rest` gives those that are not stored yet."""
 
-    `rest` gives those that are not stored yet.
-    """
-
-    def __init__(self, store: UndoStore, now_ms: int, most_bytes: int | None = None) -> None:
+    def __init__(self, store: UndoStore, now_ms: int) -> None:
         self._store = store
         self._now_ms = now_ms
-        self._most_bytes = most_bytes
         self._contents: dict[bytes, bytes] = {}
         self._bytes = 0
 
     def __call__(self, digest: bytes, data: bytes) -> None:
         self._contents[digest] = data
         self._bytes += len(data)
-        if self._most_bytes is not None and self._bytes > self._most_bytes:
-            raise TooMuch
         if self._bytes >= BATCH_BYTES:
             self.flush()
 

@@ -28,7 +28,7 @@ from bridle.engine.undo_records import (
     Seen,
     State,
 )
-from bridle.undo.content_intake import Keeping, TooMuch
+from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import differences, is_own_file, tree_of
 from bridle.undo.file_tree import (
     USUAL,
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from bridle.engine.store_ports import UndoStore
 
 _DOES_CHARACTERS = 200
-_FEW = 256
-"""To look at so many files again takes no longer than to hand the work to a thread."""
-_FEW_BYTES = 256 << 10
-"""Nor does it take long to read so much of them."""
 _INSTALLS = "installs packages"
 """What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
@@ -157,8 +153,6 @@ class Keeper:
     ) -> None:
         self._store = store
         self._ground = ground
-        few = msgspec.structs.replace(ground.limits, entries=min(_FEW, ground.limits.entries))
-        self._few = msgspec.structs.replace(ground, limits=few)
         self._turn = turn
         self._clock = clock
         self._look: Look | None = None
@@ -193,25 +187,6 @@ class Keeper:
         async with self._one_at_a_time:
             await asyncio.to_thread(self._end, begun, ran)
 
-    def begin_at_once(self, call: ToolCall) -> Begun | None:
-        """The same without waiting for a thread, where a look takes no longer than that; None where it might."""
-        if exact_paths(call) or not self._may_be_quick():
-            return None
-        try:
-            return self._begin(announced_call(call, self._ground), self._turn(), at_once=True)
-        except TooMuch:
-            return None
-
-    def end_at_once(self, begun: Begun, *, ran: bool) -> bool:
-        """The same for the end; False where it has to be waited for."""
-        if begun.kept.exact or not self._may_be_quick():
-            return False
-        try:
-            self._end(begun, ran, at_once=True)
-        except TooMuch:
-            return False
-        return True
-
     def untold(self) -> list[str]:
         """Return what calls took from repositories since the last time, and once which objects cannot be kept."""
         untold, self._untold = self._untold, []
@@ -232,11 +207,7 @@ class Keeper:
         """The files among these, as people read them; those of repositories are left out."""
         return [shown_below(change.name, self._ground.roots) for change in changes if is_own_file(change)]
 
-    def _may_be_quick(self) -> bool:
-        look = self._look
-        return look is not None and len(look.tree) <= 2 * _FEW and not self._one_at_a_time.locked()
-
-    def _begin(self, work: AnnouncedWork, turn: int | None, *, at_once: bool = False) -> Begun:
+    def _begin(self, work: AnnouncedWork, turn: int | None) -> Begun:
         store = self._store
         if not self._is_settled:
             with store.elsewhere() as own:
@@ -246,7 +217,7 @@ class Keeper:
                 settle(own, self._ground, self._clock.now_ms())
                 self.numbers.begin(own)
             self._is_settled = True
-        keep, number = self._keeping(at_once), self.numbers.take()
+        keep, number = Keeping(store, self._clock.now_ms()), self.numbers.take()
 
         def new(kept: Kept) -> NewCall:
             return NewCall(
@@ -264,7 +235,7 @@ class Keeper:
         elif self._unended:  # what differs belongs to calls that run, and is looked at when they have ended
             kept = Kept(place=self._place)
         else:
-            kept = self._whole(keep, work.named, at_once=at_once)
+            kept = self._whole(keep, work.named)
             while kept.whole and not store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
                 self._look = None  # what an earlier session kept went meanwhile, and is read again
                 kept = self._whole(keep, work.named)
@@ -274,19 +245,7 @@ class Keeper:
             self._unended.add(number)
         return Begun(number=number, kept=kept, missed=work.missed, named=work.named)
 
-    def _keeping(self, at_once: bool) -> Keeping:
-        return Keeping(self._store, self._clock.now_ms(), _FEW_BYTES if at_once else None)
-
-    def _around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False, at_once: bool) -> Look:
-        """Everything there is to see; raises `TooMuch` where that is more than can be seen `at_once`."""
-        if not at_once:
-            return self._ground.around(known, keep, first=first)
-        look = self._few.around(known, keep)
-        if look.unlisted:
-            raise TooMuch
-        return look
-
-    def _whole(self, keep: Keep, named: Sequence[str], *, at_once: bool = False) -> Kept:
+    def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
         """The tree as it is now, as what differs from what was known of it."""
         first = self._look is None
         if self._look is None:
@@ -295,7 +254,7 @@ class Keeper:
                 known = last_tree(own, self._ground.place)
         else:
             known = self._look.tree
-        look = self._around(known, keep, first=first, at_once=at_once)
+        look = self._ground.around(known, keep, first=first)
         _deepen(look, named, keep)
         assert self._objects is not None
         for objects in look.objects:
@@ -310,7 +269,7 @@ class Keeper:
         )
         return Kept(seen=tuple(fresh), unlisted=unlisted, place=self._place)
 
-    def _end(self, begun: Begun, ran: bool, *, at_once: bool = False) -> None:
+    def _end(self, begun: Begun, ran: bool) -> None:
         """Of calls that overlap, the last to end has what all of them changed: nobody can tell whose it is."""
         store = self._store
         others_run = not begun.kept.exact and len(self._unended) > 1
@@ -321,14 +280,14 @@ class Keeper:
                 begun.number, msgspec.structs.replace(begun.kept, missed=begun.missed) if ran else begun.kept
             )
             return
-        keep = self._keeping(at_once)
+        keep = Keeping(store, self._clock.now_ms())
         if begun.kept.exact:
             kept = msgspec.structs.replace(begun.kept, changes=tuple(_exact_changes(begun.kept, keep)))
         else:
             before = self._look
             assert before is not None
             assert self._objects is not None
-            after = self._around(before.tree, keep, at_once=at_once)
+            after = self._ground.around(before.tree, keep)
             _deepen(after, begun.named, keep)
             kept = _with_changes(begun.kept, before, after, self._ground, self._objects, store, keep)
             self._look = after

@@ -37,14 +37,13 @@ def undoable(
             made.append(make_keeper())
         keeper = made[0]
         with stopwatch.measure("undo.before"):
-            begun = keeper.begin_at_once(call) or await _begun(keeper, call)
+            begun = await _begun(keeper, call)
         try:
             output = await proceed(call)
         finally:
             with stopwatch.measure("undo.after"):
                 ran = bool(call.begun)
-                if not keeper.end_at_once(begun, ran=ran):
-                    await to_the_end(keeper.end(begun, ran=ran))
+                await to_the_end(keeper.end(begun, ran=ran))
                 for words in keeper.untold():
                     emit(Notice(reason="RepositoryDamaged", message=words))
         changed = keeper.changed()
