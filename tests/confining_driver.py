@@ -11,9 +11,10 @@ from bridle.base.processes import Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import start
 from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.aftermath import put_right
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext, confinement_of
+from bridle.sandbox.policy_check import PolicyCheck
+from bridle.sandbox.quarantine import put_right
 
 
 def adapter_of(plan: dict) -> Adapter:
@@ -49,6 +50,8 @@ async def run(plan: dict) -> list[dict]:
                 ready.set()
 
             env = {**plan["env"], **adapter.variables(confinement)}
+            check, token = PolicyCheck(confinement.folders), object()
+            check.begin(token, policy, confinement.held)
             launch = adapter.confined(step["argv"], cwd=cwd, confinement=confinement)
             process = await start(processes, launch, cwd=cwd, env=env, on_output=read)
             if step.get("background"):
@@ -58,11 +61,13 @@ async def run(plan: dict) -> list[dict]:
                 continue
             code = await process.wait()
             launch.ended()
+            tampered = list(put_right(confinement))
+            check.end(token)
             results.append(
                 {
                     "code": code,
                     "output": output.decode("utf-8", "replace"),
-                    "tampered": list(put_right(confinement)),
+                    "tampered": tampered,
                 }
             )
         for process, launch in running:

@@ -139,14 +139,14 @@ ESCAPES = (
     ),
     Escape(
         "makes our settings where there are none",
-        "mkdir -p .bridle && echo evil > .bridle/config.toml; mv src .bridle; ln -s src .bridle; rmdir .bridle",
+        "mkdir -p .bridle && echo evil > .bridle/config.toml; ln -s src .bridle; rmdir .bridle",
         lambda ground, _: not (ground.workspace / ".bridle").exists() and (ground.workspace / "src").exists(),
     ),
     Escape(
         "makes instructions where there are none",
         "echo evil > AGENTS.md; mv src/a.txt AGENTS.md; mv -T src/a.txt AGENTS.md; ln src/a.txt AGENTS.md;"
         " rmdir AGENTS.md; mv AGENTS.md x; echo evil > AGENTS.md",
-        _missing("AGENTS.md", "x"),
+        _missing("AGENTS.md"),
     ),
     Escape(
         "makes editor tasks and servers where there are none",

@@ -114,10 +114,40 @@ async def test_after_a_yes_git_ends_complete(shop: Shop, command: str) -> None:
     assert asked is not None
     assert "AGENTS.md" in asked.because
     assert result.shown.exit_code == 0, result.content
-    assert [(shop.folder / name).read_text() for name in FILES] == ["Be quick.\n"] * 3
+    assert [(shop.folder / name).read_text() for name in FILES] == ["Be quick.\n"] * len(FILES)
     if "--source" not in command and " -- " not in command:
         assert shop.status() == ""
         assert shop.git("diff", "--name-only", "other") == ""
+
+
+async def test_switching_to_a_branch_with_other_instructions_tasks_and_ci_files_and_back_completes(
+    shop: Shop,
+) -> None:
+    files = (
+        "AGENTS.md",
+        ".vscode/tasks.json",
+        ".vscode/new.json",
+        ".github/workflows/ci.yml",
+        "src/CLAUDE.md",
+    )
+    for name in files:
+        if name != ".vscode/new.json":
+            shop.write(name, "main\n")
+    shop.commit("main")
+    shop.git("checkout", "-q", "-b", "theirs")
+    for name in files:
+        shop.write(name, "theirs\n")
+    shop.commit("theirs")
+    shop.git("checkout", "-q", "main")
+    for branch in ("theirs", "main"):
+        result, asked = await shop.run(f"git switch -q {branch}", "once")
+        assert asked is not None
+        assert "AGENTS.md" in asked.because
+        assert (result.shown.exit_code, shop.status()) == (0, ""), result.content
+        there = {name: (shop.folder / name).read_text() for name in files if (shop.folder / name).exists()}
+        assert set(there.values()) == {f"{branch}\n"}
+        assert len(there) == (5 if branch == "theirs" else 4)
+        assert not list(shop.folder.rglob("*.put-aside-*"))
 
 
 @pytest.mark.parametrize("command", BRINGS)

@@ -234,7 +234,7 @@ def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next
     process.stdout.read()  # until the command is gone too
     process.stdout.close()
     ran = place.bridle("run", "-m", "demo", "hello")
-    for name in names:
+    for name in ("src/AGENTS.md", "src/.claude", "CLAUDE.md"):
         assert f"{name} was left by a command that was cut off" in ran.err
         assert not (place.work / name).exists()
     assert (place.work / "old/CLAUDE.md").read_text() == "Be kind.\n"

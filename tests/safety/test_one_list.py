@@ -13,7 +13,7 @@ from bridle.engine.tools import Subject
 from bridle.safety.call_risk import facts_of_call
 from bridle.safety.touched_files import SessionPlaces
 from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinement_of
-from bridle.sandbox.lookout import Lookout
+from bridle.sandbox.policy_files import NOTHING, compare, take_snapshot
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 from tables import table
@@ -77,10 +77,9 @@ def test_every_name_is_held_at_the_top(work: Path, path: str) -> None:
 @pytest.mark.parametrize("path", ALL)
 def test_every_name_is_seen_where_it_appears(work: Path, path: str, below: str) -> None:
     (work / below).mkdir(parents=True, exist_ok=True)
-    lookout = Lookout((str(work),))
-    began = lookout.begin(lookout.before())
+    before = take_snapshot([str(work)], NOTHING)
     file = make(work, below + path)
-    (came,) = lookout.end(began, lookout.after())
+    (came,) = compare(before, take_snapshot([str(work)], before), [str(work)]).changes
     assert str(file) == came.path or str(file).startswith(f"{came.path}/")
 
 
@@ -90,8 +89,7 @@ def test_what_is_masked_and_what_holds_some_are_on_the_list() -> None:
 
 
 def test_workflows_are_asked_about_and_neither_held_nor_put_aside(work: Path) -> None:
-    lookout = Lookout((str(work),))
-    began = lookout.begin(lookout.before())
+    before = take_snapshot([str(work)], NOTHING)
     make(work, ".github/workflows/ci.yml")
-    assert lookout.end(began, lookout.after()) == []
+    assert compare(before, take_snapshot([str(work)], before), [str(work)]).changes == []
     assert not [path for path in confined(work).read_only if "workflows" in path]

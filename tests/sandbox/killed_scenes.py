@@ -45,7 +45,7 @@ async def main(name, home, workspace) -> None:
         processes,
         place=lambda: this_place(where, env, home=home_of(env)),
         choose=choose,
-        notes=f"{home}/cut-off",
+        lists=f"{home}/lists",
     )
     await spawn(
         ["/bin/sh", "-c", ESCAPES],

@@ -189,24 +189,21 @@ async def test_a_file_swapped_for_a_link_shows_nothing_that_is_hidden(box: Box, 
 
 
 async def test_what_keeps_a_name_free_is_not_swapped_for_a_link(box: Box, adapter: Adapter) -> None:
-    mask = box.workspace / "AGENTS.md"
+    mask = box.workspace / ".git"
 
     def swap() -> None:
         with contextlib.suppress(FileNotFoundError):
             mask.rmdir()
         mask.symlink_to("../outside")
 
-    code, output = await box.run_disturbed(adapter, "echo ran; rm AGENTS.md; echo evil > AGENTS.md", swap)
+    code, output = await box.run_disturbed(adapter, "echo ran; rm .git; echo evil > .git", swap)
     assert (code != 0, "ran" in output) == (True, False)
     assert os.readlink(mask) == "../outside"
     assert list(box.outside.iterdir()) == []
 
 
 async def test_a_name_that_is_kept_free_takes_nothing_to_the_disk(box: Box, adapter: Adapter) -> None:
-    script = (
-        "echo evil > AGENTS.md; chmod 777 AGENTS.md .vscode; echo evil > AGENTS.md/x; echo evil > .vscode/tasks.json;"
-        " rmdir AGENTS.md; mv AGENTS.md moved; mv .vscode moved; rm -r .vscode; mkdir .vscode/x; true"
-    )
+    script = "echo evil > .git; chmod 777 .git; rmdir .git; mv .git m; rm -r .git; mkdir .git/x; true"
     assert (await box.run(adapter, script))[0] == 0
     assert list(box.workspace.iterdir()) == []
 
@@ -227,7 +224,7 @@ async def test_the_mounts_are_known_whatever_the_folder_is_called(
 ) -> None:
     box.workspace = box.base / name
     box.workspace.mkdir()
-    code, output = await box.run(adapter, "echo x > made && echo x > AGENTS.md || echo kept")
+    code, output = await box.run(adapter, "echo x > made && echo x > .git || echo kept")
     assert (code, (box.workspace / "made").exists()) == (0, True)
     assert "kept" in output
 

@@ -185,7 +185,7 @@ def test_a_folder_below_the_repository_commits_too(box: Ground) -> None:
     result = box.bash("set -e; echo b > b.txt; git add -A; git commit -qm second; git status --porcelain")
     assert (result.code, result.output) == (0, "")
     result = box.bash("echo x > ../above; git init -q .; echo evil > ../.git/hooks/x; mv ../.git ../g")
-    assert sorted(path.name for path in top.iterdir()) == [".git", "src"]
+    assert sorted(path.name for path in top.iterdir()) == [".git", "src"], result
     assert not (top / "src" / ".git").exists()
     assert not (top / ".git" / "hooks" / "x").exists()
 
@@ -287,7 +287,7 @@ def test_a_server_in_the_background_is_reached_by_the_next_command(box: Ground) 
     assert answer.output == "hello"
 
 
-def test_two_commands_at_once_share_a_mask(box: Ground) -> None:
+def test_two_commands_at_once_share_a_placeholder(box: Ground) -> None:
     blocked = {
         "argv": ["/bin/bash", "-c", "echo ready; read -r line < /dev/null; sleep 600"],
         "background": True,
@@ -295,14 +295,14 @@ def test_two_commands_at_once_share_a_mask(box: Ground) -> None:
     first, second, third = box.run(
         [
             blocked,
-            {"argv": ["/bin/bash", "-c", "echo evil > AGENTS.md"]},
-            {"argv": ["/bin/bash", "-c", "ls -d AGENTS.md"]},
+            {"argv": ["/bin/bash", "-c", "echo evil > .git/x"]},
+            {"argv": ["/bin/bash", "-c", "ls -d .git"]},
         ]
     )
     assert first.output == "ready\n"
     assert second.code != 0
-    assert third.output == "AGENTS.md\n"
-    assert not (box.workspace / "AGENTS.md").exists()
+    assert third.output == ".git\n"
+    assert not (box.workspace / ".git").exists()
 
 
 @pytest.mark.requirement("D16.3")
@@ -323,13 +323,14 @@ def test_odd_names_are_only_names(box: Ground) -> None:
     box.workspace = odd
     result = box.bash("pwd; echo x > new; echo evil > AGENTS.md")
     assert result.output.startswith(str(odd))
-    assert sorted(path.name for path in odd.iterdir()) == ["new", "src"]
+    assert sorted(path.name for path in odd.iterdir()) == ["AGENTS.md.put-aside-1", "new", "src"]
 
 
 def test_an_added_folder_may_be_written_and_is_protected_too(box: Ground) -> None:
     box.writable = [str(box.outside), str(box.base / "missing")]
     box.bash("echo x > $OUT/new; echo evil > $OUT/AGENTS.md; mkdir $OUT/.vscode; mkdir ../missing")
-    assert sorted(path.name for path in box.outside.iterdir()) == ["new", "victim.txt"]
+    names = [".vscode.put-aside-1", "AGENTS.md.put-aside-1", "new", "victim.txt"]
+    assert sorted(path.name for path in box.outside.iterdir()) == names
 
 
 @pytest.mark.parametrize("variant", ["without-userns-limit", "host-proc"])

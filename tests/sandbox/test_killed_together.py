@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import shutil
@@ -15,7 +16,6 @@ import pytest
 
 from bare_machine import has_landlock
 from bridle.config.folders import folders
-from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.control_group import writable_parents
 from bridle.sandbox.masks import Masks
 from bridle.sandbox.session_border import left_behind
@@ -82,7 +82,7 @@ def test_nothing_of_a_command_stays_when_the_engine_alone_is_killed(adapter: str
         assert life.ends_within(GONE_S)
 
 
-MASKED = {".bridle", ".git", ".mcp.json", ".vscode", "AGENTS.md"}
+HELD = {".git"}
 
 
 def kill_alone(engine: subprocess.Popen[bytes]) -> None:
@@ -102,12 +102,9 @@ def test_what_stood_in_the_way_of_a_command_does_not_stay_when_the_engine_is_kil
 ) -> None:
     with engine_with(adapter, tmp_path) as (engine, _):
         work = tmp_path / "work"
-        assert set(os.listdir(work)) == {*MASKED, "alive", "hold"}
-        (work / ".vscode").chmod(0o755)
-        (work / ".vscode/settings.json").write_text("somebody's own")
+        assert set(os.listdir(work)) == {*HELD, "alive", "hold"}
         kill_alone(engine)
-        assert set(os.listdir(work)) == {".vscode", "alive", "hold"}
-        assert (work / ".vscode/settings.json").read_text() == "somebody's own"
+        assert set(os.listdir(work)) == {"alive", "hold"}
 
 
 def test_what_stood_in_the_way_goes_at_the_next_start_where_the_guardian_was_killed_too(
@@ -117,18 +114,18 @@ def test_what_stood_in_the_way_goes_at_the_next_start_where_the_guardian_was_kil
         kill_together(engine)
         assert life.ends_within(GONE_S)
         work = tmp_path / "work"
-        assert set(os.listdir(work)) == {*MASKED, "alive", "hold"}
+        assert set(os.listdir(work)) == {*HELD, "alive", "hold"}
         where = folders({"PATH": os.defpath, "HOME": str(tmp_path / "home")})
-        assert left_behind(SpawnPolicy(mode="workspace-write", workspace=str(work)), where) == []
+        assert asyncio.run(left_behind(str(work), where)) == []
         assert set(os.listdir(work)) == {"alive", "hold"}
 
 
 def test_what_stands_in_the_way_of_another_engines_command_stays(tmp_path: Path) -> None:
     with engine_with("bubblewrap", tmp_path) as (engine, _):
-        masks = Masks([str(tmp_path / "work/AGENTS.md")])
+        masks = Masks([str(tmp_path / "work/.git")])
         try:
             kill_alone(engine)
-            assert set(os.listdir(tmp_path / "work")) == {"AGENTS.md", "alive", "hold"}
+            assert set(os.listdir(tmp_path / "work")) == {".git", "alive", "hold"}
         finally:
             masks.release()
 
@@ -136,9 +133,9 @@ def test_what_stands_in_the_way_of_another_engines_command_stays(tmp_path: Path)
 def test_what_stood_there_before_stays(tmp_path: Path) -> None:
     """As a person would have it who likes empty folders with the sticky bit; an engine uses it, and leaves it."""
     (tmp_path / "work").mkdir()
-    folder = tmp_path / "work/.vscode"
+    folder = tmp_path / "work/.git"
     folder.mkdir()
     folder.chmod(0o1755)
     with engine_with("bubblewrap", tmp_path) as (engine, _):
         kill_alone(engine)
-        assert set(os.listdir(tmp_path / "work")) == {".vscode", "alive", "hold"}
+        assert set(os.listdir(tmp_path / "work")) == {".git", "alive", "hold"}

@@ -94,7 +94,12 @@ def test_git_commits_and_the_next_command_finds_the_temporary_files(box: Ground)
     assert (first.code, first.output) == (0, "")
     assert second.output.startswith("x\n")
     assert box.git("log", "--format=%s").split() == ["second", "first"]
-    assert sorted(path.name for path in box.workspace.iterdir()) == [".git", "b", "src"]
+    assert sorted(path.name for path in box.workspace.iterdir()) == [
+        ".git",
+        "AGENTS.md.put-aside-1",
+        "b",
+        "src",
+    ]
 
 
 def test_odd_names_are_only_names(box: Ground) -> None:
@@ -103,7 +108,7 @@ def test_odd_names_are_only_names(box: Ground) -> None:
     box.workspace = odd
     result = box.bash("pwd; echo x > new; echo evil > AGENTS.md")
     assert result.output.startswith(str(odd))
-    assert sorted(path.name for path in odd.iterdir()) == ["new", "src"]
+    assert sorted(path.name for path in odd.iterdir()) == ["AGENTS.md.put-aside-1", "new", "src"]
 
 
 def test_exit_codes_and_arguments_pass_unchanged(box: Ground) -> None:

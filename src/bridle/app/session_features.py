@@ -40,7 +40,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
-from bridle.sandbox.session_border import clear_away, left_behind, outlived
+from bridle.sandbox.session_border import clear_away, outlived
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
@@ -310,7 +310,7 @@ def sandbox(parts: SessionParts) -> Feature:
     return Feature(
         name="sandbox",
         tool_layers=(PlacedToolLayer("sandboxed", lambda: _layers().choose_policy(parts)),),
-        notices=lambda: (*outlived(where), *left_behind(parts.policy, where)),
+        notices=lambda: outlived(where),
         at_end=end,
     )
 

@@ -36,7 +36,7 @@ from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
 from bridle.sandbox.sandbox_spawn import SETTLE_S
-from bridle.sandbox.session_border import opening_words
+from bridle.sandbox.session_border import left_behind, opening_words
 
 if TYPE_CHECKING:
     from bridle.app.agent_sources import FoundAgents
@@ -105,6 +105,7 @@ class SessionOpening:
                 self._refuse_other_profile(place)
         carried = await self._carried(command)
         _refuse_wide(place.cwd, place.options, self._services.env)
+        left = await left_behind(place.cwd, self._services.where)  # before anything of the project is read
         settings, plugged = self.settings_of(place)
         agents = self.agents_of(place, settings, plugged)
         if settings.require_trust:
@@ -168,7 +169,7 @@ class SessionOpening:
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
             told = () if agents is None else agents.notices
-            notices = (*unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
+            notices = (*left, *unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
 

@@ -434,12 +434,11 @@ class Processes:
         truncated = output.truncated or error.truncated
         return CompletedProgram(returncode, bytes(output.data), bytes(error.data), timed_out, truncated)
 
-    def leave_to_guardian(self, places: Iterable[str], *, notes: str) -> None:
-        """Should we be killed, the stand-ins at these paths are taken away, if they are made after this. In the folder
-        `notes` it is noted then which were (see `stand_ins`)."""
+    def leave_to_guardian(self, places: Iterable[str]) -> None:
+        """Should we be killed, the stand-ins at these paths are taken away, if they are made after this."""
         if new := [path for path in places if path not in self._places]:
             self._places.update(dict.fromkeys(new, time.time_ns()))
-            self._listed = stand_ins.listed(self._places, notes)
+            self._listed = stand_ins.listed(self._places)
             if self._guardian is not None:
                 self._guardian.leave(self._listed)
                 self._guardian.tell(self._running)

@@ -5,8 +5,7 @@ It has the sticky bit, by which it is known. Whoever needs it holds a shared loc
 by a process that was killed. To everybody else such a path is missing.
 
 Run as a program, with a list on stdin, this takes away those in the list that nobody holds: a guardian does that for a
-process that was killed. What was taken away is noted, because it shows when a command began that was cut off. So
-nothing else of ours can be imported here.
+process that was killed. So nothing else of ours can be imported here.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 _KIND = 0o170000 | stat.S_ISVTX
 _STICKY_FOLDER = stat.S_IFDIR | stat.S_ISVTX
@@ -57,11 +56,8 @@ def says_nothing(fd: int) -> bool:
         return False
 
 
-def take_away(name: str, where: int | None = None, *, first: Callable[[], None] = lambda: None) -> bool:
-    """Removes a stand-in that nobody holds. False where somebody does: taking it away would open the path to them.
-
-    `first` is called when it is certain that nobody does; what is there stays if that raises OSError.
-    """
+def take_away(name: str, where: int | None = None) -> bool:
+    """Remove a stand-in that nobody holds. False where somebody does: taking it away would open the path to them."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=where)
     except OSError:
@@ -69,10 +65,8 @@ def take_away(name: str, where: int | None = None, *, first: Callable[[], None] 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISDIR(os.fstat(fd).st_mode):
-            first()
             os.rmdir(name, dir_fd=where)
         elif says_nothing(fd):
-            first()
             os.unlink(name, dir_fd=where)
         else:
             return False
@@ -83,41 +77,21 @@ def take_away(name: str, where: int | None = None, *, first: Callable[[], None] 
     return True
 
 
-def listed(places: Mapping[str, int], notes: str) -> bytes:
-    """Stand-ins to take away, by path: each only if it came there after that time. What goes is noted in `notes`."""
-    fields = [notes, *(field for path, since_ns in places.items() for field in (path, str(since_ns)))]
+def listed(places: Mapping[str, int]) -> bytes:
+    """List stand-ins to take away, by path: each only if it came there after that time."""
+    fields = [field for path, since_ns in places.items() for field in (path, str(since_ns))]
     return b"".join(os.fsencode(field) + b"\0" for field in fields)
 
 
-def noted(notes: str, path: str) -> str:
-    """The file that says, in nanoseconds, when what was taken away from `path` had been made."""
-    from hashlib import sha256
-
-    return os.path.join(notes, sha256(os.fsencode(path)).hexdigest()[:32])
-
-
 def _take_away_listed(data: bytes) -> None:
-    notes, *fields = (os.fsdecode(field) for field in data.split(b"\0")[:-1])
+    fields = [os.fsdecode(field) for field in data.split(b"\0")[:-1]]
     for path, since_ns in zip(fields[::2], map(int, fields[1::2]), strict=True):
         try:
             found = os.lstat(path)
         except OSError:
             continue
         if found.st_ctime_ns >= since_ns - CLOCK_TICK_NS and is_stand_in(path):
-            take_away(path, first=lambda: _note(noted(notes, path), found.st_mtime_ns))  # noqa: B023  called here
-
-
-def _note(file: str, made_ns: int) -> None:
-    """One that is there already says of an earlier command that nobody has looked after it."""
-    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-    try:
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        return
-    try:
-        os.write(fd, str(made_ns).encode())
-    finally:
-        os.close(fd)
+            take_away(path)
 
 
 if __name__ == "__main__":

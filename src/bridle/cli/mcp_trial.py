@@ -281,8 +281,8 @@ async def _called(
     if listed is None:
         raise ServerUnavailable(f"it has no tool {call.tool}; it has: {', '.join(found.tools) or 'none'}")
     active = _TriedCall(user, call)
-    server.started_call(active)
     try:
+        await server.started_call(active)
         async with asyncio.timeout(server.definition.call_s):
             result = await connection.call(listed.name, call.arguments, _unheard)
     except TimeoutError:
@@ -290,7 +290,7 @@ async def _called(
     except (ConnectionLost, ServerRefused) as problem:
         raise ServerUnavailable(server.sign_in_problem or f"{listed.name} failed: {problem}") from None
     finally:
-        server.ended_call(active)
+        await server.ended_call(active)
     return msgspec.structs.replace(
         found,
         ok=not result.failed,

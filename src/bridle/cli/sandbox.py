@@ -121,7 +121,7 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
     spawn, end = claimed_spawn(machine, "", lambda degraded: _warn(degraded.message)), _End()
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
-    for notice in left_behind(policy, here.where):
+    for notice in await left_behind(policy.workspace, here.where):
         tell(visible(notice.message, newlines=False))
     try:
         if policy.mode == "off":

@@ -13,8 +13,8 @@ from bridle.base.visible import visible
 from bridle.cli.console import say
 from bridle.cli.trust import typed_line
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.sandbox.aftermath import PUT_ASIDE, put_aside
-from bridle.sandbox.lookout import MadeFile
+from bridle.sandbox.policy_files import PolicyChange
+from bridle.sandbox.quarantine import PUT_ASIDE, quarantine
 
 _NAME = re.compile(rf"(.+){re.escape(PUT_ASIDE)}-\d+")
 _MOST_LINES = 200
@@ -55,7 +55,7 @@ def _give_back(aside: str, place: str, cwd: str) -> None:
         return
     if _state(aside) != seen:
         raise CommandRefused("GiveBackChanged", path=visible(os.path.relpath(aside, cwd), newlines=False))
-    put_aside(MadeFile(place, "makes room"))
+    quarantine(PolicyChange(place, "makes room"))
     os.rename(aside, place)
     say("It is back.\n")
 

@@ -294,8 +294,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
     command does not start. `hosts` are the rules for what is reached while the network is "filtered". `max_file_mib` is
     the largest file it may make; `max_processes` and `max_memory_mib` are for all commands of a session together, where
     the system counts that. `variables` are laid over the cleaned environment: what Bridle itself tells the
-    command. `resident`: it stays while people work in the same folders, as a server does. So nothing may stand in their
-    way there, and what it makes that later runs obey is put aside while it runs.
+    command. `resident`: it stays while people work in the same folders, as a server does. What it makes in a call that
+    later runs obey is put aside; what appears between its calls is reported.
     """
 
     mode: SandboxMode
@@ -320,6 +320,8 @@ class SpawnPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hosts: TypeAlias = Mapping[Literal["reached", "refused"], Sequence[str]]
+EndCall: TypeAlias = Callable[[], Awaitable[None]]
+BeginCall: TypeAlias = Callable[[], Awaitable[EndCall]]
 """Hosts a command asked for, each with its port where that is none of the web; the first few of each kind."""
 
 
@@ -344,8 +346,9 @@ class Process(Protocol):
         """What it made that later runs would obey, one for each: it is out of the way now, or could not be."""
         ...
 
-    def follow_put_aside(self, tell: Callable[[Notice], None]) -> Callable[[], None]:
-        """For one that is resident. `tell` hears of all that at once. What is returned looks for more of it, now."""
+    def follow_put_aside(self, tell: Callable[[Notice], None]) -> BeginCall:
+        """For one that is resident. `tell` hears of all that at once. What is returned is awaited before each call of
+        it, and what that returns after the call: what it made meanwhile is put aside then."""
         ...
 
     def hosts(self) -> Hosts:

@@ -88,8 +88,8 @@ async def _call_within(
     args: dict[str, Any],
 ) -> ToolOutput:
     context = call.context
-    server.started_call(call)
     try:
+        await server.started_call(call)
         async with deadline:
             call.work = asyncio.ensure_future(_asked(connection, listed, args, call))
             result = await call.work
@@ -103,7 +103,7 @@ async def _call_within(
     except Exception as problem:  # noqa: BLE001  sorted out below, where the package is loaded
         return _failed(server, listed, problem, mutating=context.call.mutating)
     finally:
-        server.ended_call(call)
+        await server.ended_call(call)
         call.shows.stop()
     for image in result.images():
         context.emit(ContextAdded(source="mcp", content=(image,)))

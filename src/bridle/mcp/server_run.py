@@ -18,7 +18,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
 from bridle.base.threads import in_thread
-from bridle.engine.ports import Process, Spawn, SpawnPolicy
+from bridle.engine.ports import BeginCall, EndCall, Process, Spawn, SpawnPolicy
 from bridle.engine.services import RunEnd, Supervisor
 from bridle.mcp.input_requests import InputReply, InputRequest
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
@@ -77,7 +77,7 @@ class RunOwner(Protocol):
 class ServerRun:
     """A server that is started or reached once. `life` tells it when to end; `tokens` are those of a sign-in.
 
-    `look_after` looks for policy files that it made."""
+    `begin_call` is awaited before a call, and what it returns after it: what was made meanwhile is checked then."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ServerRun:
         self.tokens = tokens
         self.auth: TokenAuth | None = None
         self.counts: WireCounts | None = None
-        self.look_after: Callable[[], None] = _nothing
+        self.begin_call: BeginCall = _begin_unchecked
         self._definition = definition
         self._place = place
         self._owner = owner
@@ -201,7 +201,7 @@ class ServerRun:
                 on_error=self._log.hear,
                 stdin=inlet,
             )
-            self.look_after = process.follow_put_aside(self._hear_put_aside)
+            self.begin_call = process.follow_put_aside(self._hear_put_aside)
             return process
 
         return await open_duplex(start)
@@ -225,7 +225,7 @@ class ServerRun:
             for task in (left, late, hurry, drained):
                 task.cancel()
             await process.stop()
-            self.look_after = _nothing
+            self.begin_call = _begin_unchecked
             await asyncio.gather(left, late, hurry, drained, return_exceptions=True)
 
 
@@ -271,8 +271,12 @@ def _install_folder(path: str) -> str:
     return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
 
-def _nothing() -> None:
+async def _end_unchecked() -> None:
     pass
+
+
+async def _begin_unchecked() -> EndCall:
+    return _end_unchecked
 
 
 def _load() -> None:

@@ -14,6 +14,7 @@ from bridle.base.clock import Clock
 from bridle.base.installation import install_command
 from bridle.base.processes import CannotStart
 from bridle.base.threads import in_thread
+from bridle.engine.ports import EndCall
 from bridle.engine.services import RunEnd, Supervisor
 from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.pin_gate import PinGate, PinReview
@@ -117,7 +118,7 @@ class SharedServer:
         self._run: ServerRun | None = None
         """The present run, or the last one."""
         self._calls = 0
-        self._active: dict[ActiveCall, None] = {}
+        self._active: dict[ActiveCall, EndCall | None] = {}
         self._may_ask = True
 
     # For those who use it
@@ -208,20 +209,22 @@ class SharedServer:
             raise ServerUnavailable(self._life.problem or "it is not ready yet")
         return self._connection
 
-    def started_call(self, call: ActiveCall) -> None:
-        self._look_after()
+    async def started_call(self, call: ActiveCall) -> None:
+        """Begin a call: what is there before it is known when this returns."""
         self._calls += 1
         self._life.started_use()
         self._active[call] = None
-
-    def ended_call(self, call: ActiveCall) -> None:
-        self._look_after()
-        self._active.pop(call, None)
-        self._life.ended_use()
-
-    def _look_after(self) -> None:
         if self._run is not None:
-            self._run.look_after()
+            self._active[call] = await self._run.begin_call()
+
+    async def ended_call(self, call: ActiveCall) -> None:
+        """End a call: what it made that it may not is put aside when this returns."""
+        try:
+            if (end := self._active.get(call)) is not None:
+                await end()
+        finally:
+            self._active.pop(call, None)
+            self._life.ended_use()
 
     def refuse_input(self) -> None:
         """Refuse every request for input until it is restarted: it asked too often."""

@@ -261,6 +261,13 @@ SENTENCES: Mapping[str, Sentence] = {
         "{path} could not be put aside ({problem}): it {why}, and a command made it. Look at it, and remove it, "
         "before you go on in that folder."
     ),
+    "PolicyFileAppeared": Sentence(
+        "{path} appeared or changed while no call was running: it {why}. It was left in place, because Bridle cannot "
+        "tell who wrote it. Check it before you continue."
+    ),
+    "PolicyCheckCut": Sentence(
+        "The folder is too large to check for policy files after each command: new ones deep inside it may be missed."
+    ),
     "GitNotAlone": Sentence(
         "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "
         "of its own, so that a person can be asked about it.",

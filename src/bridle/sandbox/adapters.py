@@ -43,8 +43,7 @@ class Launch(NamedTuple):
     of the command where it `limits`. `ended` is called exactly once when nothing of it runs any more, or when it could
     not be started. `terminate` asks what is enclosed by the process to end, and says whether there was anything to ask;
     without it, or if not, the process group is asked. `dying_with_us` starts it, where it has no gate, so that the
-    kernel kills it when we die; that is so before it runs. `privileged`: what starts it runs as root, and would not
-    without its privileges.
+    kernel kills it when we die; that is so before it runs.
     """
 
     argv: tuple[str, ...]
@@ -56,7 +55,6 @@ class Launch(NamedTuple):
     ended: Callable[[], None] = _nothing
     terminate: Callable[[int], bool] | None = None
     dying_with_us: tuple[str, ...] = ()
-    privileged: bool = False
 
 
 class Adapter(Protocol):

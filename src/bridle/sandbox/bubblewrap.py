@@ -101,7 +101,6 @@ class Bubblewrap:
             limits=not privileged,
             ended=ended,
             terminate=terminate_inside,
-            privileged=privileged,
         )
 
     def _options(self, mounts: Sequence[Mount], confinement: Confinement) -> list[str]:

@@ -79,12 +79,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = ()
     """Are there, below a writable folder, and may be neither changed nor replaced nor moved away."""
     absent: tuple[str, ...] = ()
-    """Are not there, below a writable folder, and must not come to be."""
+    """Are not there, make git run something, and must not come to be: in git's own folder, or that folder itself."""
     filled: tuple[tuple[str, bytes], ...] = ()
     """The same, where git would stumble over a folder: a file with this content stands there meanwhile."""
-    looked_for: tuple[str, ...] = ()
-    """Are not there and should not come to be, and nothing may stand there meanwhile: people work there too. What
-    cannot be kept missing otherwise is put aside once it is there (`residents`)."""
     held: tuple[str, ...] = ()
     """Writable folders that must keep their place: what is in them may change, they cannot be moved or replaced."""
     hidden: tuple[str, ...] = ()
@@ -101,13 +98,13 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Where package managers may keep what they download; one of `writable`, or empty."""
     network: Network = "inherit"
     unwanted: tuple[str, ...] = ()
-    """Are not there and cannot be masked; `aftermath` puts them aside if a command made them."""
+    """Are not there and cannot be masked; `quarantine` puts them aside if a command made them."""
     kept: tuple[UnheldEntry, ...] = ()
-    """Cannot be held; `aftermath` puts them back as they were."""
+    """Cannot be held; `quarantine` puts them back as they were."""
     watched: tuple[WatchedGitSettings, ...] = ()
-    """May be changed; `aftermath` puts them back if they name programs then that they did not name before."""
+    """May be changed; `quarantine` puts them back if they name programs then that they did not name before."""
     working_trees: tuple[WorkingTree, ...] = ()
-    """`aftermath` looks whether a submodule came to them that names programs, and puts its repository aside."""
+    """`quarantine` looks whether a submodule came to them that names programs, and puts its repository aside."""
     left_out: tuple[str, ...] = ()
     """Was asked for as writable and is not there, or is reached through a link that a command could have made."""
 
@@ -177,7 +174,6 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
     shown = _existing([workspace, *_absolute(policy.readable, workspace), *SHOWN_IN_EMPTIED], real)
     shown += [folder for git in repositories if git.ours for folder in (git.top, git.common)]
     named = {*writable, *shown}
-    free = [path for path in protection.absent if policy.resident and not is_beneath_any(path, git_dirs)]
     others = _of_others(place, _unique([workspace, *folders]), repositories, home, real)
     secret = (*place.own, *secret_places(place.home, place.env))
     hidden = [path for path in (*_existing(secret, real), *others) if path not in named]
@@ -190,8 +186,11 @@ def confinement_of(policy: SpawnPolicy, place: HostContext, cwd: str = "") -> Co
         writable=tuple(writable),
         folders=tuple(folders) if writes else (),
         read_only=tuple(protection.read_only),
-        absent=tuple(path for path in protection.absent if path not in free),
-        looked_for=tuple(free),
+        absent=tuple(
+            path
+            for path in protection.absent
+            if is_beneath_any(path, git_dirs) or (path.endswith("/.git") and not policy.resident)
+        ),
         filled=tuple(protection.filled.items()),
         held=tuple(protection.held()),
         hidden=tuple(hidden),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
     from bridle.base.processes import Output, Processes, ProcessGroup
-    from bridle.engine.ports import Hosts, SpawnPolicy
+    from bridle.engine.ports import BeginCall, EndCall, Hosts, SpawnPolicy
     from bridle.protocol.events import Notice
 
 # fmt: off
@@ -61,8 +61,13 @@ OWN_NETWORK = frozenset({"bubblewrap", "unshare"})
 """What can give a command a network of its own, so that one way out of it can be held."""
 
 
-def _nothing() -> None:
+async def _end_unchecked() -> None:
     pass
+
+
+async def begin_unchecked() -> EndCall:
+    """Begin a call of a process that nothing is checked of."""
+    return _end_unchecked
 
 
 async def _settled_at_once() -> None:
@@ -79,7 +84,7 @@ class ConfinedProcess:
         explain: Callable[[int, str], str] = lambda _code, _output: "",
         put_aside: Sequence[Notice] = (),
         hosts: Callable[[], Hosts] = dict,
-        follow_put_aside: Callable[[Callable[[Notice], None]], Callable[[], None]] = lambda _tell: _nothing,
+        follow_put_aside: Callable[[Callable[[Notice], None]], BeginCall] = lambda _tell: begin_unchecked,
         settled: Callable[[], Awaitable[None]] = _settled_at_once,
     ) -> None:
         self.pid = started.pid
@@ -107,7 +112,7 @@ class ConfinedProcess:
         await self._started.stop(grace_s)
         await self._settled()
 
-    def follow_put_aside(self, tell: Callable[[Notice], None]) -> Callable[[], None]:
+    def follow_put_aside(self, tell: Callable[[Notice], None]) -> BeginCall:
         return self._follow(tell)
 
     def blocked(self, output: str) -> str:

@@ -64,7 +64,7 @@ def _by_path(confinement: Confinement) -> Iterator[tuple[str, list[str]]]:
         yield path, [f"(allow file-read* {below})", f"(allow file-write* {below})"]
     for path in confinement.shown:
         yield path, [f"(allow file-read* (subpath {_quoted(path)}))"]
-    missing = (*confinement.absent, *confinement.looked_for, *(path for path, _ in confinement.filled))
+    missing = (*confinement.absent, *(path for path, _ in confinement.filled))
     for path in (*confinement.read_only, *missing):
         yield path, [f"(deny file-write* (subpath {_quoted(path)}))"]
     for path in confinement.held:

@@ -29,12 +29,11 @@ from bridle.sandbox.plain_spawn import (
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
     from bridle.sandbox.adapters import Adapter, Launch
-    from bridle.sandbox.command_border import CommandBorder, FolderWatch
+    from bridle.sandbox.command_border import CommandBorder
     from bridle.sandbox.confinement import Confinement, HostContext
     from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.lookout import Lookout
+    from bridle.sandbox.policy_check import PolicyCheck
     from bridle.sandbox.proxy import OutsideNetwork
-    from bridle.sandbox.residents import Residents
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
 _PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -71,7 +70,7 @@ class SandboxSpawn:
     knows) without starting anything. `failed` is told when the adapter itself failed: what this machine can do is to be
     found out again. `outside` is the network that a command whose own is filtered is let into, by rules; None: this
     machine's.
-    `notes` is where it is noted, should we be killed, that the masks of a command were taken away.
+    `lists` is where the policy files of a running command are stored, should we be killed.
     `place` is asked once; its caches are the folder of all projects' caches: each has its own in there.
     """
 
@@ -85,10 +84,10 @@ class SandboxSpawn:
         failed: Callable[[], None] = _nothing,
         also: Collection[str] = (),
         outside: OutsideNetwork | None = None,
-        notes: str = "",
+        lists: str = "",
     ) -> None:
         self._processes = processes
-        self._notes = notes
+        self._lists = lists
         self._place = functools.cache(place)
         self._choose = choose
         self._known = known
@@ -97,9 +96,7 @@ class SandboxSpawn:
         self._outside = outside
         self._unconfined = EnvOnlySpawn(processes, also=also)
         self._places: dict[str, HostContext] = {}
-        self._lookouts: dict[tuple[str, ...], Lookout] = {}
-        self._residents: dict[tuple[str, ...], Residents] = {}
-        self._open: list[SpawnPolicy] = []
+        self._checks: dict[tuple[str, ...], PolicyCheck] = {}
         self._unsettled: list[Callable[[], None]] = []
         self._changing: list[Sequence[str]] = []
         self._groups: dict[tuple[int, int], ControlGroup] = {}
@@ -253,7 +250,8 @@ class SandboxSpawn:
             lambda: self._looked(policy, cwd),
             cwd,
             CommandLimits(policy.max_file_mib, group.take if group.holds else None),
-            watch=functools.partial(self._watch, resident=policy.resident),
+            check_for=self._check_for,
+            unsettled=self._unsettled,
             policy=policy,
             outside=self._outside,
             group=group,
@@ -299,8 +297,8 @@ class SandboxSpawn:
         try:
             yield
         finally:
-            for lookout in self._lookouts.values():
-                lookout.learn(paths)
+            for check in self._checks.values():
+                check.learn(paths)
             self._changing.remove(paths)
 
     def close(self) -> None:
@@ -322,47 +320,23 @@ class SandboxSpawn:
         return found
 
     def _looked(self, policy: SpawnPolicy, cwd: str) -> Confinement:
-        """What the policy means here now. What residents made in these folders is put aside and no part of it. What is
-        about to be masked does not stay so if we are killed."""
+        """What the policy means here now. Placeholders do not stay if we are killed."""
         from bridle.sandbox.confinement import confinement_of
 
-        place = self._place_of(policy.workspace)
-        confinement = confinement_of(policy, place, cwd)
-        residents = self._residents.get(confinement.folders)
-        if residents is not None and residents.look():
-            confinement = confinement_of(policy, place, cwd)
-        if self._notes and (confinement.absent or confinement.filled):
+        confinement = confinement_of(policy, self._place_of(policy.workspace), cwd)
+        if confinement.absent or confinement.filled:
             masked = (*confinement.absent, *(path for path, _ in confinement.filled))
-            self._processes.leave_to_guardian(masked, notes=self._notes)
+            self._processes.leave_to_guardian(masked)
         return confinement
 
-    def _lookout(self, folders: tuple[str, ...]) -> Lookout:
-        """One for all commands in these folders: what it knows of them is from the one before."""
-        found = self._lookouts.get(folders)
+    def _check_for(self, folders: tuple[str, ...]) -> PolicyCheck:
+        """One for all commands in these folders: what one made is not taken for granted by another."""
+        found = self._checks.get(folders)
         if found is None:
-            from bridle.sandbox.lookout import Lookout
+            from bridle.sandbox.policy_check import PolicyCheck
 
-            found = self._lookouts[folders] = Lookout(folders)
+            found = self._checks[folders] = PolicyCheck(folders, self._lists, self._changing)
         return found
-
-    def _watch(self, folders: tuple[str, ...], *, resident: bool) -> FolderWatch:
-        from bridle.sandbox.command_border import FolderWatch
-
-        lookout, residents = self._lookout(folders), self._residents.get(folders)
-        if residents is None and resident:
-            from bridle.sandbox.residents import Residents
-
-            residents = Residents(lookout, folders[0], self._agreed, self._notes)
-            self._residents[folders] = residents
-        return FolderWatch(lookout, residents, self._open, self._unsettled)
-
-    def _agreed(self) -> list[str] | None:
-        """What commands that run and our own tools may change; None: anything, as git has it."""
-        if any(policy.git_tree for policy in self._open):
-            return None
-        return [
-            path for paths in (*self._changing, *(policy.agreed for policy in self._open)) for path in paths
-        ]
 
     def _place_of(self, workspace: str) -> HostContext:
         """The place with the caches of this project alone: no project's downloads reach another."""

@@ -7,8 +7,6 @@ Refused with EPERM   `REFUSED`, new namespaces, typing into a terminal, odd pers
                      emptying a file without having it open for writing, letting a file run as its owner
 Does not exist       calls whose flags lie behind a pointer (clone3, openat2), the x32 calls: programs fall back
 Killed               calls of another architecture, such as 32-bit programs on a 64-bit machine
-
-`listener_program` is another one, which refuses nothing: it has the kernel ask before each call that may write a file.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ ALLOW = 0x7FFF0000
 KILL = 0x80000000
 EPERM = 0x00050000 | errno.EPERM
 ENOSYS = 0x00050000 | errno.ENOSYS
-ASK = 0x7FC00000
-"""Whoever listens is asked, and the call waits for the answer."""
 
 ARCHITECTURE: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32_BIT = 0x40000000
@@ -74,24 +70,13 @@ CHMOD = 90
 FCHMOD: dict[Machine, int] = {"x86_64": 91, "aarch64": 52}
 FCHMODAT: dict[Machine, int] = {"x86_64": 268, "aarch64": 53}
 FCHMODAT2: dict[Machine, int] = {"x86_64": 452, "aarch64": 452}
-SECCOMP: dict[Machine, int] = {"x86_64": 317, "aarch64": 277}
-# fmt: off
-WRITING: dict[Machine, tuple[int, ...]] = {
-    # creat, truncate, rename, mkdir, link, symlink, mknod; each `…at` after them; openat2
-    "x86_64": (85, 76, 82, 83, 86, 88, 133, 264, 316, 258, 265, 266, 259, 437),
-    "aarch64": (45, 38, 276, 34, 37, 36, 33, 437),
-}
-# fmt: on
-"""Give a file a name or another content, or may do so by what lies behind a pointer."""
-IO_URING_SETUP = 425
-
 NEW_NAMESPACES = 0x7E020000
 """The CLONE_NEW… flags that `clone` knows."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI types into a terminal, TIOCLINUX pastes into a console."""
 PERSONALITIES = 0x00060008
 """What `setarch` is used for: 32-bit uname, old uname, no address randomisation."""
-O_ACCMODE, O_CREAT, O_TRUNC = 3, 0x40, 0x200
+O_ACCMODE, O_TRUNC = 3, 0x200
 S_ISUID = 0o4000
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
@@ -129,45 +114,6 @@ def program(
     return _assembled(
         machine, families, netlink=internet, strict_truncation=strict_truncation, strict_modes=strict_modes
     )
-
-
-@cache
-def listener_program(machine: Machine | None = None) -> bytes:
-    """Has the kernel ask before each call that may make or change a file, of any program; every other is allowed."""
-    machine = machine or _machine()
-    if machine is None:
-        raise ValueError(f"no system call filter for {platform.machine()}")
-    return _assemble(_listener_lines(machine))
-
-
-def seccomp_number() -> int:
-    """The number of the call that sets filters, on this machine."""
-    machine = _machine()
-    if machine is None:
-        raise ValueError(f"no system call filter for {platform.machine()}")
-    return SECCOMP[machine]
-
-
-def _listener_lines(machine: Machine) -> Iterator[_Line]:
-    yield _load(_ARCHITECTURE)
-    yield _if_equal(ARCHITECTURE[machine], no="asked")
-    yield _load(_NUMBER)
-    if machine == "x86_64":
-        yield _if_at_least(X32_BIT, yes="asked")
-    places = dict.fromkeys(WRITING[machine], "asked") | {OPENAT[machine]: "openat", IO_URING_SETUP: "missing"}
-    if machine == "x86_64":
-        places[OPEN] = "open"
-    yield from _sorted_out(sorted(places.items()))
-    for name, position in (("open", 1), ("openat", 2)):
-        yield name
-        yield _load(_argument(position))
-        yield _if_any_bit(O_ACCMODE | O_CREAT | O_TRUNC, yes="asked", no="allowed")
-    yield "asked"
-    yield _answer(ASK)
-    yield "missing"
-    yield _answer(ENOSYS)
-    yield "allowed"
-    yield _answer(ALLOW)
 
 
 def _machine() -> Machine | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -22,12 +23,9 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 if TYPE_CHECKING:
     from bridle.base.other_projects import OtherProjects
     from bridle.sandbox.confinement import HostContext
+    from bridle.sandbox.policy_check import Quarantined
 
 
-_REDIRECTION = ".git/commondir"
-_MASKED = (_REDIRECTION, ".git", ".bridle", "AGENTS.md", ".mcp.json", ".vscode")
-"""Where masks stand while a command runs, in this order; the first is never there otherwise."""
-_STICKY = 0o1000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
@@ -75,7 +73,7 @@ def machine_spawn(
         choose=chooser.adapter,
         known=chooser.known,
         failed=chooser.drop,
-        notes=_cut_off(where),
+        lists=_lists(where),
     )
 
 
@@ -173,9 +171,9 @@ def foreign_folder(policy: SpawnPolicy, held_by: str) -> str | None:
     return sentence("ForeignFolder", {"owner": owner}) if owner else None
 
 
-def _cut_off(where: OwnFolders) -> str:
-    """Where a guardian notes of which commands it has taken away the masks."""
-    return os.path.join(where.state, "cut-off")
+def _lists(where: OwnFolders) -> str:
+    """Where the policy files of running commands are stored."""
+    return os.path.join(where.state, "policy-lists")
 
 
 def records_of(where: OwnFolders) -> str:
@@ -193,24 +191,33 @@ def outlived(where: OwnFolders) -> Iterator[Notice]:
         yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
 
 
-def left_behind(policy: SpawnPolicy, where: OwnFolders) -> list[Notice]:
-    """Puts aside what a command left that was cut off with its engine, and says so, one notice each."""
-    workspace, notes = policy.workspace, _cut_off(where)
-    if policy.mode != "workspace-write" or not (
-        any(_stays(workspace, name) for name in _MASKED) or _has_any(notes)
-    ):
+async def left_behind(workspace: str, where: OwnFolders) -> list[Notice]:
+    """Quarantine what a command left that was killed with its engine, and report it, one notice each."""
+    if not (_has_any(_lists(where)) or _may_have_placeholders(workspace)):
         return []
-    from bridle.sandbox.leftovers import clear_up
+    from bridle.sandbox.policy_check import apart, check_left_behind  # most starts find nothing
 
-    found: list[Notice] = []
-    for what, aside in clear_up(workspace, _MASKED, notes=notes):
-        data = {"path": os.path.relpath(what.path, workspace), "why": what.why}
-        if isinstance(aside, str):
-            reason, data["aside"] = "PutAside", os.path.relpath(aside, workspace)
-        else:
-            reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
-        found.append(Notice(reason=reason, message=sentence(reason, data), data=data))
-    return found
+    found = await apart(functools.partial(check_left_behind, workspace, _lists(where)))
+    return [_left_notice(one, workspace) for one in found]
+
+
+def _left_notice(found: Quarantined, workspace: str) -> Notice:
+    change, aside = found
+    data = {"path": os.path.relpath(change.path, workspace), "why": change.why}
+    if isinstance(aside, str):
+        reason, data["aside"] = "PutAside", os.path.relpath(aside, workspace)
+    else:
+        reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
+    return Notice(reason=reason, message=sentence(reason, data), data=data)
+
+
+def _may_have_placeholders(workspace: str) -> bool:
+    """Tell whether placeholders of a killed command may stand there, or something that leads git elsewhere."""
+    git = os.path.join(workspace, ".git")
+    try:
+        return bool(os.lstat(git).st_mode & stat.S_ISVTX) or os.path.lexists(os.path.join(git, "commondir"))
+    except OSError:
+        return False
 
 
 def _has_any(folder: str) -> bool:
@@ -218,15 +225,6 @@ def _has_any(folder: str) -> bool:
         return bool(os.listdir(folder))
     except OSError:  # nobody has left anything there
         return False
-
-
-def _stays(workspace: str, name: str) -> bool:
-    """Whether something is there that is not there while no command runs: a mask, or what leads git elsewhere."""
-    try:
-        mode = os.lstat(f"{workspace}/{name}").st_mode
-    except OSError:
-        return False
-    return bool(mode & _STICKY) or name == _REDIRECTION
 
 
 def own_programs() -> tuple[str, ...]:

@@ -23,7 +23,6 @@ _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445
 _LANDLOCK_VERSION = 1
 _LANDLOCK_BENEATH = 1
 _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
-_SECCOMP_SET_FILTER, _SECCOMP_NEW_LISTENER = 1, 8
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITIES_VERSION = 0x20080522
 
@@ -36,7 +35,7 @@ class HeldThread:
     """A thread that has given something up, starts one process, and stays its parent until it is told to end."""
 
     def __init__(self, give_up: Callable[[], None]) -> None:
-        self._give_up = [give_up]
+        self._give_up = give_up
         self._asked: SimpleQueue[int | Callable[[], None]] = SimpleQueue()
         self._answers: SimpleQueue[subprocess.Popen[bytes] | BaseException | bool] = SimpleQueue()
         self._runs = False
@@ -51,10 +50,6 @@ class HeldThread:
         self._runs = True
         return started
 
-    def also(self, give_up: Callable[[], None]) -> None:
-        """It gives this up too, behind the rest."""
-        self._give_up.append(give_up)
-
     def end(self, last: Callable[[], None] = _nothing) -> None:
         """Harmless when called again, and when nothing was started. The thread still does what is `last`; where it
         does not run, that is done here."""
@@ -66,8 +61,7 @@ class HeldThread:
 
     def _run(self, starting: Callable[[], subprocess.Popen[bytes]]) -> None:
         try:
-            for give_up in self._give_up:
-                give_up()
+            self._give_up()
             self._answers.put(starting())
         except BaseException as error:  # noqa: BLE001  handed to whoever waits
             self._answers.put(error)
@@ -113,16 +107,6 @@ def filter_system_calls(program: bytes) -> None:
 
     instructions = ctypes.create_string_buffer(program, len(program))
     _checked(_libc().prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, _with_length(program, instructions), 0, 0))
-
-
-def listen_to_system_calls(program: bytes, number: int) -> int:
-    """A descriptor by which is asked what `program` has the kernel ask, of this thread and all it starts. `number` is
-    that of the system call for it. Needs `gain_no_privileges` first."""
-    import ctypes
-
-    instructions = ctypes.create_string_buffer(program, len(program))
-    sized = _with_length(program, instructions)
-    return _checked(_libc().syscall(number, _SECCOMP_SET_FILTER, _SECCOMP_NEW_LISTENER, sized, 0))
 
 
 def _with_length(program: bytes, instructions: Any) -> bytes:

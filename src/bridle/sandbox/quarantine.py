@@ -1,8 +1,9 @@
-"""Undoing what no border can stop, once a command is over: files that would lead git or an agent to other settings,
-settings of git that came to name programs, submodules that would run theirs when somebody looks at the whole.
+"""Quarantine what a command may not have made, and put back what it may not have changed.
 
 Some names cannot be kept missing while git runs, because git would stumble over whatever stands there; and a link
-cannot be held in its place. What came to be is renamed where it is, so nothing is lost and nobody obeys it.
+cannot be held in its place. So this is done once a command is over: for policy files, for files that would lead git
+to other settings, for settings of git that came to name programs, and for submodules that would run theirs. What is
+quarantined is renamed where it is, so nothing is lost and no program obeys it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 from bridle.base.paths import is_beneath_any
 from bridle.base.stand_ins import is_stand_in
 from bridle.sandbox.confinement import Confinement, UnheldEntry, WatchedGitSettings
-
-if TYPE_CHECKING:
-    from bridle.sandbox.lookout import MadeFile
+from bridle.sandbox.policy_files import PolicyChange
 
 PUT_ASIDE = ".put-aside"
 _MAX_BYTES = 4_096
@@ -32,7 +30,7 @@ _MOST_DIGITS = 24
 def put_right(
     confinement: Confinement, cannot: Callable[[str, OSError], None] | None = None, *, since_ns: int = 0
 ) -> tuple[str, ...]:
-    """Puts everything back that a command must not have changed. Returns the paths that had been tampered with.
+    """Put back everything in git's own folder that a command may not have changed. Return the paths it had changed.
 
     `cannot` hears of each that could not be put back. What was as it is before `since_ns` stays.
     """
@@ -65,7 +63,7 @@ def put_right(
 
 
 def _changed_ns(path: str) -> int:
-    """When it came, changed or went, as far as its folder tells."""
+    """Return when it came, changed or went, as far as its folder tells."""
     changed = 0
     for one in (path, os.path.dirname(path)):
         with contextlib.suppress(OSError):
@@ -95,17 +93,19 @@ def _names_new_programs(watched: WatchedGitSettings) -> bool:
     return now.truncated or not unproven_settings(os.fsdecode(now.data)) <= before
 
 
-def put_aside(came: MadeFile) -> str:
-    """Renames what came to be and puts back what was there. Its new path; empty where there is nothing any more.
+def quarantine(change: PolicyChange) -> str:
+    """Rename what came to be and put back what was there. Return its new path; empty where nothing is there any more.
 
-    Raises `OSError` where that cannot be: the folder is somebody else's, or nothing in it can be changed.
+    Raise `OSError` where that cannot be: the folder is another user's, or nothing in it can be changed.
     """
-    before = came.before
+    before = change.before
     kept = None
-    if before is not None and (before.link or before.content is not None):
-        kept = UnheldEntry(path=came.path, link=before.link, content=before.content or b"", mode=before.mode)
+    if before is not None and before.link:
+        kept = UnheldEntry(path=change.path, link=os.fsdecode(before.link), mode=before.mode)
+    elif before is not None and before.content is not None:
+        kept = UnheldEntry(path=change.path, content=before.content, mode=before.mode)
     try:
-        return _put_back(came.path, kept)
+        return _put_back(change.path, kept)
     except (FileNotFoundError, NotADirectoryError):
         return ""
 

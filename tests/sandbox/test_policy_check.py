@@ -1,0 +1,479 @@
+"""What commands and servers make of policy files is quarantined, whatever they try; what may be the user's stays."""
+
+import asyncio
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bare_machine import has_landlock
+from bridle.base import walker
+from bridle.base.duplex import DuplexProcess, open_duplex
+from bridle.base.processes import Processes
+from bridle.config.folders import folders, home_of
+from bridle.engine.ports import BeginCall, SpawnPolicy
+from bridle.protocol.events import Notice
+from bridle.sandbox import policy_check
+from bridle.sandbox.plain_spawn import ConfinedProcess
+from bridle.sandbox.policy_check import PolicyCheck
+from bridle.sandbox.sandbox_spawn import SandboxSpawn
+from bridle.sandbox.session_border import left_behind, this_place
+from bridle.sandbox.unshare import programs
+from sandbox.killed_scenes import adapter_named
+
+OBEYS = 'while read -r line; do eval "$line"; echo done; done'
+"""A server that does what it is told, line by line."""
+SANDBOXES = [
+    pytest.param(
+        "bubblewrap",
+        marks=pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed"),
+    ),
+    pytest.param("unshare", marks=pytest.mark.skipif(programs() is None, reason="no unshare and setpriv")),
+    pytest.param("landlock", marks=pytest.mark.skipif(not has_landlock(), reason="no Landlock")),
+]
+
+
+class Server:
+    """A server that runs, and the notices about it."""
+
+    def __init__(self, process: DuplexProcess, begin: BeginCall, notices: list[Notice]) -> None:
+        self.process = process
+        self._begin = begin
+        self.notices = notices
+
+    async def do(self, line: str) -> None:
+        """Let it work between calls."""
+        await self.process.write(f"{line}\n".encode())
+        assert await self.process.read() == b"done\n"
+
+    async def call(self, line: str) -> None:
+        end = await self._begin()
+        await self.do(line)
+        await end()
+
+    def reasons(self) -> list[str]:
+        return [notice.reason for notice in self.notices]
+
+
+class World:
+    """A workspace, and commands and servers in it."""
+
+    def __init__(self, root: Path, adapter: str) -> None:
+        self.home, self.work = root / "home", root / "work"
+        for folder in (self.home, self.work):
+            folder.mkdir()
+        self.env = {"PATH": os.defpath, "HOME": str(self.home)}
+        self.where = folders(self.env)
+        self.lists = Path(self.where.state) / "policy-lists"
+        self.processes = Processes()
+
+        async def choose():
+            return adapter_named(adapter)
+
+        self.spawn = SandboxSpawn(
+            self.processes,
+            place=lambda: this_place(self.where, self.env, home=home_of(self.env)),
+            choose=choose,
+            lists=str(self.lists),
+        )
+
+    def policy(self, **more) -> SpawnPolicy:
+        return SpawnPolicy(mode="workspace-write", workspace=str(self.work), **more)
+
+    @asynccontextmanager
+    async def server(self) -> AsyncGenerator[Server]:
+        notices: list[Notice] = []
+        begins: list[BeginCall] = []
+
+        async def start(inlet, outlet):
+            process = await self.spawn(
+                ["/bin/sh", "-c", OBEYS],
+                cwd=str(self.work),
+                env=self.env,
+                policy=self.policy(resident=True),
+                call_id="mcp:one",
+                on_output=outlet,
+                on_error=lambda _complaint: None,
+                stdin=inlet,
+            )
+            begins.append(process.follow_put_aside(notices.append))
+            return process
+
+        process = await open_duplex(start)
+        try:
+            yield Server(process, begins[0], notices)
+        finally:
+            await process.stop()
+
+    async def start(self, line: str, **more) -> ConfinedProcess:
+        return await self.spawn(
+            ["/bin/sh", "-c", line],
+            cwd=str(self.work),
+            env=self.env,
+            policy=self.policy(**more),
+            call_id="call_1",
+            on_output=lambda _chunk: None,
+        )
+
+    async def run(self, line: str, **more) -> list[str]:
+        """The reasons of what is said about a command."""
+        process = await self.start(line, **more)
+        await process.wait()
+        await process.stop()
+        return [notice.reason for notice in process.put_aside]
+
+    def names(self) -> set[str]:
+        return set(os.listdir(self.work))
+
+
+@pytest.fixture(params=SANDBOXES)
+async def each(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[World]:
+    made = World(Path(os.path.realpath(tmp_path)), request.param)
+    yield made
+    await made.processes.close()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    made = World(Path(os.path.realpath(tmp_path)), "bubblewrap")
+    yield made
+    await made.processes.close()
+
+
+# Three attacks that got past an earlier check
+
+
+async def test_a_process_that_a_command_leaves_behind_writes_nothing_after_the_check(world: World) -> None:
+    os.mkfifo(world.work / "alive")
+    alive = os.open(world.work / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    late = "exec 9>alive; trap '' HUP TERM; until [ -e go ]; do :; done; echo evil > src/AGENTS.md"
+    await world.run(f"mkdir src; setsid sh -c {late!r} >/dev/null 2>&1 & until [ -d src ]; do :; done")
+    (world.work / "go").touch()
+    os.set_blocking(alive, True)
+    assert os.read(alive, 1) == b"", "it is gone"
+    os.close(alive)
+    assert os.listdir(world.work / "src") == []
+
+
+@pytest.fixture
+def many_folders() -> Iterator[str]:
+    """In memory, where folders are made quickly."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as made:
+        yield made
+
+
+def test_a_policy_file_behind_31_000_folders_is_quarantined(
+    many_folders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk is given time: what is tested is how many folders it takes."""
+    monkeypatch.setattr("bridle.sandbox.policy_files.walk_folders", partial(walker.walk_folders, max_s=600.0))
+    work = Path(os.path.realpath(many_folders))
+    for number in range(31):
+        os.mkdir(f"{work}/{number}")
+        for inner in range(1_000):
+            os.mkdir(f"{work}/{number}/{inner}")
+    check, token = PolicyCheck([str(work)]), object()
+    check.begin(token, SpawnPolicy(mode="workspace-write", workspace=str(work)), ())
+    (work / "30/999/deep").mkdir()
+    (work / "30/999/deep/AGENTS.md").write_text("evil")
+    checked = check.end(token)
+    assert checked is not None
+    assert (checked.cut, [one.change.path for one in checked.quarantined]) == (
+        False,
+        [str(work / "30/999/deep/AGENTS.md")],
+    )
+
+
+async def test_a_link_into_an_excluded_folder_makes_what_it_leads_to_count(world: World) -> None:
+    (world.work / ".venv/lib/x").mkdir(parents=True)
+    (world.work / "src").mkdir()
+    assert await world.run("echo fine > .venv/lib/x/AGENTS.md") == []
+    assert await world.run("ln -s ../.venv/lib src/lib") == ["PutAside"]
+    assert os.listdir(world.work / ".venv/lib/x") == ["AGENTS.md.put-aside-1"]
+    assert await world.run("mkdir .venv/lib/y; echo evil > .venv/lib/y/CLAUDE.md") == ["PutAside"]
+
+
+async def test_the_file_that_a_policy_link_leads_to_counts(world: World) -> None:
+    (world.work / "docs").mkdir()
+    (world.work / "src").mkdir()
+    (world.work / "docs/rules.md").write_text("Be kind.\n")
+    (world.work / "src/AGENTS.md").symlink_to("../docs/rules.md")
+    (world.work / "src/CLAUDE.md").symlink_to("AGENTS.md")
+    (world.work / "src/GEMINI.md").symlink_to("../docs/none.md")
+    assert await world.run("echo evil >> docs/rules.md") == ["PutAside"]
+    assert (world.work / "docs/rules.md").read_text() == "Be kind.\n"
+    assert await world.run("echo evil > docs/none.md") == ["PutAside"]
+    assert not (world.work / "docs/none.md").exists()
+    with world.spawn.changing([str(world.work / "docs/rules.md")]):
+        (world.work / "docs/rules.md").write_text("Be quick.\n")
+    assert await world.run("true > plain") == []
+
+
+# Servers
+
+
+CALLS = {
+    "echo x > AGENTS.md": "AGENTS.md",
+    "echo x > new; mv new CLAUDE.md": "CLAUDE.md",
+    "mkdir .vscode; echo x > .vscode/tasks.json": ".vscode",
+    "ln -s /etc/passwd .mcp.json": ".mcp.json",
+    "mkdir -p src; echo x > src/AGENTS.md": "src/AGENTS.md",
+    "git init -q .; git config core.fsmonitor ./x": ".git",
+    "mkdir sub; git init -q sub; git -C sub config core.fsmonitor ./x": "sub/.git",
+}
+
+
+async def test_what_a_server_makes_in_a_call_is_quarantined_when_the_call_ends(each: World) -> None:
+    wrong: list[str] = []
+    async with each.server() as server:
+        assert each.names() == set(), "nothing stands in the user's way"
+        for line, name in CALLS.items():
+            await server.call(line)
+            told = [notice for notice in server.notices if notice.reason == "PutAside"]
+            if os.path.lexists(each.work / name) or f"give-back {name}.put-aside-1" not in told[-1].message:
+                wrong.append(line)
+    assert wrong == []
+    assert server.reasons() == ["PutAside"] * len(CALLS)
+
+
+async def test_what_appears_between_the_calls_of_a_server_is_reported_once_and_stays(each: World) -> None:
+    async with each.server() as server:
+        await server.do("echo x > AGENTS.md")  # as a system call does that comes late
+        (each.work / "CLAUDE.md").write_text("by hand")
+        await server.call("true")
+        assert server.reasons() == ["PolicyFileAppeared"] * 2
+        await server.call("true")
+        assert await each.run("true > plain") == []
+        await server.do("mkdir src; echo x > src/AGENTS.md")
+        assert await each.run("true > plain") == ["PolicyFileAppeared"]
+    assert server.reasons() == ["PolicyFileAppeared"] * 2
+    assert each.names() == {"AGENTS.md", "CLAUDE.md", "plain", "src"}
+
+
+async def test_what_a_server_makes_before_its_end_is_reported(world: World) -> None:
+    async with world.server() as server:
+        await server.process.write(b"echo x > AGENTS.md; exit\n")
+        await server.process.wait()
+    assert server.reasons() == ["PolicyFileAppeared"]
+    assert world.names() == {"AGENTS.md"}
+
+
+async def test_a_call_that_changes_the_users_new_file_has_the_users_text_back(world: World) -> None:
+    async with world.server() as server:
+        (world.work / "AGENTS.md").write_text("by hand")
+        await server.call("echo obey me > AGENTS.md")
+    assert (world.work / "AGENTS.md").read_text() == "by hand"
+    assert (world.work / "AGENTS.md.put-aside-1").read_text() == "obey me\n"
+
+
+async def test_what_our_own_tools_write_while_a_server_runs_stays_and_is_not_reported(world: World) -> None:
+    paths = [str(world.work / "AGENTS.md"), str(world.work / ".vscode/tasks.json")]
+    async with world.server() as server:
+        with world.spawn.changing(paths):
+            (world.work / "AGENTS.md").write_text("by a tool")
+            (world.work / ".vscode").mkdir()
+            (world.work / ".vscode/tasks.json").write_text("{}")
+            await server.call("echo x > plain")
+        await server.call("echo y > plain")
+    assert server.notices == []
+    assert world.names() == {"AGENTS.md", ".vscode", "plain"}
+
+
+async def test_what_was_agreed_for_a_command_stays_while_a_server_runs(world: World) -> None:
+    (world.work / "src").mkdir()
+    async with world.server() as server:
+        await world.run("echo agreed > src/AGENTS.md", agreed=(str(world.work / "src/AGENTS.md"),))
+        await server.call("echo y > plain")
+    assert server.notices == []
+    assert (world.work / "src/AGENTS.md").read_text() == "agreed\n"
+
+
+async def test_a_server_makes_no_hook_in_a_repository_that_was_there(world: World) -> None:
+    subprocess.run(["git", "init", "-q", str(world.work)], check=True, env=world.env)
+    shutil.rmtree(world.work / ".git/hooks")
+    async with world.server() as server:
+        await server.call("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo ../x > .git/commondir")
+        assert os.listdir(world.work / ".git/hooks") == []
+        assert server.notices == []
+    assert not (world.work / ".git/hooks").exists()
+    assert not (world.work / ".git/commondir").exists()
+
+
+# A walk that ends at its limits
+
+
+async def test_a_walk_that_was_cut_short_is_reported_once_and_takes_no_old_file_for_new(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (world.work / name).mkdir()
+        (world.work / name / "AGENTS.md").write_text("mine")
+    limited = partial(walker.walk_folders, max_folders=2)
+    with monkeypatch.context() as short:
+        short.setattr("bridle.sandbox.policy_files.walk_folders", limited)
+        assert await world.run("true > plain", scratch=str(world.home / "one")) == ["PolicyCheckCut"]
+        assert await world.run("true > plain", scratch=str(world.home / "one")) == []
+        process = await world.start("read -r _ < go", scratch=str(world.home / "two"), agreed=())
+        await process.stop()
+        assert [notice.reason for notice in process.put_aside] == ["PolicyCheckCut"]
+        os.mkfifo(world.work / "go")
+        process = await world.start("read -r _ < go; echo x > c/CLAUDE.md")
+    (world.work / "go").write_text("go\n")
+    await process.wait()
+    assert sorted(path.name for path in world.work.glob("*/*")) == ["AGENTS.md"] * 3 + [
+        "CLAUDE.md.put-aside-1"
+    ]
+
+
+# Threads
+
+
+class Paused:
+    """A step of the check that waits, in its thread, until it is let go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+        self._step: Callable[..., object] = getattr(PolicyCheck, step)
+        self._loop = asyncio.get_running_loop()
+        self.began = asyncio.Event()
+        self.go_on = threading.Event()
+        self._once = False
+        monkeypatch.setattr(PolicyCheck, step, lambda check, *given: self._pause(check, *given))
+
+    def _pause(self, check: PolicyCheck, *given: object) -> object:
+        if not self._once:
+            self._once = True
+            self._loop.call_soon_threadsafe(self.began.set)
+            assert self.go_on.wait(10)
+        return self._step(check, *given)
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Paused]]:
+    made: list[Paused] = []
+
+    def pause(step: str) -> Paused:
+        made.append(Paused(monkeypatch, step))
+        return made[-1]
+
+    yield pause
+    for one in made:
+        one.go_on.set()
+
+
+@pytest.mark.parametrize("step", ["begin", "end"])
+async def test_the_loop_does_not_wait_for_the_check(
+    world: World, paused: Callable[[str], Paused], step: str
+) -> None:
+    check = paused(step)
+    running = asyncio.create_task(world.run("echo x > AGENTS.md; echo y > plain"))
+    await check.began.wait()  # which is heard here while it waits
+    assert (world.work / "plain").exists() == (step == "end")
+    check.go_on.set()
+    assert await running == ["PutAside"]
+
+
+async def test_a_command_is_checked_though_the_loop_ends(
+    world: World, paused: Callable[[str], Paused]
+) -> None:
+    check = paused("end")
+    process = await world.start("echo x > AGENTS.md")
+    await check.began.wait()
+    assert world.names() == {"AGENTS.md"}
+    world.spawn.close()
+    assert world.names() == {"AGENTS.md.put-aside-1"}
+    check.go_on.set()
+    assert await process.wait() == 0
+    assert world.names() == {"AGENTS.md.put-aside-1"}
+
+
+async def test_another_command_takes_nothing_for_granted_while_one_is_checked(
+    world: World, paused: Callable[[str], Paused]
+) -> None:
+    check = paused("end")
+    first = await world.start("echo x > AGENTS.md")
+    await check.began.wait()
+    assert await world.run("echo y > plain") == ["PutAside"]
+    check.go_on.set()
+    assert await first.wait() == 0
+    assert world.names() == {"AGENTS.md.put-aside-1", "plain"}
+
+
+async def test_a_start_that_is_cancelled_or_killed_while_it_is_checked_is_forgotten(
+    world: World, paused: Callable[[str], Paused]
+) -> None:
+    check = paused("begin")
+    starting = asyncio.create_task(world.start("echo y > plain"))
+    await check.began.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    check.go_on.set()
+    (world.work / "AGENTS.md").write_text("by hand")
+    assert await world.run("echo y > other") == []
+    assert (world.work / "AGENTS.md").read_text() == "by hand"
+    assert not (world.work / "plain").exists()
+
+
+async def test_where_there_is_no_room_for_a_thread_it_is_checked_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(world.work / "pipe")
+    process = await world.start("read go < pipe; echo x > AGENTS.md")
+
+    def no_room(*_words: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no more threads")
+
+    with monkeypatch.context() as full:
+        full.setattr("bridle.base.threads.start_thread", no_room)
+        async with asyncio.timeout(10):
+            await asyncio.to_thread((world.work / "pipe").write_text, "go\n")
+            assert await process.wait() == 0
+    assert world.names() == {"AGENTS.md.put-aside-1", "pipe"}
+
+
+# After a kill
+
+
+async def test_the_next_session_compares_with_the_list_of_a_killed_engine(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list without its lock is what a killed engine leaves."""
+    (world.work / "old").mkdir()
+    (world.work / "old/AGENTS.md").write_text("Be kind.\n")
+    token_file = world.work / "old/.npmrc"
+    token_file.write_text("token")
+    check = PolicyCheck([str(world.work)], str(world.lists))
+    check.begin(object(), world.policy(), ())
+    (list_file,) = world.lists.iterdir()
+    assert b"Be kind." in list_file.read_bytes()
+    assert b"token" not in list_file.read_bytes()
+    (world.work / "old/AGENTS.md").write_text("evil\n")
+    (world.work / "new").mkdir()
+    (world.work / "new/CLAUDE.md").write_text("evil\n")
+    assert await left_behind(str(world.work), world.where) == [], "its engine lives"
+    monkeypatch.setattr(policy_check, "_is_locked", lambda _path: False)
+    left = await left_behind(str(world.work), world.where)
+    assert sorted(notice.data["path"] for notice in left) == ["new/CLAUDE.md", "old/AGENTS.md"]
+    assert (world.work / "old/AGENTS.md").read_text() == "Be kind.\n"
+    assert token_file.read_text() == "token"
+    assert list(world.lists.iterdir()) == []
+
+
+async def test_a_list_is_there_while_a_command_runs_and_no_longer(world: World) -> None:
+    os.mkfifo(world.work / "go")
+    process = await world.start("read -r _ < go")
+    assert len(list(world.lists.iterdir())) == 1
+    os.kill(process.pid, signal.SIGKILL)
+    await process.wait()
+    assert list(world.lists.iterdir()) == []
