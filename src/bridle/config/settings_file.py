@@ -109,19 +109,10 @@ def read(place: SettingsFile) -> ParsedFile:
     except PathChanged:
         return _refused(place.unusable("is a symbolic link"))
     except OSError as problem:
-        if place.foreign and _is_missing(place.path):
-            return ParsedFile({}, {}, [])
         return _refused(place.unusable(f"cannot be read ({problem.strerror})"))
     if contents.truncated:
         return _refused(place.unusable(f"is larger than {limit >> 10} KiB"))
     return msgspec.structs.replace(parse(contents.data, place), data=contents.data)
-
-
-def _is_missing(path: str) -> bool:
-    """Whether only the sandbox of something that runs keeps this place free, as that of an MCP server does."""
-    from bridle.base.stand_ins import is_stand_in
-
-    return is_stand_in(path)
 
 
 def _read_foreign(path: str, limit: int) -> FileContents:

@@ -13,9 +13,7 @@ import stat
 from collections.abc import Generator
 
 from bridle.base.files import open_beneath
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in, take_away
 
-_KEPT_AWAY = "a command still runs that must not be able to change it; write it when that one has ended"
 _NEW_FILE_MODE = 0o666
 _NEW_FOLDER_MODE = 0o777
 _ACCESS_LIST = "system.posix_acl_access"
@@ -96,11 +94,7 @@ def _existing(name: str, where: int, shown: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(status.st_mode):
-        if not (may_be_stand_in(status.st_mode) and is_stand_in(name, where)):
-            raise IsADirectoryError(errno.EISDIR, "it is a folder", shown)
-        if not take_away(name, where):
-            raise IsADirectoryError(errno.EISDIR, _KEPT_AWAY, shown)
-        return None
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", shown)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", shown)
     # Replacing needs no right to write the old file; the person who took that right away meant it.

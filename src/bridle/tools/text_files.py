@@ -7,7 +7,6 @@ A byte order mark stays out of the text and is put back when it is written, so n
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 
@@ -15,7 +14,6 @@ import msgspec
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.redact import lines_within_secrets, redact
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 
 MAX_BYTES = 1 << 20
 
@@ -49,8 +47,6 @@ def read_text(resolved_path: str) -> TextFile:
     try:
         status = os.fstat(fd)
         if stat.S_ISDIR(status.st_mode):
-            if may_be_stand_in(status.st_mode) and is_stand_in(resolved_path):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), resolved_path)
             raise NotEditable("it is a folder")
         if not stat.S_ISREG(status.st_mode):
             raise NotEditable("it is not a regular file")

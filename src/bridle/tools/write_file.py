@@ -124,7 +124,6 @@ def _planned(
 def _compare(resolved: str, path: str, new: str, known: KnownFiles, *, asked: bool) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
     from bridle.base.files import open_beneath, read_limited
-    from bridle.base.stand_ins import is_stand_in, may_be_stand_in
     from bridle.base.unified_diff import diff_of
     from bridle.tools.text_files import would_lose_secret
 
@@ -136,8 +135,6 @@ def _compare(resolved: str, path: str, new: str, known: KnownFiles, *, asked: bo
         return None
     try:
         mode = os.fstat(fd).st_mode
-        if may_be_stand_in(mode) and is_stand_in(resolved):
-            return diff_of(path, None, new)
         if not stat.S_ISREG(mode):
             problem = "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file"
             raise OSError(errno.EINVAL, problem, resolved)
