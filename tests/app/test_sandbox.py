@@ -45,6 +45,7 @@ async def ran(work: Path, *commands: str, home: Path | None = None, **options: o
 
 @pytest.mark.requirement("D16.3", "D16.7", "G2.30")
 async def test_a_command_writes_in_the_workspace_and_nowhere_else(work: Path, tmp_path: Path) -> None:
+    (work / "AGENTS.md").write_text("first\n")
     script = work / "obey.sh"  # what it writes does not show in a command's text: only the mount holds it
     script.write_text("echo obey > AGENTS.md\n")
     writing = "echo agreed > AGENTS.md"  # allowed by name, so the mount is open for it
@@ -328,6 +329,7 @@ async def test_a_test_suite_runs_and_a_server_is_reached_by_the_next_command(wor
 
 
 async def test_a_command_in_the_background_says_at_its_end_what_was_blocked(work: Path) -> None:
+    (work / "AGENTS.md").write_text("first\n")
     (work / "it.sh").write_text("echo hello > AGENTS.md\n")
     model = scripted(
         bash("sh it.sh", background=True), say("Started."), call("bash", job="job1"), say("Done.")

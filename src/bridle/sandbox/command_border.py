@@ -106,7 +106,7 @@ class CommandBorder:
         if confinement.folders:
             self._check = check = self._check_for(confinement.folders)
             self._began_ns = time.time_ns() - CLOCK_TICK_NS
-            begin = check.look if policy.resident else partial(check.begin, self, policy, confinement.held)
+            begin = check.look if policy.resident else partial(check.begin, self, policy, self._held())
             self._before = apart(begin)
         try:
             made = self.adapter.confined(argv, cwd=self._cwd, confinement=confinement)
@@ -115,6 +115,13 @@ class CommandBorder:
             raise
         self._ended = made.ended
         return made
+
+    def _held(self) -> list[str]:
+        """Return the paths that no command can change."""
+        if self._confinement is None:
+            return []
+        holds = "read_only" in getattr(self.adapter, "covers", ("read_only",))
+        return [*self._confinement.held, *(self._confinement.read_only if holds else ())]
 
     def hosts(self) -> Hosts:
         return self._way_out.hosts() if self._way_out is not None else {}
@@ -206,8 +213,7 @@ class CommandBorder:
 
         async def begin() -> EndCall:
             token, began_ns = object(), time.time_ns() - CLOCK_TICK_NS
-            held = self._confinement.held if self._confinement is not None else ()
-            begun = apart(partial(check.begin, token, self.policy, held))
+            begun = apart(partial(check.begin, token, self.policy, self._held()))
             try:
                 self._report_unknown(await asyncio.shield(begun))
             except asyncio.CancelledError:
