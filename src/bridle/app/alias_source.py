@@ -6,11 +6,16 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from bridle.app.query_answers import shipped_slash
+from bridle.base.files import read_limited
+from bridle.clients.interaction.slash_table import own_names
 from bridle.commands.aliases import FILE, MAX_BYTES, Aliases, read_aliases
+from bridle.config.bundles import bundle_name, counting_bundles
 from bridle.config.folders import Folders
 from bridle.config.problems import Problem
 from bridle.engine.features import Feature
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts
+from bridle.plugin.loading import RESERVED
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
 
@@ -18,18 +23,13 @@ if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
 
 
-def has_aliases(where: Folders) -> bool:
-    return os.path.isfile(os.path.join(where.config, FILE))
-
-
 def aliases_of(where: Folders, namespaces: Iterable[str] = ()) -> Aliases:
     """The person's own aliases as their file has them now. `namespaces` are those of plugins and bundles."""
-    if not has_aliases(where):
+    path = os.path.join(where.config, FILE)
+    if not os.path.isfile(path):
         return Aliases()
-    from bridle.base.files import read_limited
-
     try:
-        found = read_limited(os.path.join(where.config, FILE), MAX_BYTES)
+        found = read_limited(path, MAX_BYTES)
     except OSError as problem:
         return Aliases(problems=(f"it cannot be read ({problem.strerror})",))
     if found.truncated:
@@ -39,8 +39,6 @@ def aliases_of(where: Folders, namespaces: Iterable[str] = ()) -> Aliases:
 
 def aliases(parts: SessionParts) -> Feature:
     """The aliases in the list of commands, and those that are refused named once."""
-    from bridle.config.bundles import bundle_name
-
     opened, where = parts.opened, parts.services.where
     namespaces = (*map(bundle_name, parts.settings.bundles), *(one.name for one in opened.plugged))
 
@@ -63,14 +61,8 @@ def aliases(parts: SessionParts) -> Feature:
 def alias_problems(where: Folders) -> list[Problem]:
     """Which are refused and why, for whoever looks at all settings."""
     path = os.path.join(where.config, FILE)
-    found = aliases_of(where, _bundle_names(where)).problems if has_aliases(where) else ()
+    found = aliases_of(where, [bundle.name for bundle in counting_bundles(where.data)]).problems
     return [Problem(severity="warning", source=FILE, problem=one, path=path) for one in found]
-
-
-def _bundle_names(where: Folders) -> Iterable[str]:
-    from bridle.config.bundles import counting_bundles
-
-    return [bundle.name for bundle in counting_bundles(where.data)]
 
 
 def _notice(problem: str) -> Notice:
@@ -80,8 +72,4 @@ def _notice(problem: str) -> Notice:
 
 def _shipped() -> Iterable[str]:
     """Every bare name that comes with Bridle, and every namespace of its own."""
-    from bridle.app.query_answers import shipped_slash
-    from bridle.clients.interaction.slash_table import own_names
-    from bridle.plugin.loading import RESERVED
-
     return (*own_names(), *RESERVED, *(one.name for one in shipped_slash()))

@@ -21,6 +21,7 @@ from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_features import calls, hooks, instructions, permissions, sandbox, trust
 from bridle.app.session_parts import SessionParts
 from bridle.app.session_undo import undo
+from bridle.app.tool_layers import approved_edits
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.engine.features import Feature, Joined, join
 from bridle.engine.journal import Journal
@@ -62,7 +63,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
 def child_layers(parts: SessionParts) -> Joined:
     """What stands around the model and the tools of a child: what stands around those of its session, but for what
     belongs to the conversation with a person."""
-    edits = functools.cache(lambda: _approved_edits(parts))
+    edits = functools.cache(lambda: approved_edits(parts))
     features = (
         *hooks(parts),
         permissions(parts, edits),
@@ -90,12 +91,6 @@ def _ledger(parts: SessionParts) -> Iterator[Feature]:
 def _looking_on(feature: Feature) -> Feature:
     """Of a feature from outside, what looks at every call."""
     return Feature(name=feature.name, tool_layers=feature.tool_layers)
-
-
-def _approved_edits(parts: SessionParts):
-    from bridle.app.tool_layers import approved_edits
-
-    return approved_edits(parts)
 
 
 def _hooks(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionHooks | None:

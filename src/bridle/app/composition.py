@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.model_features import answer_aside
+from bridle.app.role_run import role_runs, run_role
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
+from bridle.app.tool_layers import execute
 from bridle.clients.as_chain import ChainForm
 from bridle.clients.as_events import EventsForm
 from bridle.commands.role_commands import ROLE_COMMANDS
@@ -30,12 +32,12 @@ from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.kept_fold import KeptFold, Transcript
 from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
+from bridle.tools.output import read_part
 
 if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
     from bridle.app.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
-    from bridle.engine.open_questions import Client
     from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
     from bridle.protocol.events import DurableEvent
@@ -114,8 +116,6 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
 
 
 async def _output(parts: SessionParts, call_id: str, offset: int) -> OutputPart:
-    from bridle.tools.output import read_part  # only for those who look at it
-
     return await asyncio.to_thread(read_part, parts.spill(), call_id, offset)
 
 
@@ -196,11 +196,7 @@ def invocation_parts(parts: SessionParts, joined: Joined) -> InvocationParts:
 def _run_tool(parts: SessionParts, joined: Joined, run_beside: RunCall) -> RunTool:
     """Runs a call through the tool layers, which are built with the first call."""
 
-    @functools.cache
-    def layered() -> RunTool:
-        from bridle.app.tool_layers import execute  # an answer without calls needs none of it
-
-        return joined.tool_layers().around(execute(parts, run_beside))
+    layered = functools.cache(lambda: joined.tool_layers().around(execute(parts, run_beside)))
 
     async def run(call: ToolCall) -> ToolOutput:
         return await layered()(call)
@@ -222,21 +218,15 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
 
     @functools.cache
     def runs() -> ChildRuns:
-        from bridle.app.role_run import role_runs  # not before somebody gives one
-
         return role_runs(parts, invocation_parts) if delegation is None else delegation.children
 
     async def run(name: str, arguments: str) -> SlashEvent:
-        from bridle.app.role_run import run_role
-
         return await run_role(parts, runs(), name, arguments.strip())
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
-
-    def stop(invocation: str, client: Client) -> bool:
-        return runs().stop(invocation, client)
-
-    return Feature(name="roles", slash=tuple(commands), stop_child=stop)
+    return Feature(
+        name="roles", slash=tuple(commands), stop_child=lambda child, client: runs().stop(child, client)
+    )
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

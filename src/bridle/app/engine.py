@@ -8,7 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
+from bridle.app.engine_answers import EngineAnswers
+from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
+from bridle.app.outer_agents import tell_of_session
+from bridle.app.service_access import ServiceAccess
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
 from bridle.app.stored_keys import StoredKeys
@@ -16,6 +20,8 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
+from bridle.base.web import JudgedFetch, public_web
+from bridle.commands.prompts import prompt_of
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
 from bridle.control.live import Run
@@ -28,6 +34,7 @@ from bridle.engine.tools import Tool
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import IdentityClass, Notice
+from bridle.protocol.handshake import Handshake, handshake
 from bridle.providers.known_models import KnownModels, shared_catalogue
 from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals
@@ -37,10 +44,7 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
-    from bridle.app.engine_answers import EngineAnswers
-    from bridle.app.service_access import ServiceAccess
     from bridle.app.trace_export import TraceExport
-    from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
@@ -48,9 +52,7 @@ if TYPE_CHECKING:
     from bridle.engine.store_ports import Store
     from bridle.mcp.server_pool import ServerPool
     from bridle.plugin.contract import Plugin
-    from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
-    from bridle.providers.credential_ports import KeyForwarders
 
 FEATURES = ("branching", "plan_mode")
 """What of the optional features of the protocol there is."""
@@ -104,7 +106,7 @@ class Engine:
             clock=clock,
             given=model,
             stored=stored,
-            forwarders=lambda: _forwarders(processes, where, env, clock),
+            forwarders=lambda: Forwarders(processes, where=where, env=env, clock=clock),
             listening=listening,
         )
         self._features = join((), features)
@@ -131,7 +133,7 @@ class Engine:
             known=KnownModels(models, shared_catalogue(where.state, clock), {}),
             processes=processes,
             spawn=machine_spawn(processes, where=where, home=home_of(env), env=env),
-            fetch=functools.cache(lambda: fetch or _web(env, clock)),
+            fetch=functools.cache(lambda: fetch or public_web(env, clock)),
             tools=tuple(tools),
             agents=tuple(agents),
             features=self._features.features,
@@ -167,7 +169,7 @@ class Engine:
                 choose_model=lambda session, name, client: self.opening.known_of[session].choose(
                     name, by_agent=client.identity == "agent", by_guest=client.guest
                 ),
-                prompt_of=_prompt_of,
+                prompt_of=prompt_of,
             ),
             clock=self.services.clock,
             check_claims=self._check_claims,
@@ -175,8 +177,6 @@ class Engine:
         )
 
     def _answers(self) -> EngineAnswers:
-        from bridle.app.engine_answers import EngineAnswers  # a run that asks nothing does without
-
         return EngineAnswers(
             self.services,
             self.opening,
@@ -187,8 +187,6 @@ class Engine:
     @functools.cached_property
     def access(self) -> ServiceAccess:
         """Tokens, how they are made, and the audit: for an engine that others can reach."""
-        from bridle.app.service_access import ServiceAccess  # most runs need none
-
         return ServiceAccess(self.services, self.multiplexer, self._code_surfaces)
 
     @property
@@ -204,8 +202,6 @@ class Engine:
 
     def hello(self) -> Handshake:
         """What this engine says of itself."""
-        from bridle.protocol.handshake import handshake
-
         return handshake(features=(*FEATURES, *(TRANSPORTS if self.services.listening else ())))
 
     def connect(
@@ -257,8 +253,6 @@ class Engine:
     async def _opened(self, command: CreateSession, client: Client) -> Run:
         run = await self.opening.open(command, client)
         if client.identity == "agent" and command.resume is None:
-            from bridle.app.outer_agents import tell_of_session  # most sessions are begun by people
-
             tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
         return run
 
@@ -321,21 +315,3 @@ async def running_engine(
         yield engine
     finally:
         await engine.close()
-
-
-def _prompt_of(name: str, arguments: str) -> str | None:
-    from bridle.commands.prompts import prompt_of
-
-    return prompt_of(name, arguments)
-
-
-def _forwarders(processes: Processes, where: Folders, env: Mapping[str, str], clock: Clock) -> KeyForwarders:
-    from bridle.app.forwarders import Forwarders  # only where another process holds the keys
-
-    return Forwarders(processes, where=where, env=env, clock=clock)
-
-
-def _web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
-    from bridle.base.web import public_web  # not before the first page
-
-    return public_web(env, clock)

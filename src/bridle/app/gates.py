@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -23,7 +22,9 @@ from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.sight import sight, without
 from bridle.safety.touched_files import Lifted
+from bridle.safety.url_rules import fetch_problem
 from bridle.shell.command_facts import ScriptContext, Understand, Understanding
+from bridle.shell.understanding import understand as understand_command
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +123,6 @@ def _judge_url(settings: SessionSettings) -> JudgeUrl:
     """What says where `web_fetch` must not go in this session."""
 
     def judge(url: str) -> str | None:
-        from bridle.safety.url_rules import fetch_problem  # most sessions fetch nothing
-
         hosts = settings.sandbox.hosts if settings.sandbox.network == "filtered" else None
         return fetch_problem(url, allowed=urls_of_user(settings.rules), hosts=hosts)
 
@@ -142,14 +141,7 @@ def understanding(env: Mapping[str, str], workspace: str) -> Understand:
             place = places[cwd] = ScriptContext(
                 cwd=cwd, home=home, search_path=search_path, workspace=workspace
             )
-        return _reader()(command, place)
-
-    return understand
-
-
-@functools.cache
-def _reader() -> Callable[[str, ScriptContext], Understanding]:
-    from bridle.shell.understanding import understand
+        return understand_command(command, place)
 
     return understand
 

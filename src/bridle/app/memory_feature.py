@@ -5,20 +5,19 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from bridle.app.session_parts import SessionParts
 from bridle.base.files import MEMORIES
+from bridle.context.memory.memory_files import memory_files
+from bridle.context.memory.memory_layer import MemoryTurns
+from bridle.context.memory.memory_slash import run_memory_slash
 from bridle.context.memory.memory_tool import MemoryTool
 from bridle.engine.features import Feature, PlacedRequestLayer
+from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import BUILTIN
-from bridle.protocol.events import FileChange
-
-if TYPE_CHECKING:
-    from bridle.context.memory.memory_files import MemoryFiles
-    from bridle.context.memory.memory_layer import MemoryTurns
+from bridle.tools.foreseen_changes import bounded, file_change
 
 MEMORY_DOES = "what is remembered of earlier sessions: /memory [NAME]"
 
@@ -27,29 +26,21 @@ def memory(parts: SessionParts) -> Feature:
     """Notes that last: the model's tool for them, the person's list, and those that go with what was said."""
     where, journal = parts.services.where, parts.journal
 
-    @functools.cache
-    def files() -> MemoryFiles:
-        from bridle.context.memory.memory_files import memory_files
-
-        return memory_files(where.data, where.state, parts.opened.cwd)
-
-    def mask(text: str) -> str:
-        from bridle.engine.journal import masked
-
-        return masked(text, journal.secrets())
+    files = functools.cache(lambda: memory_files(where.data, where.state, parts.opened.cwd))
 
     async def run(arguments: str) -> SlashEvent:
-        from bridle.context.memory.memory_slash import run_memory_slash
-
         return await run_memory_slash(files(), arguments)
 
-    tool = MemoryTool(files, foresee=_foresee, mask=mask, now_ms=parts.services.clock.now_ms)
+    tool = MemoryTool(
+        files,
+        foresee=lambda name, before, after: bounded((file_change(name, before, after),)),
+        mask=lambda text: masked(text, journal.secrets()),
+        now_ms=parts.services.clock.now_ms,
+    )
 
     def turns() -> MemoryTurns | None:
         if not os.path.isdir(os.path.join(where.data, MEMORIES)):
             return None
-        from bridle.context.memory.memory_layer import MemoryTurns
-
         return MemoryTurns(files())
 
     return Feature(
@@ -75,9 +66,3 @@ def _layer(make_turns: Callable[[], MemoryTurns | None]) -> RequestLayer:
         return await proceed(step)
 
     return layer
-
-
-def _foresee(name: str, before: str | None, after: str | None) -> tuple[FileChange, ...]:
-    from bridle.tools.foreseen_changes import bounded, file_change
-
-    return bounded((file_change(name, before, after),))

@@ -9,12 +9,21 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.model_setup import is_local, model_entries, provider_entries
+from bridle.app.session_parts import GOAL
+from bridle.app.session_undo import REDO, UNDO
+from bridle.app.skill_sources import own_skills
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import SESS, list_place, read_list_place
 from bridle.base.redact import error_marker, redact
 from bridle.base.visible import visible
+from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.commands.prompts import PROMPTS
+from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.folders import Folders, home_of
 from bridle.config.retention_days import NOTICE_MS, days_kept
+from bridle.context.compaction_layer import COMPACT, PIN
+from bridle.context.skills.session_skills import SessionSkills, unknown_skill
+from bridle.context.skills.skill_views import skill_description, skill_list
 from bridle.engine.ports import StoredSession
 from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
 from bridle.protocol import queries as q
@@ -27,7 +36,6 @@ from bridle.providers.model_directory import Models
 from bridle.sandbox.plain_spawn import UNCONFINED
 
 if TYPE_CHECKING:
-    from bridle.context.skills.session_skills import SessionSkills
     from bridle.control.live_sessions import ClientSight
     from bridle.engine.conversation import Conversation
     from bridle.engine.features import Joined
@@ -389,32 +397,23 @@ def _profile(sources: Sources, name: str) -> q.ProfileDescription:
 
 
 def _own_skills(sources: Sources) -> SessionSkills:
-    from bridle.app.skill_sources import own_skills
-
     return own_skills(where=sources.where, env=sources.env, now_ms=sources.clock.now_ms())
 
 
 def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:
     """None: this session has no skills."""
-    from bridle.context.skills.skill_views import skill_list
-
     return q.SkillList(skills=(), problems=()) if skills is None else skill_list(skills.offered, conversation)
 
 
 def described_skill(
     skills: SessionSkills | None, name: str, conversation: Conversation | None = None
 ) -> q.SkillDescription:
-    from bridle.context.skills.session_skills import unknown_skill
-    from bridle.context.skills.skill_views import skill_description
-
     if skills is None:
         raise unknown_skill(name, ())
     return skill_description(skills, name, conversation)
 
 
 def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()) -> tuple[q.SlashEntry, ...]:
-    from bridle.commands.prompts import PROMPTS
-
     words = {one.name: one.words for one in PROMPTS}
     others = (one for command in added for one in (command, *(command.others() if command.others else ())))
     named = (one for some in prompts for one in some.names())
@@ -433,13 +432,6 @@ def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()
 
 def shipped_slash() -> tuple[DescribedSlash, ...]:
     """The commands of the engine that every session has."""
-    from bridle.app.session_parts import GOAL
-    from bridle.app.session_undo import REDO, UNDO
-    from bridle.commands.git_commands import GIT_COMMANDS
-    from bridle.commands.prompts import PROMPTS
-    from bridle.commands.role_commands import ROLE_COMMANDS
-    from bridle.context.compaction_layer import COMPACT, PIN
-
     return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, GOAL, COMPACT, PIN, UNDO, REDO)
 
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.app import tool_layers
+from bridle.app.git_feature import run_git_slash
+from bridle.app.goal_feature import begin_from_words, goal_at_once
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
@@ -33,7 +36,7 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
-from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
@@ -67,7 +70,7 @@ GOAL_HEARS = frozenset({
 
 def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:
     """Everything of ours. Their order is that of what they say when a session begins and do when it ends."""
-    edits = functools.cache(lambda: _layers().approved_edits(parts))
+    edits = functools.cache(lambda: tool_layers.approved_edits(parts))
     return (
         settings(parts),
         operations(parts),
@@ -159,8 +162,8 @@ def permissions(parts: SessionParts, edits: Callable[[], ApprovedEdits]) -> Feat
         name="permissions",
         tool_layers=(
             *gate_layers(parts.gates),
-            PlacedToolLayer("foreseen", lambda: _layers().look_at_git(parts)),
-            PlacedToolLayer("permitted", lambda: _layers().ask_permission(parts, edits())),
+            PlacedToolLayer("foreseen", lambda: tool_layers.look_at_git(parts)),
+            PlacedToolLayer("permitted", lambda: tool_layers.ask_permission(parts, edits())),
         ),
         notices=lambda: _told_of_grants(parts),
     )
@@ -234,16 +237,16 @@ def modules(parts: SessionParts) -> Iterator[Feature]:
 def calls(parts: SessionParts) -> Feature:
     """The mechanics of a call: still there, room for it, on record, in time, short enough, without secrets."""
     layers = [
-        PlacedToolLayer("still_offered", lambda: _layers().check_still_offered(parts)),
-        PlacedToolLayer("recorded", lambda: _layers().record(parts)),
-        PlacedToolLayer("deadline", lambda: _layers().hold_deadline(parts)),
-        PlacedToolLayer("capped", lambda: _layers().cap_output(parts)),
-        PlacedToolLayer("redacted", lambda: _layers().redact_output(parts)),
+        PlacedToolLayer("still_offered", lambda: tool_layers.check_still_offered(parts)),
+        PlacedToolLayer("recorded", lambda: tool_layers.record(parts)),
+        PlacedToolLayer("deadline", lambda: tool_layers.hold_deadline(parts)),
+        PlacedToolLayer("capped", lambda: tool_layers.cap_output(parts)),
+        PlacedToolLayer("redacted", lambda: tool_layers.redact_output(parts)),
     ]
     if parts.settings.options.dry_run:
-        layers.append(PlacedToolLayer("dry_run", lambda: _layers().stop_dry_run()))
+        layers.append(PlacedToolLayer("dry_run", tool_layers.stop_dry_run))
     if (room := parts.services.room) is not None:
-        layers.append(PlacedToolLayer("wait_for_disk", lambda: _layers().wait_for_disk(parts, room)))
+        layers.append(PlacedToolLayer("wait_for_disk", lambda: tool_layers.wait_for_disk(parts, room)))
     return Feature(name="calls", tool_layers=tuple(layers))
 
 
@@ -251,13 +254,9 @@ def git(parts: SessionParts) -> Feature:
     """`/diff`, and what changes the repository: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/worktrees`,
     `/stash`."""
 
-    async def run(name: str, arguments: str) -> SlashEvent:
-        from bridle.app.git_feature import run_git_slash  # not before somebody gives one
-
-        return await run_git_slash(parts, name, arguments)
-
     commands = (
-        SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
+        SlashCommand.of(one, functools.partial(run_git_slash, parts, one.name), checks_words=True)
+        for one in GIT_COMMANDS
     )
     return Feature(name="git", slash=tuple(commands), notices=lambda: _cut_off_worktrees(parts))
 
@@ -279,23 +278,20 @@ def _cut_off_worktrees(parts: SessionParts) -> Iterator[Notice]:
 def goals(parts: SessionParts) -> Feature:
     """`/goal`: work from turn to turn until a check of the person's passes."""
 
-    async def begin(words: str) -> SlashEvent:
-        from bridle.app.goal_feature import begin_from_words  # not before somebody has a goal
-
-        return await begin_from_words(parts, words)
-
-    def at_once(words: str) -> SlashEvent | None:
-        from bridle.app.goal_feature import goal_at_once
-
-        return goal_at_once(parts, words)
-
     def hear(envelope: Envelope) -> None:
         if parts.goals.driver is not None:
             parts.goals.driver.hear(envelope)
 
     return Feature(
         name="goal",
-        slash=(SlashCommand.of(GOAL, begin, checks_words=True, at_once=at_once),),
+        slash=(
+            SlashCommand.of(
+                GOAL,
+                functools.partial(begin_from_words, parts),
+                checks_words=True,
+                at_once=functools.partial(goal_at_once, parts),
+            ),
+        ),
         listeners=(EventListener(kinds=GOAL_HEARS, hear=hear),),
     )
 
@@ -309,7 +305,7 @@ def sandbox(parts: SessionParts) -> Feature:
 
     return Feature(
         name="sandbox",
-        tool_layers=(PlacedToolLayer("sandboxed", lambda: _layers().choose_policy(parts)),),
+        tool_layers=(PlacedToolLayer("sandboxed", lambda: tool_layers.choose_policy(parts)),),
         notices=lambda: outlived(where),
         at_end=end,
     )
@@ -522,9 +518,3 @@ def _told_of_grants(parts: SessionParts) -> Iterator[Notice]:
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
-
-
-def _layers():
-    from bridle.app import tool_layers  # an answer without calls needs none of it
-
-    return tool_layers

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.agents.builtin_agents import DEFAULT_AGENT
+from bridle.app.agent_answers import agent_list
 from bridle.app.composition import ReadySession, compose
+from bridle.app.gates import promoted
+from bridle.app.profile_answers import profile_in_force
+from bridle.app.query_answers import described_skill, grant_entries, listed_skills, tool_entries
 from bridle.app.session_parts import OpenedLog, ProcessServices
+from bridle.app.session_past import Carried, carried_turns, stored_past, unexpired
 from bridle.app.settings import (
     SessionOptions,
     SessionSettings,
@@ -40,17 +46,11 @@ from bridle.sandbox.session_border import left_behind, opening_words
 
 if TYPE_CHECKING:
     from bridle.app.agent_sources import FoundAgents
-    from bridle.app.session_past import Carried, StoredPast
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
     from bridle.protocol.queries import (
         AgentList,
-        GrantEntry,
-        ProfileDescription,
-        SkillDescription,
-        SkillList,
-        ToolEntry,
     )
     from bridle.safety.trust.trust_items import TrustItem
 
@@ -148,7 +148,7 @@ class SessionOpening:
         try:
             past, before = None, (await self.store.find(log.session)).profile
             if command.resume is not None:
-                past = await self._past(log.session, command.env, place.options)
+                past = await stored_past(self.store, log.session, self._services, command.env, place.options)
                 _check_model(past.conversation, chosen, services.models)
                 if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
                     command = msgspec.structs.replace(command, mode=settings.mode)
@@ -193,8 +193,6 @@ class SessionOpening:
         )
         if command.resume is None:
             return SessionPlace(here, options, approvals)
-        from bridle.app.session_past import unexpired
-
         row = unexpired(await self.store.find(command.resume))
         options, kept = resumed_options(options, here, row.profile)
         return SessionPlace(row.cwd, options, approvals, kept)
@@ -263,8 +261,6 @@ class SessionOpening:
             raise CommandRefused(
                 "BadCommand", kind="CreateSession", problem="carry_from is for a new session"
             )
-        from bridle.app.session_past import carried_turns
-
         return await carried_turns(self.store, command.carry_from, command.carry_turns)
 
     async def services_of(
@@ -318,11 +314,6 @@ class SessionOpening:
             await self.store.rename(log.session, options.title)
         return log
 
-    async def _past(self, session: str, env: Mapping[str, str], options: SessionOptions) -> StoredPast:
-        from bridle.app.session_past import stored_past
-
-        return await stored_past(self.store, session, self._services, env, options)
-
     def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents | None) -> Run:
         log = opened.log
 
@@ -337,60 +328,32 @@ class SessionOpening:
             finally:
                 await log.aclose()
 
-        def tools() -> tuple[ToolEntry, ...]:
-            from bridle.app.query_answers import tool_entries
-
-            return tool_entries(ready.registry)
-
-        def grants() -> tuple[GrantEntry, ...]:
-            from bridle.app.query_answers import grant_entries
-
-            return grant_entries(ready.grants())
-
-        def profile() -> ProfileDescription:
-            from bridle.app.profile_answers import profile_in_force
-
-            return profile_in_force(opened, ready.registry, self._services.where, ready.skills)
-
-        def promote(grant_id: str) -> Notice:
-            from bridle.app.gates import promoted
-
-            where, env = self._services.where, self._services.env
-            return promoted(ready.grants(), grant_id, where=where, cwd=opened.cwd, env=env)
+        where, env, conversation = (
+            self._services.where,
+            self._services.env,
+            ready.session.journal.conversation,
+        )
 
         def agents() -> AgentList:
-            from bridle.agents.builtin_agents import DEFAULT_AGENT
-            from bridle.app.agent_answers import agent_list
-
             said = opened.settings.agents
             return agent_list(
                 found,
                 None if said is None else said.agent or (DEFAULT_AGENT if said.mode == "multi" else None),
             )
 
-        def skills() -> SkillList:
-            from bridle.app.query_answers import listed_skills
-
-            return listed_skills(ready.skills, ready.session.journal.conversation)
-
-        def skill(name: str) -> SkillDescription:
-            from bridle.app.query_answers import described_skill
-
-            return described_skill(ready.skills, name, ready.session.journal.conversation)
-
         added = (*opened.plugged, *ready.added)
         return Run(
             session=ready.session,
-            tools=tools,
-            grants=grants,
-            promote=promote,
+            tools=lambda: tool_entries(ready.registry),
+            grants=lambda: grant_entries(ready.grants()),
+            promote=lambda grant: promoted(ready.grants(), grant, where=where, cwd=opened.cwd, env=env),
             changes=ready.changes,
             output=ready.output,
-            skills=skills,
-            skill=skill,
+            skills=lambda: listed_skills(ready.skills, conversation),
+            skill=lambda name: described_skill(ready.skills, name, conversation),
             agents=agents,
             prompts=ready.prompts,
-            profile=profile,
+            profile=lambda: profile_in_force(opened, ready.registry, where, ready.skills),
             added_slash=tuple(command for feature in added for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
             commands={(feature.name, one.verb): one for feature in added for one in feature.commands},

@@ -22,6 +22,7 @@ from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
+from bridle.engine.known_files import KnownFiles
 from bridle.engine.open_questions import Questions
 from bridle.engine.ports import GoalSlot, Room, Spawn, SpawnPolicy
 from bridle.engine.slash_command import DescribedSlash
@@ -31,11 +32,14 @@ from bridle.protocol.events import Mode
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
+from bridle.safety.budget import Allowance
 from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import claimed_spawn, session_policy
+from bridle.sessions.beside_store import outputs_of
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+from bridle.tools.output import Spill
 
 if TYPE_CHECKING:
     from bridle.agents.agent_registry import AgentRegistry
@@ -46,14 +50,11 @@ if TYPE_CHECKING:
     from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
-    from bridle.engine.known_files import KnownFiles
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
     from bridle.mcp.server_pool import ServerPool
     from bridle.recovery.evidence import InterruptedRun
-    from bridle.safety.budget import Allowance
     from bridle.safety.hooks.session_hooks import Hooks
-    from bridle.tools.output import Spill
 
 GOAL = DescribedSlash(
     name="goal",
@@ -215,10 +216,12 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         registry=registry,
         tools=tools,
         agent=agent,
-        known_files=functools.cache(lambda: _known_files(opened.conversation)),
+        known_files=functools.cache(lambda: KnownFiles(opened.conversation.known_files)),
         folders=folders,
         gates=gates,
-        spill=functools.cache(lambda: _spill(services, opened.log)),
+        spill=functools.cache(
+            lambda: Spill(outputs_of(where.state, opened.log.session), opened.log.outputs_key)
+        ),
         shows_content=shows_content,
         policy=policy,
         spawn=spawn,
@@ -244,16 +247,8 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             approvals=opened.approvals,
         ),
         goals=GoalSlot(),
-        allowance=_allowance(settings.usd_per_session),
+        allowance=None if settings.usd_per_session is None else Allowance(cap_usd=settings.usd_per_session),
     )
-
-
-def _allowance(cap_usd: float | None) -> Allowance | None:
-    if cap_usd is None:
-        return None
-    from bridle.safety.budget import Allowance  # most sessions have no limit
-
-    return Allowance(cap_usd=cap_usd)
 
 
 def _journal(services: ProcessServices, opened: OpenedLog, bus: Bus) -> Journal:
@@ -331,19 +326,6 @@ def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
 
     assert opened.agents is not None, "they are found where somebody talks with one"
     return main_agent(settings, opened.agents)
-
-
-def _known_files(conversation: Conversation) -> KnownFiles:
-    from bridle.engine.known_files import KnownFiles
-
-    return KnownFiles(conversation.known_files)
-
-
-def _spill(services: ProcessServices, log: OpenLog) -> Spill:
-    from bridle.sessions.beside_store import outputs_of
-    from bridle.tools.output import Spill
-
-    return Spill(outputs_of(services.where.state, log.session), log.outputs_key)
 
 
 def _hooks(

@@ -28,18 +28,20 @@ from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sessions.store import SessionStore
+from bridle.undo.keeper import Keeper, WatchedFolders
+from bridle.undo.placed_rows import CallNumbers, places_of
+from bridle.undo.undo_commands import Talk, run_redo, run_undo
+from bridle.undo.undo_words import interrupted
+from bridle.undo.undoable import undoable
 
 if TYPE_CHECKING:
     from bridle.base.own_worktrees import OwnTree
     from bridle.engine.ports import AskPerson
     from bridle.engine.stopwatch import Stopwatch
     from bridle.engine.store_ports import OpenLog
-    from bridle.engine.tools import ToolLayer
     from bridle.engine.undo_records import CallRow
     from bridle.protocol.queries import SessionChanges
     from bridle.safety.path_guard import PathPolicy
-    from bridle.undo.keeper import Keeper, WatchedFolders
-    from bridle.undo.undo_commands import Talk
     from bridle.undo.undo_service import Undo
 
 UNDO: Final = DescribedSlash(
@@ -97,9 +99,6 @@ class SessionUndo:
 
     def keeper(self) -> Keeper:
         """One for everybody who works in a folder: it knows what runs at once. All of them number calls together."""
-        from bridle.undo.keeper import Keeper  # not before something is about to change
-        from bridle.undo.placed_rows import CallNumbers
-
         if self.place not in self._keepers:
             others = tuple(self._keepers.values())
             self._keepers[self.place] = Keeper(
@@ -142,9 +141,6 @@ class SessionUndo:
 
     async def take_back(self, tree: OwnTree, what: str, *, again: bool) -> SlashEvent:
         """Takes back what agents of this session did in a worktree, or brings it back."""
-        from bridle.undo.placed_rows import places_of
-        from bridle.undo.undo_commands import run_redo, run_undo
-
         await self._journal.committed()
         rows = await asyncio.to_thread(self._rows)
         places = [place for place in places_of(rows) if is_beneath(place, tree.path)]
@@ -171,9 +167,6 @@ class SessionUndo:
         store = self._log.undo_store()
         if all(action.done for action in store.actions()):
             return []
-        from bridle.undo.placed_rows import places_of
-        from bridle.undo.undo_words import interrupted
-
         told = [interrupted(one) for one in self.work().cut_off()]
         for place in places_of(store.calls()):
             name, _ = self._name_of(place)
@@ -184,18 +177,12 @@ class SessionUndo:
         return [Notice(reason="UndoInterrupted", message=words) for words in told]
 
     async def _undo(self, arguments: str) -> SlashEvent:
-        from bridle.undo.undo_commands import run_undo  # not before somebody wants it
-
         return await run_undo(self.work(), arguments, self._talk())
 
     async def _redo(self, _arguments: str) -> SlashEvent:
-        from bridle.undo.undo_commands import run_redo
-
         return await run_redo(self.work(), self._talk())
 
     def _talk(self) -> Talk:
-        from bridle.undo.undo_commands import Talk
-
         return Talk(
             ask=self._ask,
             emit=self._journal.emit,
@@ -256,17 +243,12 @@ def _none(_folder: str) -> None:
 def undo(made: SessionUndo, stopwatch: Stopwatch, journal: Journal) -> Feature:
     """What files were, before a call; `/undo` and `/redo`."""
 
-    def layer() -> ToolLayer:
-        from bridle.undo.undoable import undoable
-
-        return undoable(made.keeper, stopwatch, journal.emit)
-
     def notices() -> list[Notice]:
         return made.notices() if journal.conversation.last_id else []
 
     return Feature(
         name="undo",
-        tool_layers=(PlacedToolLayer("undoable", layer),),
+        tool_layers=(PlacedToolLayer("undoable", lambda: undoable(made.keeper, stopwatch, journal.emit)),),
         slash=made.commands,
         notices=notices,
     )
