@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.clients.interaction.undo_question import undo_lines
+from bridle.clients.interaction.undo_form import undo_lines
 from bridle.engine.undo_records import Lost
 from bridle.undo.undo_preview import preview
 from git_kit import Repository

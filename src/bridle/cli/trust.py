@@ -20,7 +20,7 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
-from bridle.clients.interaction.trust_question import trust_lines, trust_words
+from bridle.clients.interaction.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError

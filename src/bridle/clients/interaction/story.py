@@ -579,7 +579,7 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
     """What keeps an undo from changing anything."""
     import msgspec
 
-    from bridle.clients.interaction.undo_question import undo_lines  # only for this
+    from bridle.clients.interaction.undo_form import undo_lines  # only for this
     from bridle.protocol.questions import UndoPreview
 
     return undo_lines(msgspec.convert(preview, UndoPreview))
