@@ -21,11 +21,18 @@ from bridle.app.engine import running_engine
 from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.files import private_folder, read_limited, real_folder, write_atomic
+from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
+from bridle.cli.demo import run_demo
+from bridle.cli.drafts import edited, save_new
+from bridle.cli.engine_attach import connect_to_engine, why_in_process, why_untold
+from bridle.cli.expiry_notice import expiry_notice
 from bridle.cli.first_run import DEMO_MODEL, choose_model
 from bridle.cli.history import PromptHistory
+from bridle.cli.pager import open_pager
 from bridle.cli.path_options import with_env_file
+from bridle.cli.pictures import picture_at, picture_on_clipboard
 from bridle.cli.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
 from bridle.cli.sessions import session_lines
 from bridle.cli.stdin import typed_line
@@ -37,6 +44,7 @@ from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.picker import Deed, Listed, Picker, listed
 from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
+from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
@@ -119,12 +127,6 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
 
 async def _engine_elsewhere(parsed: argparse.Namespace, env: Mapping[str, str]) -> RemoteConnection | None:
     """A client of the engine that listens; None where this has to run here."""
-    from bridle.cli.engine_attach import (
-        connect_to_engine,
-        why_in_process,
-        why_untold,
-    )  # where a socket was found
-
     create = session_wanted(parsed, env)
     if (why := why_in_process(parsed, env, create) or why_untold(create)) is not None:
         if parsed.verbose:
@@ -163,7 +165,7 @@ async def talk_through(
         if model is None:
             return 0
         if model == DEMO:
-            return await _demo(env)
+            return await run_demo(env)
         create = msgspec.structs.replace(create, model=model)
     if not about.notify:
         terminal.look = msgspec.structs.replace(terminal.look, notify="off")
@@ -275,12 +277,6 @@ def _ask(prompt: str) -> str:
         signal.signal(signal.SIGINT, before)
 
 
-async def _demo(env: Mapping[str, str]) -> int:
-    from bridle.cli.demo import run_demo
-
-    return await run_demo(env)
-
-
 def terminal_services(
     cwd: str,
     env: Mapping[str, str],
@@ -293,41 +289,13 @@ def terminal_services(
     state = folders(env).state
     history = PromptHistory(state, cwd)
 
-    async def edit(text: str) -> str | None:
-        from bridle.cli.drafts import edited
-
-        return await edited(text, state, env)
-
-    async def page(text: str) -> None:
-        from bridle.cli.pager import open_pager
-
-        await open_pager(text, env)
-
     async def run_verb(words: Sequence[str]) -> None:
-        from bridle.base.user_programs import run_in_foreground
-
         program = [sys.executable, "-I", "-m", "bridle", *words]  # nothing of the folder is looked at for it
         await run_in_foreground(program, cwd=cwd, env=env)
 
     def picture(path: str) -> Picture | None:
-        from bridle.cli.pictures import picture_at
-        from bridle.config.tiers import load
-
         tiers = load(where=folders(env), cwd=cwd, env=env).checked()
         return picture_at(os.path.join(cwd, os.path.expanduser(path)), tiers)
-
-    async def clipboard_picture() -> Picture:
-        from bridle.cli.pictures import picture_on_clipboard
-
-        return await picture_on_clipboard(env)
-
-    def save(path: str, text: str) -> str:
-        from bridle.cli.drafts import save_new
-
-        return save_new(cwd, path, text)
-
-    def paths() -> Sequence[str]:
-        return paths_below(cwd)
 
     return ClientServices(
         clock=SystemClock(),
@@ -338,13 +306,13 @@ def terminal_services(
         history=history.prompts(),
         save_prompt=history.add,
         is_file=lambda path: os.path.isfile(os.path.join(cwd, path)),
-        paths=paths,
-        edit=edit,
-        page=page,
-        save=save,
+        paths=lambda: paths_below(cwd),
+        edit=lambda text: edited(text, state, env),
+        page=lambda text: open_pager(text, env),
+        save=lambda path, text: save_new(cwd, path, text),
         run_verb=run_verb,
         picture=picture,
-        clipboard_picture=clipboard_picture,
+        clipboard_picture=lambda: picture_on_clipboard(env),
     )
 
 
@@ -354,16 +322,12 @@ def _folder(cwd: str, env: Mapping[str, str]) -> str:
 
 async def _tell_what_expires(connection: Connection, env: Mapping[str, str]) -> None:
     """Once a day, before content goes."""
-    from bridle.cli.expiry_notice import expiry_notice
-
     told = await expiry_notice(connection, folders(env).state, now_ms=time.time_ns() // 1_000_000)
     if told is not None:
         tell(told)
 
 
 async def _picked(connection: Connection, terminal: Terminal, env: Mapping[str, str]) -> str | None:
-    from bridle.clients.line.session_picker import pick
-
     async def listed() -> tuple[Listed, ...]:
         return await listed_sessions(connection, env, ".")
 
