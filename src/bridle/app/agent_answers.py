@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
-from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, find_agents, own_bundles
 from bridle.base.visible import visible
@@ -15,9 +13,8 @@ from bridle.protocol.queries import AgentEntry, AgentList
 from bridle.safety.trust import Approvals
 
 
-def agent_list(found: FoundAgents | None, chosen: str | None = None) -> AgentList:
-    """All that count and all that wait; `chosen` is the one a session talks with. None: there are Bridle's alone."""
-    found = found or FoundAgents(registry=AgentRegistry(BUILTIN_AGENTS))
+def agent_list(found: FoundAgents, chosen: str | None = None) -> AgentList:
+    """All that count and all that wait; `chosen` is the one a session talks with."""
     chosen = OTHER_NAMES.get(chosen, chosen) if chosen else None
     waiting = (
         AgentEntry(

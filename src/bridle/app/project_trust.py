@@ -10,11 +10,13 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from bridle.app.agent_sources import agent_items
 from bridle.app.settings import consent_kind, is_acked, skill_settings
+from bridle.app.tool_module_source import module_items
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
-from bridle.config.folders import Folders, has_tool_folder, project_folder, prompt_folders
+from bridle.config.folders import Folders, project_folder, prompt_folders
 from bridle.config.project_profile import project_profile_files
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
@@ -147,8 +149,8 @@ def project_items(
         *_named_items(
             approvals, root, {item.path for item in map(_config_item, tiers.named + tiers.waiting)}
         ),
-        *_agent_items(tiers, cwd=cwd, where=where, env=env),
-        *_module_items(where, cwd),
+        *agent_items(tuple(tiers.get("agents.folders") or ()), where=where, cwd=cwd, env=env),
+        *module_items(where, cwd),
     )
 
 
@@ -178,21 +180,6 @@ def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Itera
 
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)
-
-
-def _module_items(where: Folders, cwd: str) -> Iterator[TrustItem]:
-    """The tools that are files, also the person's own: code is agreed to wherever it lies."""
-    if not has_tool_folder(where, cwd):
-        return iter(())
-    from bridle.app.tool_module_source import module_items
-
-    return module_items(where, cwd)
-
-
-def _agent_items(tiers: Tiers, *, cwd: str, where: Folders, env: Mapping[str, str]) -> Iterator[TrustItem]:
-    from bridle.app.agent_sources import agent_items
-
-    return agent_items(tuple(tiers.get("agents.folders") or ()), where=where, cwd=cwd, env=env)
 
 
 def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:

@@ -70,7 +70,7 @@ async def next_request(
             approvals=place.approvals,
             held_by=OFF if settings.sandbox.mode == "off" else await services.spawn.held_by(),
             plugged=plugged,
-            agents=None if agents is None else agents.registry,
+            agents=agents.registry,
         )
         next_prefix = compose(services, opened).next_prefix
         return await _preview(conversation, chosen, content, next_prefix=next_prefix, models=services.models)

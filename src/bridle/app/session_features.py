@@ -19,12 +19,12 @@ from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
+from bridle.app.tool_module_source import tool_modules
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
 from bridle.base.installation import is_map_installed
 from bridle.commands.git_commands import GIT_COMMANDS
-from bridle.config.folders import has_tool_folder, prompt_folders
-from bridle.context.instruction_files import has_instruction_files
+from bridle.config.folders import prompt_folders
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
 from bridle.context.skills.skill_list import skills_text
@@ -83,7 +83,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         *repo_map(parts),
         brought(parts.services),
         *servers(parts),
-        *modules(parts),
+        *tool_modules(parts),
         *skills(parts),
         calls(parts),
         undo(parts.undo, parts.stopwatch, parts.journal),
@@ -224,14 +224,6 @@ def servers(parts: SessionParts) -> Iterator[Feature]:
         from bridle.app.mcp_feature import mcp
 
         yield mcp(parts)
-
-
-def modules(parts: SessionParts) -> Iterator[Feature]:
-    """Tools that are files of their own. Without a folder of them there is no feature."""
-    if has_tool_folder(parts.services.where, parts.opened.cwd):
-        from bridle.app.tool_module_source import tool_modules
-
-        yield from tool_modules(parts)
 
 
 def calls(parts: SessionParts) -> Feature:
@@ -456,9 +448,7 @@ def session_instructions(parts: SessionParts, ask: AskPerson | None = None) -> S
 
 async def _system_text(parts: SessionParts, files: Callable[[], SessionInstructions], *, asks: bool) -> str:
     opened, settings, clock = parts.opened, parts.settings, parts.services.clock
-    config = parts.services.where.config
-    has_files = has_instruction_files(opened.cwd, config_folder=config, sources=settings.sources)
-    text = await files().text() if has_files else ""  # most of this is loaded where there is one
+    text = await files().text()
     agent = parts.agent
     told = (
         settings.instructions,

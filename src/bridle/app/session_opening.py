@@ -11,6 +11,7 @@ import msgspec
 
 from bridle.agents.builtin_agents import DEFAULT_AGENT
 from bridle.app.agent_answers import agent_list
+from bridle.app.agent_sources import agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
 from bridle.app.gates import promoted
 from bridle.app.profile_answers import profile_in_force
@@ -27,7 +28,7 @@ from bridle.app.settings import (
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
-from bridle.config.folders import has_agent_folder, home_of
+from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
@@ -163,12 +164,12 @@ class SessionOpening:
                 unjudged=None if past is None else past.unjudged,
                 kept_until=0 if past is None else past.kept_until,
                 plugged=plugged,
-                agents=None if agents is None else agents.registry,
+                agents=agents.registry,
                 has_new_profile=past is not None and before != settings.profile,
             )
             ready = compose(services, opened)
             ready.session.journal.originator = client.id
-            told = () if agents is None else agents.notices
+            told = agents.notices
             notices = (*left, *unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
                 from bridle.app.outer_agents import session_notice
@@ -218,14 +219,9 @@ class SessionOpening:
 
     def agents_of(
         self, place: SessionPlace, settings: SessionSettings, plugged: Sequence[Feature]
-    ) -> FoundAgents | None:
-        """The agents of a session; None where there are Bridle's alone and none is chosen. Refuses before there is a
-        log what cannot be talked with."""
+    ) -> FoundAgents:
+        """The agents of a session. Refuses before there is a log what cannot be talked with."""
         said, services = settings.agents, self._services
-        if said is None and not services.agents and not has_agent_folder(services.where, place.cwd):
-            return None
-        from bridle.app.agent_sources import agents_of_session, chosen_agent
-
         tools = (tool.name for feature in plugged for tool in feature.tools)
         found = agents_of_session(
             settings,
@@ -314,7 +310,7 @@ class SessionOpening:
             await self.store.rename(log.session, options.title)
         return log
 
-    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents | None) -> Run:
+    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents) -> Run:
         log = opened.log
 
         async def stays() -> bool:

@@ -113,7 +113,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     `held_by` is what people are told holds its commands; empty: nobody knows yet.
     `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
     the fold of the log is kept. `plugged` are the plugins of this session. `has_new_profile`: it goes on with another
-    profile than it had. `agents` are those there are; None where they are Bridle's alone and nobody talks with one.
+    profile than it had. `agents` are those there are.
     """
 
     log: OpenLog
@@ -123,11 +123,11 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
     settings: SessionSettings
     approvals: Approvals
     held_by: str
+    agents: AgentRegistry
     unjudged: InterruptedRun | None = None
     kept_until: int = 0
     plugged: tuple[Feature, ...] = ()
     has_new_profile: bool = False
-    agents: AgentRegistry | None = None
 
 
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,7 +324,6 @@ def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
         return None
     from bridle.app.session_agents import main_agent  # nobody pays for agents who has none
 
-    assert opened.agents is not None, "they are found where somebody talks with one"
     return main_agent(settings, opened.agents)
 
 

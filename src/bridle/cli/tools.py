@@ -13,7 +13,7 @@ from bridle.base.installation import is_map_installed
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
-from bridle.config.folders import folders, has_tool_folder
+from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
 from bridle.engine.conversation import Conversation
@@ -78,7 +78,7 @@ def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRo
 def _of_modules(tiers: Tiers | None, env: Mapping[str, str]) -> list[ToolRow]:
     """The tools that are files, by their names: none is run to be listed."""
     cwd = os.getcwd()
-    if tiers is None or not has_tool_folder(folders(env), cwd):
+    if tiers is None:
         return []
     from bridle.app.tool_module_source import counting_modules, find_modules
     from bridle.cli.trust import stored_approvals

@@ -119,27 +119,9 @@ def project_folder(cwd: str) -> str | None:
 
 
 AGENTS = "agents"
+"""The folder of agents, in the config folder of the user and in that of a project."""
 PROJECT_CHOICES = "project-choices.json"
 """In the state folder: what a person chose for single projects."""
-TOOLS = "tools"
-"""The folders of agents and of tools, in the person's config folder and in that of a project."""
-
-
-def has_agent_folder(where: Folders, cwd: str) -> bool:
-    """Whether there may be agents as files for a session in `cwd`, besides those in folders that settings list."""
-    return _has_folder(where, cwd, AGENTS)
-
-
-def has_tool_folder(where: Folders, cwd: str) -> bool:
-    """Whether there may be tools as files for a session in `cwd`."""
-    return _has_folder(where, cwd, TOOLS)
-
-
-def _has_folder(where: Folders, cwd: str, name: str) -> bool:
-    project = project_folder(cwd)
-    return os.path.isdir(os.path.join(where.config, name)) or (
-        project is not None and os.path.isdir(os.path.join(project, name))
-    )
 
 
 def prompt_folders(where: Folders, cwd: str, listed: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -82,13 +82,6 @@ def find_instruction_files(
     return tuple(found)
 
 
-def has_instruction_files(cwd: str, *, config_folder: str, sources: Sequence[str]) -> bool:
-    """Whether there may be an instruction file for `cwd`, one of another agent included. Nothing is read."""
-    names = (*sources, *FALLBACK_SOURCES)
-    folders = (config_folder, *prefix_folders(cwd), os.path.join(cwd, ".bridle"))
-    return any(os.path.lexists(path) for folder in folders for name in names for path in _named(folder, name))
-
-
 def files_in(folder: str, sources: Sequence[str], *, cwd: str, root: str) -> Iterator[InstructionFile]:
     """The instruction files of one folder of a project, by the order of their names in the settings."""
     for source in sources:
