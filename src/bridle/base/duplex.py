@@ -7,7 +7,6 @@ more is read from it while nobody reads what came.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -54,14 +53,6 @@ class InputPipe:
             await self._until_taken()
             if self._over and not self._closing:
                 raise BrokenPipeError
-
-    def send_last(self, data: bytes) -> bool:
-        """Sends this at once and closes the pipe, which must be empty. False where the process did not get it all."""
-        sent = 0
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            sent = os.write(self._fd, data) if self._fd is not None else 0
-        self.end()
-        return sent == len(data)
 
     def close(self) -> None:
         """Nothing more comes: the process sees the end of its input behind what is on its way."""

@@ -2,7 +2,7 @@
 
 import sys
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_DUMPABLE = 4
 
 
 def leave_no_core() -> None:
@@ -20,13 +20,3 @@ def close_to_others() -> bool:
     import ctypes
 
     return ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
-
-
-def end_with_parent(parent: int) -> bool:
-    """From here on, on Linux, this process is killed when the thread that forked it ends. Says whether it is so, and
-    `parent` has not gone before."""
-    import ctypes
-    import os
-    import signal
-
-    return ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0 and os.getppid() == parent

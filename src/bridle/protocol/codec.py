@@ -184,12 +184,6 @@ def _kind_named_in(raw: bytes) -> str:
     return str(body.get("kind", "")) if isinstance(body, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
-def make_decoders() -> None:
-    """Makes now what reading the first event of each kind would make."""
-    for kind in (_Wire, *_TYPES.values()):
-        _decoder(kind)
-
-
 @cache
 def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
