@@ -410,8 +410,7 @@ export interface CostSum {
  * Opens a new session in `cwd`, or a stored one when `resume` names it.
  *
  * `env` is the caller's allow-listed environment; the session's tools run with it. With `carry_from` a new one begins
- * with a summary of the last `carry_turns` turns of that session, which stays as it is. For people. With
- * `input_follows` the way to the model is opened meanwhile.
+ * with a summary of the last `carry_turns` turns of that session, which stays as it is. For people.
  */
 export interface CreateSession {
   agent?: string | null;
@@ -422,7 +421,6 @@ export interface CreateSession {
   cwd: string;
   env?: Record<string, string>;
   id?: string;
-  input_follows?: boolean;
   kind: "CreateSession";
   mode?: "auto" | "default" | "plan" | "safe" | "strict" | "yolo" | null;
   model?: string | null;

@@ -15,7 +15,6 @@ import pytest
 from bridle.base.clock import SystemClock
 from bridle.base.http import KEPT_IDLE_S, HttpAnswer, HttpConnections, HttpFault
 from bridle.conformance.fake_clock import FakeClock
-from tables import table
 
 SECRET = f"sk-{0x5EC12E7:x}"
 PATIENCE_S = 20
@@ -510,85 +509,6 @@ class CountingClock(SystemClock):
         return super().call_later(seconds, action)
 
 
-@pytest.mark.parametrize("when", ["while it is being made", "when it is there"])
-async def test_a_connection_that_was_begun_serves_the_request_that_follows(connections, when):
-    greeted = asyncio.Event()
-
-    async def talk(peer):
-        greeted.set()
-        for _ in range(2):
-            await peer.request()
-            await peer.send(SIZED)
-
-    async with serving(talk) as server:
-        connections.begin(server.url)
-        connections.begin(server.url)
-        if when == "when it is there":
-            await greeted.wait()
-            await asyncio.sleep(0)
-        for _ in range(2):
-            assert await collected(await post(connections, server.url)) == b"hello world"
-        connections.begin(server.url)  # one is kept
-        assert server.connections == 1
-
-
-async def test_a_connection_that_was_begun_and_closed_by_the_server_is_replaced(connections):
-    closed = asyncio.Event()
-
-    async def talk(peer):
-        if peer.number == 0:
-            peer.writer.close()
-            closed.set()
-            return
-        await peer.request()
-        await peer.send(SIZED)
-
-    async with serving(talk) as server:
-        connections.begin(server.url)
-        await closed.wait()
-        assert await collected(await post(connections, server.url)) == b"hello world"
-        assert server.connections == 2
-
-
-async def test_who_asks_where_nothing_could_be_begun_is_told_why(connections):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        connections.begin(url)
-        assert (await fault_of(post(connections, url))).kind == "refused"
-        connections.begin(url)
-        await asyncio.sleep(0)
-    owner = HttpConnections(env={"http_proxy": "socks5://127.0.0.1:1"}, clock=SystemClock())
-    owner.begin("http://models.example")
-    assert (await fault_of(post(owner, "http://models.example"))).kind == "proxy"
-    await owner.close()
-
-
-@table("asked", [True, False])
-async def test_what_was_begun_ends_with_the_connections(asked):
-    dialled, gone = asyncio.Event(), asyncio.Event()
-
-    async def talk(peer):
-        dialled.set()
-        await peer.gone()
-        gone.set()
-
-    owner = HttpConnections(env={}, clock=SystemClock())
-    async with serving(talk) as server, asyncio.timeout(PATIENCE_S):
-        owner.begin(server.url)
-        asking = asyncio.create_task(post(owner, server.url)) if asked else None
-        await dialled.wait()
-        if asking is not None:
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-        await owner.close()
-        await gone.wait()
-        owner = HttpConnections(env={}, clock=SystemClock())
-        owner.begin(server.url)
-        await owner.close()  # before anything of it began
-
-
 async def test_requests_on_a_kept_connection_arm_no_timers_of_their_own():
     clock = CountingClock()
     connections = HttpConnections(env={}, clock=clock)
@@ -1033,7 +953,7 @@ async def test_certificates_are_verified_behind_a_proxy_and_its_credentials_neve
         )
 
 
-@table(
+@pytest.mark.parametrize(
     ("refuse", "problem"),
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "answered 407"),
@@ -1050,7 +970,7 @@ async def test_a_proxy_that_does_not_connect_is_named_without_its_credentials(re
     assert (fault.kind, fault.problem) == ("proxy", f"the proxy 127.0.0.1:{proxy.port} {problem}")
 
 
-@table("setting", ["socks5://user:" + SECRET + "@127.0.0.1:1", "nonsense " + SECRET])
+@pytest.mark.parametrize("setting", ["socks5://user:" + SECRET + "@127.0.0.1:1", "nonsense " + SECRET])
 async def test_a_proxy_setting_that_cannot_be_used_is_a_fault_without_the_setting(setting):
     async with connecting({"ALL_PROXY": setting}) as connections:
         assert (await fault_of(post(connections, "http://model.test/"))).kind == "proxy"

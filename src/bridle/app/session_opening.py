@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -138,9 +137,6 @@ class SessionOpening:
                 settings.servers, services, place.approvals, cwd=place.cwd, env=command.env
             )
         chosen = await choose_model(command, client, settings, services.known)
-        if chosen is not None and command.input_follows:
-            services.models.begin(chosen)
-            await asyncio.sleep(0)  # so that it has begun before the rest
         sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()

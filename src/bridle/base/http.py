@@ -217,27 +217,8 @@ class HttpConnections:
         self._tls = tls or partial(tls_context, env)
         self._context: ssl.SSLContext | None = None
         self._kept: dict[Route, list[HttpSocket]] = {}
-        self._begun: dict[Route, asyncio.Task[HttpSocket]] = {}
         self._live: set[HttpSocket] = set()
         self._closed = False
-
-    def begin(self, url: str) -> None:
-        """Open the connection that a request to this address will need soon, if none is kept."""
-        parsed = parse_url(url)
-        try:
-            route = self._route(parsed)
-        except HttpFault:
-            return
-        if not (self._closed or self._kept.get(route) or route in self._begun):
-            dialled = asyncio.create_task(self._dial(parsed, route, DEFAULT_TIMEOUTS.connect_s))
-            self._begun[route] = dialled
-            dialled.add_done_callback(partial(self._keep_begun, route))
-
-    def _keep_begun(self, route: Route, dialled: "asyncio.Task[HttpSocket]") -> None:
-        """It is kept like any other. Its failure is for whoever waits for it, and not for who asks later."""
-        del self._begun[route]
-        if not dialled.cancelled() and dialled.exception() is None:
-            self._release(dialled.result(), True)
 
     async def post_stream(
         self, url: str, *, headers: Mapping[str, str], body: bytes, timeouts: Timeouts = DEFAULT_TIMEOUTS
@@ -256,10 +237,6 @@ class HttpConnections:
     async def close(self) -> None:
         """Close every socket, also under answers that are still being read. May be repeated."""
         self._closed = True
-        if begun := list(self._begun.values()):
-            for dialled in begun:
-                dialled.cancel()
-            await asyncio.wait(begun)
         for connection in list(self._live):
             connection.abort()
             await connection.lost.wait()
@@ -271,10 +248,6 @@ class HttpConnections:
             raise RuntimeError("these connections have been closed")
         route = self._route(url)
         head = _head(url, route.proxy, method, headers, len(body))
-        if (dialled := self._begun.get(route)) is not None:
-            await asyncio.wait([dialled])
-            if not dialled.cancelled() and (fault := dialled.exception()):
-                raise fault
         connection = self._reuse(route)
         if connection is not None:
             try:

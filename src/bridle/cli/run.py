@@ -31,7 +31,7 @@ from bridle.clients.print import (
     RunInput,
 )
 from bridle.config.folders import folders
-from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession, RunSlash
+from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
@@ -90,7 +90,6 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         content = _input(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
         create = session_wanted(parsed, env, output_schema=schema, asks=asks)
-        create = structs.replace(create, input_follows=not isinstance(content, RunSlash))
         env = unlocked(with_log_options(env, parsed), model=parsed.model)
     except BridleError as failure:
         printer.fail(failure)

@@ -150,8 +150,7 @@ async def talk_through(
         if chosen is None:
             return 0
         parsed.resume = chosen
-    create = msgspec.structs.replace(session_wanted(parsed, env), input_follows=bool(parsed.prompt))
-    create = await going_on(create, parsed, connection)
+    create = await going_on(session_wanted(parsed, env), parsed, connection)
     about = await _preview(connection, create, env)
     if not parsed.folder_named and about.wide:
         if not _accepts_wide(about.cwd, about.wide, env):

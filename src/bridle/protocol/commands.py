@@ -31,8 +31,7 @@ class CreateSession(Command, frozen=True):
     """Opens a new session in `cwd`, or a stored one when `resume` names it.
 
     `env` is the caller's allow-listed environment; the session's tools run with it. With `carry_from` a new one begins
-    with a summary of the last `carry_turns` turns of that session, which stays as it is. For people. With
-    `input_follows` the way to the model is opened meanwhile.
+    with a summary of the last `carry_turns` turns of that session, which stays as it is. For people.
     """
 
     cwd: SystemText
@@ -46,7 +45,6 @@ class CreateSession(Command, frozen=True):
     aliases: tuple[str, ...] = ()
     carry_from: str | None = None
     carry_turns: Annotated[int, msgspec.Meta(ge=1, le=50)] = 5
-    input_follows: bool = False
 
 
 class AttachSession(Command, frozen=True):

@@ -205,32 +205,6 @@ class Models:
             )
         return self._chats[place]
 
-    def begin(self, model: ModelChanged) -> None:
-        """Opens the way to whoever answers for this model, beside what else is to do before a request.
-
-        Only where a key is at hand, or none is needed: else nothing would follow.
-        """
-        if (
-            self._is_forwarding
-            or model.provider == DEMO
-            or (self._given and model.provider == self._given.name)
-        ):
-            return
-        endpoint = self.endpoint(model.provider)
-        if not endpoint.needs_key or self._has_key(endpoint):
-            self.connections.begin(endpoint.base_url)
-
-    def _has_key(self, endpoint: Endpoint) -> bool:
-        """Whether one is there that can be sent. What is locked is told by who needs it."""
-        from bridle.providers.endpoints import is_usable_key
-
-        if given := self._given_key(endpoint)[0].strip():
-            return is_usable_key(given)
-        try:
-            return endpoint.name in self._stored_names()
-        except BridleError:
-            return False
-
     def keep_exchanges(self, keep: Callable[[RawExchange], None]) -> None:
         """Hands whatever goes to providers and comes back from them to `keep`, from now on. For these models alone."""
         self._keep = keep
