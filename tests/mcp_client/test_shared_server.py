@@ -150,11 +150,11 @@ async def test_a_request_for_input_is_refused_while_calls_of_several_sessions_ar
     request = InputRequest(message="Which?")
     assert await shared.answer_input(request) == NOBODY, "no call is under way"
     ours, theirs = AskedCall(watcher), AskedCall(Watcher())
-    shared.started_call(ours)
+    await shared.started_call(ours)
     assert (await shared.answer_input(request)).action == "accept"
-    shared.started_call(theirs)
+    await shared.started_call(theirs)
     assert await shared.answer_input(request) == NOBODY
-    shared.ended_call(theirs)
+    await shared.ended_call(theirs)
     assert (await shared.answer_input(request)).action == "accept"
     shared.refuse_input()
     assert await shared.answer_input(request) == NOBODY
