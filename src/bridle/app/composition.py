@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.model_features import answer_aside
-from bridle.app.role_run import role_runs, run_role
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
-from bridle.app.tool_layers import execute
 from bridle.clients.as_chain import ChainForm
 from bridle.clients.as_events import EventsForm
 from bridle.commands.role_commands import ROLE_COMMANDS
@@ -196,7 +194,11 @@ def invocation_parts(parts: SessionParts, joined: Joined) -> InvocationParts:
 def _run_tool(parts: SessionParts, joined: Joined, run_beside: RunCall) -> RunTool:
     """Runs a call through the tool layers, which are built with the first call."""
 
-    layered = functools.cache(lambda: joined.tool_layers().around(execute(parts, run_beside)))
+    @functools.cache
+    def layered() -> RunTool:
+        from bridle.app.tool_layers import execute  # the door of tool calls
+
+        return joined.tool_layers().around(execute(parts, run_beside))
 
     async def run(call: ToolCall) -> ToolOutput:
         return await layered()(call)
@@ -218,9 +220,13 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
 
     @functools.cache
     def runs() -> ChildRuns:
+        from bridle.app.role_run import role_runs  # the door of subagents
+
         return role_runs(parts, invocation_parts) if delegation is None else delegation.children
 
     async def run(name: str, arguments: str) -> SlashEvent:
+        from bridle.app.role_run import run_role
+
         return await run_role(parts, runs(), name, arguments.strip())
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 from bridle.app.engine_answers import EngineAnswers
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.outer_agents import tell_of_session
 from bridle.app.service_access import ServiceAccess
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
@@ -20,7 +19,6 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
 from bridle.base.processes import Processes
-from bridle.base.web import JudgedFetch, public_web
 from bridle.commands.prompts import prompt_of
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
@@ -45,6 +43,7 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.trace_export import TraceExport
+    from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
@@ -133,7 +132,7 @@ class Engine:
             known=KnownModels(models, shared_catalogue(where.state, clock), {}),
             processes=processes,
             spawn=machine_spawn(processes, where=where, home=home_of(env), env=env),
-            fetch=functools.cache(lambda: fetch or public_web(env, clock)),
+            fetch=functools.cache(lambda: fetch or _public_web(env, clock)),
             tools=tuple(tools),
             agents=tuple(agents),
             features=self._features.features,
@@ -253,6 +252,8 @@ class Engine:
     async def _opened(self, command: CreateSession, client: Client) -> Run:
         run = await self.opening.open(command, client)
         if client.identity == "agent" and command.resume is None:
+            from bridle.app.outer_agents import tell_of_session  # the door of outer agents
+
             tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
         return run
 
@@ -315,3 +316,10 @@ async def running_engine(
         yield engine
     finally:
         await engine.close()
+
+
+def _public_web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
+    """Return the door to the web, which most sessions never use."""
+    from bridle.base.web import public_web
+
+    return public_web(env, clock)

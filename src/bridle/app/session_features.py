@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.app import tool_layers
 from bridle.app.git_feature import run_git_slash
 from bridle.app.goal_feature import begin_from_words, goal_at_once
 from bridle.app.model_features import budget, compaction, models
@@ -70,7 +69,7 @@ GOAL_HEARS = frozenset({
 
 def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]:
     """Everything of ours. Their order is that of what they say when a session begins and do when it ends."""
-    edits = functools.cache(lambda: tool_layers.approved_edits(parts))
+    edits = functools.cache(lambda: _call_layers().approved_edits(parts))
     return (
         settings(parts),
         operations(parts),
@@ -162,8 +161,8 @@ def permissions(parts: SessionParts, edits: Callable[[], ApprovedEdits]) -> Feat
         name="permissions",
         tool_layers=(
             *gate_layers(parts.gates),
-            PlacedToolLayer("foreseen", lambda: tool_layers.look_at_git(parts)),
-            PlacedToolLayer("permitted", lambda: tool_layers.ask_permission(parts, edits())),
+            PlacedToolLayer("foreseen", lambda: _call_layers().look_at_git(parts)),
+            PlacedToolLayer("permitted", lambda: _call_layers().ask_permission(parts, edits())),
         ),
         notices=lambda: _told_of_grants(parts),
     )
@@ -229,16 +228,16 @@ def servers(parts: SessionParts) -> Iterator[Feature]:
 def calls(parts: SessionParts) -> Feature:
     """The mechanics of a call: still there, room for it, on record, in time, short enough, without secrets."""
     layers = [
-        PlacedToolLayer("still_offered", lambda: tool_layers.check_still_offered(parts)),
-        PlacedToolLayer("recorded", lambda: tool_layers.record(parts)),
-        PlacedToolLayer("deadline", lambda: tool_layers.hold_deadline(parts)),
-        PlacedToolLayer("capped", lambda: tool_layers.cap_output(parts)),
-        PlacedToolLayer("redacted", lambda: tool_layers.redact_output(parts)),
+        PlacedToolLayer("still_offered", lambda: _call_layers().check_still_offered(parts)),
+        PlacedToolLayer("recorded", lambda: _call_layers().record(parts)),
+        PlacedToolLayer("deadline", lambda: _call_layers().hold_deadline(parts)),
+        PlacedToolLayer("capped", lambda: _call_layers().cap_output(parts)),
+        PlacedToolLayer("redacted", lambda: _call_layers().redact_output(parts)),
     ]
     if parts.settings.options.dry_run:
-        layers.append(PlacedToolLayer("dry_run", tool_layers.stop_dry_run))
+        layers.append(PlacedToolLayer("dry_run", lambda: _call_layers().stop_dry_run()))
     if (room := parts.services.room) is not None:
-        layers.append(PlacedToolLayer("wait_for_disk", lambda: tool_layers.wait_for_disk(parts, room)))
+        layers.append(PlacedToolLayer("wait_for_disk", lambda: _call_layers().wait_for_disk(parts, room)))
     return Feature(name="calls", tool_layers=tuple(layers))
 
 
@@ -297,7 +296,7 @@ def sandbox(parts: SessionParts) -> Feature:
 
     return Feature(
         name="sandbox",
-        tool_layers=(PlacedToolLayer("sandboxed", lambda: tool_layers.choose_policy(parts)),),
+        tool_layers=(PlacedToolLayer("sandboxed", lambda: _call_layers().choose_policy(parts)),),
         notices=lambda: outlived(where),
         at_end=end,
     )
@@ -508,3 +507,10 @@ def _told_of_grants(parts: SessionParts) -> Iterator[Notice]:
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _call_layers():
+    """Return the module of the tool layers: the door of tool calls."""
+    from bridle.app import tool_layers
+
+    return tool_layers

@@ -12,7 +12,6 @@ from bridle.agents.builtin_agents import DEFAULT_AGENT
 from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
-from bridle.app.gates import promoted
 from bridle.app.profile_answers import profile_in_force
 from bridle.app.query_answers import described_skill, grant_entries, listed_skills, tool_entries
 from bridle.app.session_parts import OpenedLog, ProcessServices
@@ -333,12 +332,17 @@ class SessionOpening:
                 None if said is None else said.agent or (DEFAULT_AGENT if said.mode == "multi" else None),
             )
 
+        def promote(grant: str) -> Notice:
+            from bridle.app.gates import promoted  # the door of permissions
+
+            return promoted(ready.grants(), grant, where=where, cwd=opened.cwd, env=env)
+
         added = (*opened.plugged, *ready.added)
         return Run(
             session=ready.session,
             tools=lambda: tool_entries(ready.registry),
             grants=lambda: grant_entries(ready.grants()),
-            promote=lambda grant: promoted(ready.grants(), grant, where=where, cwd=opened.cwd, env=env),
+            promote=promote,
             changes=ready.changes,
             output=ready.output,
             skills=lambda: listed_skills(ready.skills, conversation),
