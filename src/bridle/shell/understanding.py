@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 
@@ -16,8 +15,6 @@ from bridle.shell.script_reader import read_script
 from bridle.shell.shell_words import UnreadableScript
 from bridle.shell.versions import GO_FILES, keeps_go
 
-REMEMBERED = 512
-
 _QUOTING = re.compile(r"\\\n|[\"'\\]")
 _NAME = re.compile(r"[^\s;&|<>()$`/=]+")
 
@@ -25,8 +22,7 @@ _NAME = re.compile(r"[^\s;&|<>()$`/=]+")
 def understand(command: str, where: ScriptContext) -> Understanding:
     """Every part of `command`, what each does, and the worst they do together. Never raises on a text.
 
-    `read_only` means proven: every program in it is known, and so is every option. Whether a git repository's settings
-    run programs is looked up each time; all else is remembered.
+    `read_only` means proven: every program in it is known, and so is every option.
     """
     if not where.home:  # a shell without HOME asks the account; an empty `~` is not the folder it starts in
         where = msgspec.structs.replace(where, home=account_home())
@@ -76,7 +72,6 @@ def _runs_more(part: Part) -> Part:
     return msgspec.structs.replace(part, command_class="executes", does=does)
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
 def understand_text(command: str, where: ScriptContext, *, trusted_path: bool) -> Understanding:
     """The part of `understand` that looks at no file."""
     try:
@@ -126,7 +121,6 @@ def _may_bring_its_own(command: str, where: ScriptContext) -> bool:
     return any(_holds_one_of(folder, _words_in(command)) for folder in folders)
 
 
-@functools.lru_cache(maxsize=64)
 def _own_folders(where: ScriptContext) -> tuple[str, ...] | None:
     """The folders of the search path that lie in the workspace; None when one moves with the folder a script is in."""
     entries = where.search_path.split(":") if where.search_path else []
