@@ -17,11 +17,10 @@ from bridle.safety.trust.approvals import (
     MAX_COPY_BYTES,
     Approvals,
     content_digest,
-    plain_digests,
     read_lockfile,
 )
 from bridle.safety.trust.change_kind import change_of
-from bridle.safety.trust.lockfile import KINDS, Approval, decode, decode_line, encode, encode_line
+from bridle.safety.trust.lockfile import KINDS, Approval, decode, encode, encode_line
 from effort import examples
 from tables import table
 
@@ -88,21 +87,6 @@ def test_a_harmed_line_counts_for_nothing_but_what_it_says_to_the_letter(entry: 
     line[at % len(line)] = byte
     found = decode(encode([]) + bytes(line)).entries
     assert {encode_line(one) for one in found} <= set(bytes(line).splitlines(keepends=True))
-
-
-@settings(max_examples=examples(150), deadline=None)
-@given(st.lists(ENTRIES, max_size=4), st.integers(0, 4000), st.integers(0, 255), st.booleans())
-def test_digests_found_at_once_are_those_that_are_found_one_by_one(
-    entries: list[Approval], at: int, byte: int, harmed: bool
-):
-    data = bytearray(encode(entries))
-    if harmed:
-        data[at % len(data)] = byte
-    there = decode(bytes(data)).entries
-    for kind in KINDS:
-        expected = {entry.digest for entry in there if entry.kind == kind}
-        found, others = plain_digests(bytes(data), kind)
-        assert found | {one.digest for one in map(decode_line, others) if one is not None} == expected
 
 
 @settings(max_examples=examples(100), deadline=None)

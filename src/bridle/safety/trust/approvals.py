@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Final
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import (
@@ -23,13 +23,9 @@ from bridle.base.files import (
     write_atomic,
 )
 from bridle.protocol.errors import BridleError, CommandRefused
-
-if TYPE_CHECKING:
-    from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock
+from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock, decode, encode
 
 NAME: Final = "approved.lock"
-_HEADER: Final = b"# bridle approved.lock 1\n"
-"""That of `lockfile`, which a start that only asks for digests does not load."""
 LOCKFILE_VARIABLE: Final = "BRIDLE_APPROVED_LOCK"
 MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_COPY_BYTES: Final = 64 * 1024
@@ -38,11 +34,6 @@ KEPT_PER_PLACE: Final = 20
 """Contents of one file that stay approved: switching between branches asks nobody."""
 ANYWHERE: Final[frozenset[TrustedKind]] = frozenset({"instructions", "skill"})
 """Words for the model mean the same in every folder; nobody is asked twice for the same bytes."""
-
-_HEX: Final = b"0123456789abcdef"
-_PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+@=,~-"
-_DIGITS_TO_ZERO: Final = bytes.maketrans(b"0123456789", b"0" * 10)
-_TIME: Final = b" 0000-00-00T00:00:00Z "
 
 
 class Approvals:
@@ -72,8 +63,6 @@ class Approvals:
 
     def read(self) -> TrustLock:
         """The stored approvals, and the lines among them that cannot be understood."""
-        from bridle.safety.trust.lockfile import TrustLock, decode  # most sessions meet nothing to agree to
-
         try:
             return decode(read_trusted(self.path, MAX_BYTES).data)
         except OSError:
@@ -103,14 +92,7 @@ class Approvals:
     def held(self, kind: TrustedKind, wanted: Iterable[tuple[str, str]]) -> frozenset[str]:
         """Those of many digests, each with the path it stands at, that were approved: for words for the model, which
         mean the same in every folder."""
-        try:
-            stored, others = plain_digests(read_trusted(self.path, MAX_BYTES).data, kind)
-        except OSError:
-            stored, others = set[str](), list[bytes]()
-        if others:
-            from bridle.safety.trust.lockfile import decode_line
-
-            stored |= {entry.digest for entry in map(decode_line, others) if entry is not None}
+        stored = {entry.digest for entry in self.read().entries if entry.kind == kind}
         named = {(entry.digest, entry.path) for entry in self._named if entry.kind == kind}
         return frozenset([digest for digest, path in wanted if digest in stored or (digest, path) in named])
 
@@ -143,8 +125,6 @@ class Approvals:
         Raises `TrustUnwritable` when it cannot be kept, `TrustFileUnsafe` where others could have written the file.
         """
         now_ms = self._clock.now_ms() // 1000 * 1000
-        from bridle.safety.trust.lockfile import Approval
-
         added = Approval(kind=kind, digest=digest, path=path, root=root, approved_ms=now_ms)
         try:
             with self._locked() as before:
@@ -190,8 +170,6 @@ class Approvals:
     def _write(self, entries: Iterable[Approval], before: TrustLock) -> None:
         if before.foreign:  # of another version, or damaged: not ours to throw away
             os.replace(self.path, self.path + ".unread")
-        from bridle.safety.trust.lockfile import encode
-
         data = encode(entries, unread=(line for _number, line in before.unread))
         write_atomic(self.path, data)
 
@@ -229,8 +207,6 @@ def read_lockfile(path: str) -> TrustLock:
         raise _unsafe(problem) from None
     except OSError as problem:
         raise BridleError("BadLockfile", path=path, problem=problem.strerror or str(problem)) from None
-    from bridle.safety.trust.lockfile import decode
-
     lock = decode(contents.data)
     if contents.truncated or lock.foreign or not contents.data:
         raise BridleError("BadLockfile", path=path, problem="it is not an approved.lock")
@@ -253,49 +229,6 @@ def session_approvals(
     if lockfile is None and not os.path.isabs(named):
         raise CommandRefused("BadLockfile", path=named, problem=f"{LOCKFILE_VARIABLE} needs an absolute path")
     return store.with_named(read_lockfile(os.path.join(cwd, named)).entries)
-
-
-def plain_digests(data: bytes, kind: str) -> tuple[set[str], list[bytes]]:
-    """The digests of a kind in lines of plain characters and the right shape, and the other lines of that kind.
-
-    Together with what `lockfile.decode_line` makes of those others, they are what `lockfile.decode` would find.
-    """
-    if not data.startswith(_HEADER):
-        return set(), []
-    opening = f"{kind} sha256:".encode()
-    found = [line[len(opening) :] for line in data.split(b"\n")[:-1] if line.startswith(opening)]
-    plain, others = (found, []) if _are_plain(found) else _parted(found)
-    return {line[:64].decode() for line in plain}, [opening + line + b"\n" for line in others]
-
-
-def _parted(lines: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    plain = [line for line in lines if _are_plain([line])]
-    return plain, [line for line in lines if not _are_plain([line])]
-
-
-def _are_plain(lines: Sequence[bytes]) -> bool:
-    """Whether each is a digest, a time, a root and a path with one blank between them; looked at all together, for each
-    look at one costs as much."""
-    places = b"\n".join([line[86:] for line in lines])
-    times = {line[64:86] for line in lines}
-    return (
-        not b"".join([line[:64] for line in lines]).translate(None, _HEX)
-        and all(time.translate(_DIGITS_TO_ZERO) == _TIME and _may_be_a_time(time[1:]) for time in times)
-        and not places.translate(None, _PLAIN + b" \n")
-        and all(line.count(b" ") == 3 for line in lines)
-        and b" \n" not in b"\n%b\n" % places
-        and b"\n " not in b"\n%b\n" % places
-    )
-
-
-def _may_be_a_time(time: bytes) -> bool:
-    """Whether a time in the right shape is one in every month; others are looked at closely."""
-    return (
-        b"01" <= time[5:7] <= b"12"
-        and b"01" <= time[8:10] <= b"28"
-        and time[11:19] <= b"23:59:59"
-        and (max(time[14:15], time[17:18]) <= b"5" and time[:4] >= b"1000")
-    )
 
 
 def is_trusted_file(approvals: Approvals, root: str) -> Callable[[str, str], bool]:
