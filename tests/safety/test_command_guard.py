@@ -9,7 +9,7 @@ import pytest
 
 from bridle.base.paths import session_folders
 from bridle.protocol.events import CommandPart
-from bridle.safety.guards import guarded, rechecked, workspace_policy
+from bridle.safety.guards import PathPolicy, guarded, rechecked
 from bridle.shell.command_facts import Part, PathUse, Understanding
 from tables import table
 
@@ -57,7 +57,7 @@ class Guard:
     def __init__(self, calls, workspace: Path, own: Path, **options) -> None:
         self.calls = calls
         folders = session_folders(str(workspace), options.pop("added", ()))
-        self.policy = workspace_policy(folders, (str(own),), **{"scratch": (), **options})
+        self.policy = PathPolicy(folders=folders, protected=(str(own),), **{"scratch": (), **options})
         self.layer = guarded(self.policy, understand)
         self.recheck = rechecked(self.policy, understand)
 
@@ -258,7 +258,7 @@ async def test_a_command_nobody_understands_is_blocked_when_understanding_breaks
     def broken(_command: str, _cwd: str) -> Understanding:
         raise RecursionError("too deep")
 
-    policy = workspace_policy(session_folders(str(workspace)), ())
+    policy = PathPolicy(folders=session_folders(str(workspace)))
     call = calls.make("bash", risk="shell", path=".", command="ls")
     output = await guarded(policy, broken)(call, calls.proceed)
     assert (output.outcome, output.reason, calls.ran) == ("blocked", "CheckFailed", [])
@@ -266,7 +266,7 @@ async def test_a_command_nobody_understands_is_blocked_when_understanding_breaks
 
 
 async def test_without_a_parser_no_command_counts_as_one_that_only_reads(calls, workspace) -> None:
-    policy = workspace_policy(session_folders(str(workspace)), ())
+    policy = PathPolicy(folders=session_folders(str(workspace)))
     call = calls.make("bash", risk="shell", path=".", command="ls")
     assert (await guarded(policy)(call, calls.proceed)).ok
     assert (calls.ran[0].mutating, calls.ran[0].parts) == (True, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -16,7 +17,7 @@ from bridle.engine.tools import Registry, RunTool, Sight, ToolCall, ToolLayer, T
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Mode, Notice
 from bridle.safety.grants import Grant, SavedGrants
-from bridle.safety.guards import PathPolicy, guarded, workspace_policy
+from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
@@ -63,16 +64,16 @@ def gates(
 ) -> Gates:
     """The gates of a session in these folders. `saved` is None where no yes is kept; `env` says where secrets are."""
     private = PrivatePlaces(home_of(env), env, here)
-    paths = workspace_policy(
-        here,
-        where.all,
+    paths = PathPolicy(
+        folders=here,
+        protected=where.all,
         mode=settings.paths,
         allowed=session_folders(here.workspace, settings.allowed_paths).added,
         secret_files=settings.secret_files or SECRET_FILES,
         named_by_user=named_by_user(settings.rules, here),
         judge_url=_judge_url(settings),
         private=private,
-        readable=settings.skills.readable_folders(where.config),
+        readable=tuple(map(os.path.realpath, settings.skills.readable_folders(where.config))),
     )
     permissions = Permissions(
         folders=here,

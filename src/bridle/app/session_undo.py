@@ -220,12 +220,12 @@ class SessionUndo:
 
     def _work_in(self, cwd: str) -> Undo:
         from bridle.base.own_worktrees import BRANCHES
-        from bridle.safety.path_guard import why_not_written, workspace_policy
+        from bridle.safety.path_guard import PathPolicy, why_not_written
         from bridle.undo.undo_service import Undo
 
         name, inside = self._name_of(cwd)
         names = self._paths().secret_files
-        paths = workspace_policy(session_folders(cwd), self._where.all, secret_files=names)
+        paths = PathPolicy(folders=session_folders(cwd), protected=self._where.all, secret_files=names)
         return Undo(
             self._log.undo_store(),
             ground=self._ground(cwd),
@@ -272,7 +272,7 @@ def stored_undo(
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
     from bridle.base.secret_files import SECRET_FILES
     from bridle.config.tiers import load
-    from bridle.safety.path_guard import workspace_policy
+    from bridle.safety.path_guard import PathPolicy
     from bridle.safety.sight import sight
 
     where, clock = folders(env), SystemClock()
@@ -280,7 +280,9 @@ def stored_undo(
     secret_files = tuple(
         load(where=where, cwd=row.cwd, env=env).get("permissions.secret_files") or SECRET_FILES
     )
-    paths = workspace_policy(session_folders(row.cwd, add_dirs), where.all, secret_files=secret_files)
+    paths = PathPolicy(
+        folders=session_folders(row.cwd, add_dirs), protected=where.all, secret_files=secret_files
+    )
     seen = sight(paths, None)
     log = store.open(row.id)
     try:

@@ -206,32 +206,23 @@ def is_beneath_any(path: str, folders: Iterable[str]) -> bool:
     return any(is_beneath(path, folder) for folder in folders)
 
 
-def is_inside_same_folder(
-    path: str, folders: Iterable[str], *, clear: str = "", status: os.stat_result | None = None
-) -> bool:
+def is_inside_same_folder(path: str, folders: Iterable[str], *, status: os.stat_result | None = None) -> bool:
     """Whether a resolved path lies in one of the folders under whatever name.
 
     The identity of every folder above it is compared, not only its name: a link, a file system that ignores case and
     a second mount give one folder two names. A folder that does not exist yet is found through the one that will hold
-    it. `clear` is a folder known to lie in none of them: what is above it need not be looked at again. `status` is what
-    stands at the path, for a caller who has looked already.
+    it. `status` is what stands at the path, for a caller who has looked already.
     """
-    if path == clear:
-        return False
     looked_at: _Identities = {}
     forbidden = [_anchor(folder, looked_at) for folder in folders]
     identities = {identity for identity, _ in forbidden}
     below: list[str] = []
     known = (status.st_dev, status.st_ino) if status is not None else None
     for parent in _self_and_parents(path):
-        if parent == clear and all(not missing for _, missing in forbidden):
-            return False
         identity = known or _identity(parent, looked_at)
         known = None
         if identity in identities and _reaches(below, identity, forbidden):
             return True
-        if parent == clear:
-            return False
         below.append(os.path.basename(parent))
     return False
 

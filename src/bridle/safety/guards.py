@@ -25,7 +25,6 @@ from bridle.safety.path_guard import (
     PathPolicy,
     check_not_secret,
     check_place,
-    workspace_policy,
 )
 from bridle.shell.command_facts import Understand
 
@@ -37,7 +36,6 @@ __all__ = [
     "Understand",
     "guarded",
     "rechecked",
-    "workspace_policy",
 ]
 
 SOURCES = {"path": "path_guard", "command": "command_guard", "url": "address_guard"}

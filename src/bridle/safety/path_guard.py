@@ -50,56 +50,24 @@ def web_problem(url: str) -> str | None:
 class PathPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What file tools may touch.
 
-    `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the
-    added folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like
-    one of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `clear` is a folder
-    known to lie in no protected one: what is above it is looked at once. `private` are places of a person's secrets, of
-    which a search shows no content. `scratch` are folders in which programs leave files they mean to delete.
-    `judge_url` says why an address of the web must not be fetched. `readable` are folders in a protected one that may
-    be read all the same.
+    `workspace`: writes stay in the session's folders. `allowlist`: reads and writes stay in `allowed` and the added
+    folders. `off`: anywhere. In every mode `protected` folders (Bridle's own) stay closed, and what looks like one
+    of `secret_files` is not written, unless `named_by_user`. `allowed` holds resolved paths. `private` are places
+    of a person's secrets, of which a search shows no content. `scratch` are folders in which programs leave files
+    they mean to delete. `judge_url` says why an address of the web must not be fetched. `readable` are folders in a
+    protected one, resolved, that may be read all the same.
     """
 
     folders: SessionFolders
     mode: PathMode = "workspace"
     allowed: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    clear: str = ""
     secret_files: tuple[str, ...] = SECRET_FILES
     named_by_user: NamedByUser = never_named
     scratch: tuple[str, ...] = SCRATCH
     judge_url: JudgeUrl = web_problem
     private: PrivatePlaces | None = None
     readable: tuple[str, ...] = ()
-
-
-def workspace_policy(
-    folders: SessionFolders,
-    protected: tuple[str, ...],
-    *,
-    mode: PathMode = "workspace",
-    allowed: tuple[str, ...] = (),
-    secret_files: tuple[str, ...] = SECRET_FILES,
-    named_by_user: NamedByUser = never_named,
-    scratch: tuple[str, ...] = SCRATCH,
-    judge_url: JudgeUrl = web_problem,
-    private: PrivatePlaces | None = None,
-    readable: tuple[str, ...] = (),
-) -> PathPolicy:
-    """The default policy of a session, with what can be known at its start."""
-    outside = not is_inside_same_folder(folders.workspace, protected)
-    return PathPolicy(
-        folders=folders,
-        mode=mode,
-        allowed=allowed,
-        protected=protected,
-        clear=folders.workspace if outside else "",
-        secret_files=secret_files,
-        named_by_user=named_by_user,
-        scratch=scratch,
-        judge_url=judge_url,
-        private=private,
-        readable=tuple(map(os.path.realpath, readable)),
-    )
 
 
 class Blocked(Exception):
@@ -152,7 +120,7 @@ def check_own(target: PathTarget, policy: PathPolicy, *, reads: bool) -> None:
     path, status = target.path, target.status
     if reads and is_beneath_any(path, policy.readable):
         return
-    if is_inside_same_folder(path, policy.protected, clear=policy.clear, status=status):
+    if is_inside_same_folder(path, policy.protected, status=status):
         raise Blocked("PathNotAllowed", "protected", "Bridle keeps its own settings and records there")
     if is_second_name(status, policy.protected):
         raise Blocked("PathNotAllowed", "protected", "it is a second name of a file of Bridle's own")

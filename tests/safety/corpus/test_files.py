@@ -11,7 +11,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
-from bridle.safety.guards import guarded, workspace_policy
+from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.permission_policy import Permissions
 from safety.corpus.loading import PathCase, PathOutcome, filled, named, path_layout, paths
 from tables import table
@@ -32,7 +32,7 @@ def root(tmp_path_factory) -> Path:
 async def outcome(calls, root: Path, path: str, access: str) -> PathOutcome:
     """Reading in mode default, writing in mode auto: there the workspace is quiet, so what asks is the path."""
     folders: SessionFolders = session_folders(str(root / "shop"))
-    policy = workspace_policy(folders, (str(root / "own"),))
+    policy = PathPolicy(folders=folders, protected=(str(root / "own"),))
     mode = "default" if access == "read" else "auto"
     permissions = Permissions(folders=folders, mode=lambda: mode)
     tool = "read_file" if access == "read" else "write_file"

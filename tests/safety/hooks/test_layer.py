@@ -13,7 +13,7 @@ from bridle.engine.layers import validated
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Evidence, Notice, ToolResult
-from bridle.safety.guards import guarded, workspace_policy
+from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.hooks.definitions import Hook, hook_from
 from bridle.safety.hooks.layer import hooked, passing
 from bridle.safety.hooks.session_hooks import Block, Continue, Hooks, Modify
@@ -46,7 +46,7 @@ class Line:
     def __init__(self, bench: Bench, hooks: Hooks) -> None:
         self.arrived: list[ToolCall] = []
         validate = validated()
-        guard = guarded(workspace_policy(session_folders(str(bench.workspace)), ()))
+        guard = guarded(PathPolicy(folders=session_folders(str(bench.workspace))))
         again = passing(validate, guard)
         self.run: Callable[[ToolCall], Awaitable[ToolOutput]] = ToolLayers(
             one_at_a_time=(
