@@ -16,6 +16,7 @@ from bridle.agents.check_files import CheckFiles
 from bridle.agents.countdown import Countdown
 from bridle.agents.goal_words import USAGE, GoalWords
 from bridle.base.clock import Clock
+from bridle.base.json_answer import checked
 from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
 from bridle.base.untrusted import wrap
@@ -234,8 +235,6 @@ class SessionGoal:
         return verdict
 
     def _fits_schema(self) -> CheckVerdict:
-        from bridle.base.json_answer import checked  # most goals have a command
-
         schema = self._needs.schema
         assert schema is not None, "the check says that there is one"
         problem = checked(last_answer(self._needs.conversation), schema).problem

@@ -21,14 +21,19 @@ from bridle.base.files import repository_root
 from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.config.folders import AGENTS, Folders, home_of, project_folder
+from bridle.context.consent import AT_A_DESK, IN_CI
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Notice
+from bridle.providers.presets import PRESETS
 from bridle.safety.trust import Approvals
+from bridle.safety.trust.trust_items import TrustItem
+from bridle.safety.trust.trust_questions import ReviewedText
+from bridle.tools.builtin import builtin_names
+from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
     from bridle.agents.agent_files import AgentFile, AgentProblem
     from bridle.app.settings import SessionSettings
-    from bridle.safety.trust.trust_items import TrustItem
 
 OTHER_NAMES: Final[Mapping[str, str]] = {"code": "build"}
 """What an agent of ours is called besides."""
@@ -238,9 +243,6 @@ def own_bundles(where: Folders) -> tuple[str, ...]:
 
 def agent_item(file: AgentFile, place: AgentPlace) -> TrustItem:
     """A file as what a person agrees to."""
-    from bridle.safety.trust.trust_items import TrustItem
-    from bridle.safety.trust.trust_questions import ReviewedText
-
     path = os.path.relpath(file.path, place.root)
     return TrustItem(
         kind="agent",
@@ -293,15 +295,10 @@ def _register(
 
 
 def _provider_names(configured: Collection[str]) -> set[str]:
-    from bridle.providers.presets import PRESETS
-
     return {*configured, *(preset.name for preset in PRESETS)}
 
 
 def _tool_names(more: Iterable[str]) -> frozenset[str]:
-    from bridle.tools.builtin import builtin_names
-    from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
-
     return frozenset((*builtin_names(), EXIT_PLAN_MODE, "delegate_agent", "memory", "skill", *more))
 
 
@@ -320,8 +317,6 @@ def _bad(problem: str) -> Notice:
 
 def _waiting_notice(waiting: Sequence[WaitingAgent], env: Mapping[str, str]) -> Notice:
     """Names every file that is left out, once."""
-    from bridle.context.consent import AT_A_DESK, IN_CI
-
     names = [visible(one.shown, newlines=False) for one in waiting]
     more = len(names) - _MOST_NAMED
     listed = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

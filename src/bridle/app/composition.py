@@ -20,7 +20,9 @@ from bridle.clients.as_events import EventsForm
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
+from bridle.engine.foreign_output import checked_event
 from bridle.engine.ports import RunCall, SpawnPolicy
+from bridle.engine.services import Service, Services, SessionDoor, ToolSource, UnusableService
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
@@ -28,6 +30,7 @@ from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
+from bridle.sessions.beside_store import transcripts_of
 from bridle.sessions.kept_fold import KeptFold, Transcript
 from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
 from bridle.tools.output import read_part
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
     from bridle.app.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
-    from bridle.engine.services import Service, Services, ToolSource
     from bridle.engine.slash_command import SessionPrompts
     from bridle.protocol.events import DurableEvent
     from bridle.protocol.queries import OutputPart, SessionChanges
@@ -241,20 +243,14 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
     running = [service for feature in joined.features for service in feature.services]
     if not sources and not running:
         return None
-    from bridle.engine.services import Services
-
     everyone = [*running, *(_service(parts, source) for source in sources)]
     return Services(everyone, parts.journal.emit, parts.services.clock)
 
 
 def _service(parts: SessionParts, source: ToolSource) -> Service:
-    from bridle.engine.services import SessionDoor, UnusableService
-
     journal, opened = parts.journal, parts.opened
 
     def emit(event: DurableEvent) -> object:
-        from bridle.engine.foreign_output import checked_event  # with the first thing it says
-
         return journal.emit(checked_event(event))
 
     def offer(tools: Iterable[Tool]) -> None:
@@ -294,8 +290,6 @@ def _transcript(parts: SessionParts) -> Transcript | None:
     form, log = parts.settings.transcript, parts.opened.log
     if form is None:
         return None
-    from bridle.sessions.beside_store import transcripts_of
-
     return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
 
 

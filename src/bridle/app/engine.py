@@ -15,6 +15,7 @@ from bridle.app.service_access import ServiceAccess
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
 from bridle.app.stored_keys import StoredKeys
+from bridle.app.trace_export import TraceExport
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
@@ -42,7 +43,6 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
-    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
@@ -260,8 +260,6 @@ class Engine:
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""
         if self._traces is None:
-            from bridle.app.trace_export import TraceExport
-
             notes = self.services.notes
             self._traces = TraceExport(
                 self.services.env, hear=lambda what: notes.write("warning", "engine", what)

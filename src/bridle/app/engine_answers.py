@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from bridle.app import model_setup
 from bridle.app.query_answers import Sources, answer_query
 from bridle.app.session_opening import SessionOpening, working_folder
 from bridle.app.session_parts import ProcessServices
+from bridle.app.session_past import unexpired
 from bridle.app.settings import SessionOptions, session_options, session_settings
 from bridle.config.folders import home_of
 from bridle.control.authority import Bounds
@@ -16,6 +18,7 @@ from bridle.engine.features import Joined
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
 from bridle.providers.known_models import KnownModels
+from bridle.sessions.beside_store import copy_outputs, forget_beside
 
 if TYPE_CHECKING:
     from bridle.mcp.server_state import ServerState
@@ -80,8 +83,6 @@ class EngineAnswers:
         )
 
     async def set_up(self, command: SaveModel | ConnectProvider) -> None:
-        from bridle.app import model_setup  # once in a person's life
-
         models = self._known(None, command.create).models
         match command:
             case SaveModel():
@@ -96,16 +97,11 @@ class EngineAnswers:
         await self._store.pin(session, pinned=pinned)
 
     async def branch(self, session: str, turn: int | None) -> str:
-        from bridle.app.session_past import unexpired
-        from bridle.sessions.beside_store import copy_outputs
-
         row = unexpired(await self._store.find(session))
         made = await self._store.branch(row.id, turn=turn)
         copy_outputs(self._services.where.state, row.id, made)
         return made
 
     async def delete(self, session: str) -> None:
-        from bridle.sessions.beside_store import forget_beside
-
         row = await self._store.find(session)
         await self._store.delete(row.id, beside=forget_beside(self._services.where.state))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from bridle.app.gates import Gates, gates, understanding
+from bridle.app.plugins import session_plugins
 from bridle.app.session_parts import gate_layers, session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.installation import is_map_installed
 from bridle.base.paths import session_folders
+from bridle.base.processes import Processes
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
 from bridle.engine.conversation import Conversation
@@ -25,10 +27,13 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts
 from bridle.safety.fail_closed import fail_closed
+from bridle.safety.git_arrivals import foreseen
 from bridle.safety.grants import SavedGrants
 from bridle.safety.permission_policy import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.question_reasons import remembers
+from bridle.sandbox.read_only_git import repository_of
+from bridle.sandbox.session_border import machine_spawn
 from bridle.shell.command_facts import Understand
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
@@ -119,8 +124,6 @@ def standing(
     settings = session_settings(options, where=where, cwd=cwd, env=env)
     plugins: tuple[LoadedPlugin, ...] = ()
     if settings.plugin_tiers is not None:
-        from bridle.app.plugins import session_plugins
-
         settings, plugins = session_plugins(settings)
     chosen = mode or settings.mode
     saved = SavedGrants(where.state, (clock or SystemClock()).now_ms)
@@ -157,11 +160,6 @@ def _foreseen(understand: Understand, where: Folders, env: Mapping[str, str]) ->
     async def layer(call: ToolCall, proceed: RunTool) -> ToolOutput:
         if not any("git" in part.text for part in call.parts):
             return await proceed(call)
-        from bridle.base.processes import Processes
-        from bridle.safety.git_arrivals import foreseen
-        from bridle.sandbox.read_only_git import repository_of
-        from bridle.sandbox.session_border import machine_spawn
-
         processes = Processes()
         try:
             spawn = machine_spawn(processes, where=where, home=home_of(env), env=env)

@@ -10,6 +10,7 @@ from bridle.app.stored_keys import key_path, store_path
 from bridle.base.clock import Clock
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
+from bridle.providers.endpoints import inferred_auth
 from bridle.providers.model_directory import LOGIN
 from bridle.sandbox.plain_spawn import allowed_environment
 
@@ -108,7 +109,6 @@ class Forwarders:
         self, endpoint: Endpoint, given: GivenKey, oauth: Mapping[str, Any] | None, stored: Credentials
     ) -> Errand:
         from bridle.credentials.helper_protocol import Errand
-        from bridle.providers.endpoints import inferred_auth
 
         key, source = given
         auth = endpoint.auth or inferred_auth(endpoint.base_url, endpoint.wire)

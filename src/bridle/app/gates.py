@@ -12,6 +12,8 @@ from bridle.base.paths import SessionFolders, session_folders
 from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
+from bridle.config.rule_list import put_rule_first
+from bridle.config.tiers import load
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, RunTool, Sight, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import CommandRefused, sentence
@@ -20,6 +22,7 @@ from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.path_guard import JudgeUrl
 from bridle.safety.permission_policy import Permissions
+from bridle.safety.promoted_rule import promoted_words, rule_of
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.sight import sight, without
 from bridle.safety.touched_files import Lifted
@@ -151,10 +154,6 @@ def promoted(
     grants: Iterable[Grant], grant_id: str, *, where: Folders, cwd: str, env: Mapping[str, str]
 ) -> Notice:
     """Makes one of the grants a rule of the person's own settings. Raises `UnknownGrant`, `FileUnwritable`."""
-    from bridle.config.rule_list import put_rule_first
-    from bridle.config.tiers import load
-    from bridle.safety.promoted_rule import promoted_words, rule_of
-
     grant = next((one for one in grants if one.grant_id == grant_id), None)
     if grant is None:
         raise CommandRefused("UnknownGrant", grant=grant_id)

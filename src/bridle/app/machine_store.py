@@ -10,6 +10,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.config.folders import folders
+from bridle.sessions.readable_copy import copied_where_unwritable
 from bridle.sessions.store import SessionStore
 
 
@@ -27,8 +28,6 @@ def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
 
     Where their disk cannot be written, a copy that nobody else sees and that goes afterwards.
     """
-    from bridle.sessions.readable_copy import copied_where_unwritable
-
     with (
         copied_where_unwritable(folders(env).data) as folder,
         closing(session_store(env, folder=folder)) as store,

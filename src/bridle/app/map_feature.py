@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridle.base.processes import CannotStart
 from bridle.context.map_at_tail import MapAtTail
+from bridle.tools.file_search import program_start
 from bridle.tools.repo_map import DEFAULT_TOKENS, NAME, map_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ def map_at_tail(parts: SessionParts, cache_folder: str) -> MapAtTail:
 
 def _made(parts: SessionParts, cache_folder: str) -> asyncio.Future[str]:
     async def make() -> str:
-        from bridle.tools.file_search import program_start
-
         try:
             made = await map_of(
                 parts.opened.cwd,

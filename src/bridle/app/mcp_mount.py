@@ -8,13 +8,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from bridle.base.installation import install_command
+from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.control.request_guard import AsgiApp, Receive, Scope, Send, claims_of
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.tokens import Claims, for_agent, only_session
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
-    from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
     from bridle.clients.mcp_server.agent_tools import ToolNames
     from bridle.clients.mcp_server.sdk_server import OuterAgent
 
@@ -83,8 +83,6 @@ class McpMount:
         return door
 
     def _new_door(self, claims: Claims, agent: OuterAgent) -> AgentDoor:
-        from bridle.clients.mcp_server.agent_door import AgentDoor
-
         name = claims.name or agent.name or "mcp"
         connection = self._engine.connect(name=name, claims=claims, answers=False, here="following")
         return AgentDoor(connection, bound=only_session(claims))

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 from bridle.app.session_parts import SessionParts
 from bridle.context.compaction_layer import OUTPUT_RESERVE, SUMMARY_TIMEOUT_S, Compactor, CompactorNeeds
 from bridle.context.compaction_layer import compaction as compaction_of
+from bridle.engine.aside import aside_messages
 from bridle.engine.features import Feature, PlacedRequestLayer
+from bridle.engine.side_question import ask_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Usage
 from bridle.providers import DEMO
+from bridle.providers.capability_check import check_capabilities
 from bridle.providers.model_directory import Models
 from bridle.providers.retry import retry
+from bridle.safety.budget import Budget, BudgetStop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +39,6 @@ def budget(parts: SessionParts) -> Feature:
     known = parts.services.known
     if parts.allowance is None:
         return Feature(name="budget")
-    from bridle.safety.budget import Budget
-
     limit = Budget(
         parts.allowance,
         price_of=known.price_of,
@@ -94,8 +96,6 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
     journal, ask = parts.journal, asking_aside(parts, ASIDE_TIMEOUT_S)
 
     async def answer(question: str) -> str:
-        from bridle.engine.aside import aside_messages
-
         conversation = journal.conversation
         prefix, chosen = conversation.prefix, conversation.model
         assert chosen is not None, "a session is created with a model"
@@ -117,8 +117,6 @@ def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
     services = parts.services
 
     async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
-        from bridle.engine.side_question import ask_aside  # most sessions ask nothing beside the work
-
         asking = ask_aside(
             provider=services.models.provider,
             clock=services.clock,
@@ -141,8 +139,6 @@ def refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) ->
     cap, spent = parts.settings.usd_per_session, parts.journal.conversation.spent_usd
     if cap is None:
         return
-    from bridle.safety.budget import BudgetStop
-
     could = _could_cost(parts, prefix, tokens)
     if could is None:
         raise BudgetStop("PriceUnknown", prefix=prefix, cap=cap, spent=spent)
@@ -151,23 +147,18 @@ def refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) ->
 
 
 def _check_capabilities(models: Models, known: KnownModels) -> RequestLayer:
-    """Looks whether a model can do what is asked of it. The scripted one can."""
-    made: RequestLayer | None = None
+    """Return the layer that checks whether a model can do what is asked of it. The scripted one can."""
+    check = check_capabilities(
+        look=known.look,
+        facts_of=known.facts,
+        leaves_images_out=lambda provider: _leaves_images_out(models, provider),
+    )
 
     async def layer(step: Step, proceed: AskModel) -> Reply:
-        nonlocal made
         prefix = step.journal.conversation.prefix
         if prefix is None or prefix.provider == DEMO:
             return await proceed(step)
-        if made is None:
-            from bridle.providers.capability_check import check_capabilities as layer
-
-            made = layer(
-                look=known.look,
-                facts_of=known.facts,
-                leaves_images_out=lambda provider: _leaves_images_out(models, provider),
-            )
-        return await made(step, proceed)
+        return await check(step, proceed)
 
     return layer
 

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from bridle.credentials.records import ApiKey
 from bridle.protocol import queries as q
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.providers import DEMO
+from bridle.providers.endpoints import is_usable_key
 from bridle.providers.model_directory import Models
 from bridle.providers.model_facts import ModelFacts
 
@@ -120,8 +122,6 @@ def is_local(models: Models, provider: str) -> bool:
 
 async def connect_provider(models: Models, command: ConnectProvider, clock: Clock) -> None:
     """Stores a key that the provider takes. Raises `BridleError` where it does not, and then nothing is stored."""
-    from bridle.credentials.records import ApiKey
-    from bridle.providers.endpoints import is_usable_key
     from bridle.providers.remote import RemoteModel
 
     endpoint = models.endpoint(command.provider)

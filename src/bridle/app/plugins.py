@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.agents.agent_settings import AgentSettings
+from bridle.config import value_check
+from bridle.config.bundles import bundle_name
 from bridle.config.origins import ValueOrigin
 from bridle.config.settings_file import SettingsFile
 from bridle.config.tiers import WrittenEntry
 from bridle.plugin.loading import LoadedPlugin, bad_plugin, idle_sections, load_plugins
+from bridle.providers.presets import preset
+from bridle.safety.hooks.definitions import BadHook, hook_from
 from bridle.safety.rules import Rule
 
 if TYPE_CHECKING:
-    from bridle.agents.agent_settings import AgentSettings
     from bridle.app.settings import SessionSettings
     from bridle.config.tiers import Tiers
     from bridle.engine.features import Feature
@@ -51,8 +55,6 @@ def _with_agents(written: AgentSettings | None, loaded: Sequence[LoadedPlugin]) 
     more = tuple(agent for one in loaded for agent in one.agents)
     if not more:
         return written
-    from bridle.agents.agent_settings import AgentSettings
-
     said = written or AgentSettings()
     return msgspec.structs.replace(said, definitions=(*said.definitions, *more))
 
@@ -61,8 +63,6 @@ def _refuse_names_of_bundles(settings: SessionSettings, loaded: Sequence[LoadedP
     """A namespace has one owner."""
     if not settings.bundles or not loaded:
         return
-    from bridle.config.bundles import bundle_name
-
     bundles = frozenset(map(bundle_name, settings.bundles))
     for one in loaded:
         if one.name in bundles:
@@ -83,9 +83,6 @@ def _with_providers(
     theirs: dict[str, Mapping[str, Any]] = {}
     for plugin in loaded:
         for name, given in plugin.providers.items():
-            from bridle.config import value_check
-            from bridle.providers.presets import preset
-
             if preset(name) is not None:
                 raise bad_plugin(plugin.where, plugin.name, f'there is a provider "{name}" of Bridle already')
             report = SettingsFile(path=plugin.name, source=f"plugin {plugin.name}").report
@@ -123,8 +120,6 @@ def _rules(plugin: LoadedPlugin) -> list[Rule]:
 
 def _hooks(plugin: LoadedPlugin) -> Iterator[WrittenEntry]:
     for value in plugin.hooks:
-        from bridle.safety.hooks.definitions import BadHook, hook_from
-
         try:
             hook_from(value, scope="user")
         except BadHook as bad:

@@ -16,6 +16,7 @@ from bridle.config.profiles import (
     find_profiles,
     read_preset,
 )
+from bridle.config.project_profile import ProjectProfile
 from bridle.protocol.queries import ProfileDescription, ProfileEntry, ProfileList
 from bridle.safety.trust.approvals import Approvals
 
@@ -52,8 +53,6 @@ def profile_entries(where: Folders, *, cwd: str | None, in_force: str = "") -> l
 
 def is_trusted_profile(file: ProfileFile, where: Folders) -> bool:
     """Whether the person agreed to a profile of a project, to its very bytes."""
-    from bridle.config.project_profile import ProjectProfile
-
     found = ProjectProfile(file, read_preset(file).parsed, {})
     return not found.is_broken and is_acked(Approvals(where.config))(found.workspace_file)
 

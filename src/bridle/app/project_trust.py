@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, cast
 
 from bridle.app.agent_sources import agent_items
 from bridle.app.settings import consent_kind, is_acked, skill_settings
+from bridle.app.skill_sources import project_skill_items
 from bridle.app.tool_module_source import module_items
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders
+from bridle.config.named_files import named_file
 from bridle.config.project_profile import project_profile_files
+from bridle.config.settings_file import SettingsFile, read
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
 from bridle.context.consent import TrustPort
@@ -30,9 +35,11 @@ from bridle.context.instruction_files import (
     prefix_folders,
 )
 from bridle.context.offered_sources import OfferedSources
+from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
 from bridle.safety.trust.approvals import Approvals, content_digest
 from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
+from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
 
 MAX_LOOKED_AT = 50_000
 MAX_NESTED_FOLDERS = 100
@@ -76,11 +83,6 @@ def all_instruction_files(where: Folders, cwd: str, sources: Sequence[str]) -> t
 
 def _nested_files(where: Folders, cwd: str, sources: Sequence[str]) -> Iterator[InstructionFile]:
     """The instruction files of folders further down, which join a session when a file there is touched."""
-    from fnmatch import fnmatchcase
-    from itertools import islice
-
-    from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
-
     root = repository_root(cwd)
     names = tuple(dict.fromkeys((*sources, *OfferedSources(where.state, root).used())))
     folders: dict[str, None] = {}
@@ -156,9 +158,6 @@ def project_items(
 
 def named_settings_item(path: str) -> TrustItem | None:
     """A settings file by its path, as somebody agrees that it counts like their own; None where it is none."""
-    from bridle.config.named_files import named_file
-    from bridle.config.settings_file import SettingsFile, read
-
     if not path.endswith((".toml", ".json")):
         return None
     data = read(SettingsFile(path=path, source=path)).data
@@ -209,8 +208,6 @@ def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterato
 
 
 def _skill_items(tiers: Tiers, *, where: Folders, cwd: str, env: Mapping[str, str]) -> Iterator[TrustItem]:
-    from bridle.app.skill_sources import project_skill_items
-
     settings = skill_settings(tiers)
     if not settings.enabled:
         return iter(())
@@ -221,8 +218,6 @@ def _secrets_items(root: str) -> Iterator[TrustItem]:
     """The secrets file of the project, if it could count."""
     if not has_secrets_file(root):
         return
-    from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
-
     try:
         data = read_private(root)
         names, text = list(parse(data)), without_values(data)

@@ -11,6 +11,7 @@ from bridle.app.session_parts import SessionParts
 from bridle.base.files import repository_root
 from bridle.base.visible import visible
 from bridle.commands.prompt_files import PromptFile, find_prompt_files, said_with
+from bridle.config.bundles import bundle_name, counting_bundles
 from bridle.engine.features import Feature
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts
 from bridle.protocol.errors import BridleError, sentence
@@ -36,7 +37,6 @@ def project_prompts(parts: SessionParts, folders: tuple[str, ...]) -> Feature:
 
 def bundle_prompts(parts: SessionParts, folder: str) -> Feature:
     """The prompts of a bundle, for as long as it is as the person agreed to it."""
-    from bridle.config.bundles import bundle_name, counting_bundles
 
     def find() -> Iterator[PromptFile]:
         for bundle in counting_bundles(parts.services.where.data, (folder,)):

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.agent_answers import own_agents
 from bridle.app.model_setup import is_local, model_entries, provider_entries
+from bridle.app.profile_answers import profile_list
+from bridle.app.project_trust import all_instruction_files, is_trusted_file
 from bridle.app.session_parts import GOAL
 from bridle.app.session_undo import REDO, UNDO
+from bridle.app.settings import resumed_options, session_options, session_settings
 from bridle.app.skill_sources import own_skills
 from bridle.base.clock import Clock, iso_ms
+from bridle.base.files import branch_of, real_folder
 from bridle.base.ids import SESS, list_place, read_list_place
 from bridle.base.redact import error_marker, redact
 from bridle.base.visible import visible
@@ -20,8 +25,10 @@ from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.commands.prompts import PROMPTS
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.folders import Folders, home_of
+from bridle.config.profiles import described_profile
 from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.context.compaction_layer import COMPACT, PIN
+from bridle.context.consent import agreed_and_waiting
 from bridle.context.skills.session_skills import SessionSkills, unknown_skill
 from bridle.context.skills.skill_views import skill_description, skill_list
 from bridle.engine.ports import StoredSession
@@ -33,7 +40,10 @@ from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.protocol.slash_arguments import args_schema
 from bridle.providers.model_directory import Models
+from bridle.safety.trust.approvals import Approvals, session_approvals
+from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import UNCONFINED
+from bridle.undo.changed_files import changed_files
 
 if TYPE_CHECKING:
     from bridle.control.live_sessions import ClientSight
@@ -113,14 +123,10 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
                 return described_skill(_own_skills(sources), name)
             return sight.live[session].run.skill(name)
         case q.ListAgents(session=session):
-            from bridle.app.agent_answers import own_agents
-
             if session is None:
                 return own_agents(sources.where, sources.env)
             return sight.live[session].run.agents()
         case q.ListProfiles(session=session):
-            from bridle.app.profile_answers import profile_list
-
             if session is None:
                 return profile_list(sources.where)
             run = sight.live[session].run
@@ -252,13 +258,6 @@ async def _details(
 
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
-    from bridle.app.project_trust import all_instruction_files, is_trusted_file
-    from bridle.app.settings import resumed_options, session_options, session_settings
-    from bridle.base.files import branch_of, real_folder
-    from bridle.context.consent import agreed_and_waiting
-    from bridle.safety.trust.approvals import Approvals, session_approvals
-    from bridle.safety.wide_folders import why_wide
-
     resume, env = create.resume, sources.env
     cwd, where, options, kept = real_folder(create.cwd), sources.where, session_options(create), False
     if resume is not None:
@@ -285,8 +284,6 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
 
 
 async def _log(store: Store, session: str) -> q.LogDescription:
-    from bridle.undo.changed_files import changed_files
-
     row = await store.find(session)
     found = changed_files(await store.calls(row.id), row.cwd)
     changes = tuple(q.CallChanges(call_id=call_id, paths=paths) for call_id, paths in found.items())
@@ -388,8 +385,6 @@ def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
 
 
 def _profile(sources: Sources, name: str) -> q.ProfileDescription:
-    from bridle.config.profiles import described_profile
-
     found = described_profile(name, config_folder=sources.where.config)
     if found is None:
         raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])

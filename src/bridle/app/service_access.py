@@ -14,6 +14,7 @@ from bridle.app.session_parts import ProcessServices
 from bridle.control.authority import Asked, session_of
 from bridle.control.multiplex import Multiplexer
 from bridle.control.service_audit import ServiceAudit
+from bridle.credentials.locks import machine_key_of
 from bridle.engine.open_questions import Client
 from bridle.protocol.errors import BridleError
 
@@ -38,7 +39,6 @@ class ServiceAccess:
     def tokens(self) -> Tokens:
         """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
         from bridle.control.token_files import TokenFile, open_tokens
-        from bridle.credentials.locks import machine_key_of
 
         services = self._services
         return open_tokens(

@@ -18,6 +18,7 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.mcp_mount import MCP_PATH, McpMount
+from bridle.app.openapi_file import openapi_document
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
@@ -261,8 +262,6 @@ def make_service(
 
 
 def _openapi() -> bytes:
-    from bridle.app.openapi_file import openapi_document
-
     return openapi_document()
 
 

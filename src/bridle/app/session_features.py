@@ -15,6 +15,7 @@ import msgspec
 from bridle.app.git_feature import run_git_slash
 from bridle.app.goal_feature import begin_from_words, goal_at_once
 from bridle.app.model_features import budget, compaction, models
+from bridle.app.project_trust import trust_port
 from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
 from bridle.app.session_undo import undo
 from bridle.app.skills_feature import ask_about, skills
@@ -24,8 +25,11 @@ from bridle.base.files import repository_root
 from bridle.base.installation import is_map_installed
 from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.config.folders import prompt_folders
+from bridle.context.consent import AT_A_DESK, IN_CI, Consent
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
+from bridle.context.offered_sources import OfferedSources
+from bridle.context.session_instructions import InstructionPlace, InstructionPorts, SessionInstructions
 from bridle.context.skills.skill_list import skills_text
 from bridle.engine.conversation import MAIN
 from bridle.engine.features import (
@@ -43,14 +47,15 @@ from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice,
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, outlived
+from bridle.sessions.beside_store import dumps_of
 from bridle.sessions.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
+from bridle.tools.repo_map import NAME, repo_map_tool
 
 if TYPE_CHECKING:
     from bridle.base.web import RefuseBody, WebAnswer
-    from bridle.context.session_instructions import SessionInstructions
     from bridle.engine.ports import AskPerson
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
@@ -130,7 +135,6 @@ def raw_dumps(parts: SessionParts) -> Iterator[Feature]:
     if not parts.settings.raw_dumps:
         return
     from bridle.providers.raw_dump import RawDump
-    from bridle.sessions.beside_store import dumps_of
 
     services, log = parts.services, parts.opened.log
     dump = RawDump(
@@ -198,8 +202,6 @@ def repo_map(parts: SessionParts) -> Iterator[Feature]:
     """
     if parts.settings.repo_map == "off" or not is_map_installed():
         return
-    from bridle.tools.repo_map import NAME, repo_map_tool
-
     cache_folder = os.path.join(parts.services.where.state, "repo-map")
     feature = Feature(name=NAME, origin=BUILTIN, tools=(repo_map_tool(cache_folder),))
     if parts.settings.repo_map == "tail":
@@ -414,15 +416,6 @@ async def _not_now(question_id: str, question: AnyQuestion) -> AnyAnswer | None:
 
 def session_instructions(parts: SessionParts, ask: AskPerson | None = None) -> SessionInstructions:
     """The instruction files of a session. `ask` puts questions in place of the session's own way."""
-    from bridle.app.project_trust import trust_port
-    from bridle.context.consent import AT_A_DESK, IN_CI, Consent
-    from bridle.context.offered_sources import OfferedSources
-    from bridle.context.session_instructions import (
-        InstructionPlace,
-        InstructionPorts,
-        SessionInstructions,
-    )
-
     opened, services, settings = parts.opened, parts.services, parts.settings
     trust, root, notice = (
         trust_port(opened.approvals, services.clock),

@@ -10,9 +10,10 @@ import msgspec
 
 from bridle.agents.builtin_agents import DEFAULT_AGENT
 from bridle.app.agent_answers import agent_list
-from bridle.app.agent_sources import agents_of_session, chosen_agent
+from bridle.app.agent_sources import agent_items, agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
 from bridle.app.profile_answers import profile_in_force
+from bridle.app.project_trust import all_instruction_files, is_agreed_secret, require_trust
 from bridle.app.query_answers import described_skill, grant_entries, listed_skills, tool_entries
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.session_past import Carried, carried_turns, stored_past, unexpired
@@ -23,14 +24,17 @@ from bridle.app.settings import (
     session_options,
     session_settings,
 )
+from bridle.app.skill_sources import project_skill_items
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
 from bridle.control.live import Run
+from bridle.credentials.project_secrets import project_keys
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
+from bridle.engine.resume import close_interrupted, orphans
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
@@ -40,6 +44,7 @@ from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
+from bridle.sandbox.read_only_git import ignored_by_git
 from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import left_behind, opening_words
 
@@ -108,13 +113,9 @@ class SessionOpening:
         settings, plugged = self.settings_of(place)
         agents = self.agents_of(place, settings, plugged)
         if settings.require_trust:
-            from bridle.app.project_trust import all_instruction_files, require_trust
-
             files = all_instruction_files(self._services.where, place.cwd, settings.sources)
             more: list[TrustItem] = []
             if settings.skills.enabled:
-                from bridle.app.skill_sources import project_skill_items
-
                 more += project_skill_items(
                     settings.skills,
                     where=self._services.where,
@@ -122,8 +123,6 @@ class SessionOpening:
                     env=self._services.env,
                     now_ms=self._services.clock.now_ms(),
                 )
-            from bridle.app.agent_sources import agent_items
-
             listed = settings.agents.folders if settings.agents is not None else ()
             more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
             require_trust(place.approvals, files, settings.waiting, more)
@@ -267,10 +266,6 @@ class SessionOpening:
         )
         if not has_secrets_file(root):
             return services, ()
-        from bridle.app.project_trust import is_agreed_secret
-        from bridle.credentials.project_secrets import project_keys
-        from bridle.sandbox.read_only_git import ignored_by_git
-
         found = await project_keys(
             root,
             is_agreed=is_agreed_secret(place.approvals, root),
@@ -374,8 +369,6 @@ async def _emit_first_events(
     resumed = command.resume is not None
     policy = ready.policy
     if resumed:
-        from bridle.engine.resume import close_interrupted, orphans
-
         close_interrupted(journal, waiting=() if opened.unjudged is None else orphans(conversation))
     journal.opened = journal.emit(
         SessionCreated(

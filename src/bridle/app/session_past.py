@@ -9,11 +9,14 @@ import msgspec
 
 from bridle.app.session_parts import ProcessServices
 from bridle.base.clock import iso_ms
+from bridle.context.compaction_layer import CompactionSettings
+from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import StoredSession
 from bridle.engine.resume import not_after_the_end, orphans
 from bridle.engine.store_ports import Store
 from bridle.protocol.errors import CommandRefused
+from bridle.sandbox.read_only_git import repository_of
 
 if TYPE_CHECKING:
     from bridle.app.settings import SessionOptions
@@ -50,9 +53,6 @@ class Carried(msgspec.Struct, frozen=True):
 
 async def carried_turns(store: Store, session: str, turns: int) -> Carried:
     """The last turns of a stored session in words, as far as they are kept."""
-    from bridle.context.compaction_layer import CompactionSettings
-    from bridle.context.summaries import carried_summary
-
     row = unexpired(await store.find(session))
     conversation = Conversation()
     async for envelope in store.events(row.id, after=0):
@@ -81,7 +81,6 @@ async def stored_past(
     from bridle.app.gates import understanding  # all of it only after a crash
     from bridle.recovery.court import refusal
     from bridle.recovery.evidence import InterruptedRun
-    from bridle.sandbox.read_only_git import repository_of
     from bridle.tools.patches import files_of_patch
 
     run = InterruptedRun(

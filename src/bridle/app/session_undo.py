@@ -19,11 +19,14 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.ids import Ids
 from bridle.base.paths import is_beneath, session_folders
+from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
+from bridle.config.tiers import load
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
 from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
+from bridle.engine.undo_records import Missed
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.slash_arguments import SlashArgument
@@ -31,8 +34,10 @@ from bridle.sessions.store import SessionStore
 from bridle.undo.keeper import Keeper, WatchedFolders
 from bridle.undo.placed_rows import CallNumbers, places_of
 from bridle.undo.undo_commands import Talk, run_redo, run_undo
+from bridle.undo.undo_service import Undo
 from bridle.undo.undo_words import interrupted
 from bridle.undo.undoable import undoable
+from bridle.undo.watched_repositories import watched_folders, with_destroyed
 
 if TYPE_CHECKING:
     from bridle.base.own_worktrees import OwnTree
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
     from bridle.engine.undo_records import CallRow
     from bridle.protocol.queries import SessionChanges
     from bridle.safety.path_guard import PathPolicy
-    from bridle.undo.undo_service import Undo
 
 UNDO: Final = DescribedSlash(
     name="undo",
@@ -129,9 +133,6 @@ class SessionUndo:
     async def keeping(self, paths: Sequence[str], does: str) -> AsyncGenerator[None]:
         """What these files are, and what becomes of them meanwhile, is kept as of a command of the person's; what git
         stages is not."""
-        from bridle.base.threads import to_the_end
-        from bridle.engine.undo_records import Missed
-
         keeper, missed = self.keeper(), Missed(".git/index", "git")
         begun = await keeper.begin_files(self._ids.new("call"), does, paths, (missed,))
         try:
@@ -206,8 +207,6 @@ class SessionUndo:
     def _ground(self, place: str) -> WatchedFolders:
         if not place:
             return _ground(self._paths(), self._where)
-        from bridle.undo.watched_repositories import watched_folders
-
         found = watched_folders(  # commands of the agent write nothing of its repository
             (place,), kept_objects=_kept_objects(self._where), apart=self._where.all, find_repository=_none
         )
@@ -221,7 +220,6 @@ class SessionUndo:
     def _work_in(self, cwd: str) -> Undo:
         from bridle.base.own_worktrees import BRANCHES
         from bridle.safety.path_guard import PathPolicy, why_not_written
-        from bridle.undo.undo_service import Undo
 
         name, inside = self._name_of(cwd)
         names = self._paths().secret_files
@@ -271,7 +269,6 @@ def stored_undo(
 ) -> Generator[StoredUndo]:
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
     from bridle.base.secret_files import SECRET_FILES
-    from bridle.config.tiers import load
     from bridle.safety.path_guard import PathPolicy
     from bridle.safety.sight import sight
 
@@ -309,7 +306,6 @@ def stored_undo(
 
 def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
     from bridle.sandbox.git_places import find_repository
-    from bridle.undo.watched_repositories import watched_folders
 
     return watched_folders(
         (paths.folders.workspace, *paths.folders.added),
@@ -331,8 +327,6 @@ def _is_memory(path: str, where: Folders) -> bool:
 def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, where: Folders, clock: Clock) -> Undo:
     from bridle.safety.path_guard import why_not_written
     from bridle.sandbox.git_places import named_repositories
-    from bridle.undo.undo_service import Undo  # not before somebody wants it
-    from bridle.undo.watched_repositories import with_destroyed
 
     ground = with_destroyed(ground, named_repositories)
 

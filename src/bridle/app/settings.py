@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from bridle.base.hosts import host_rule
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
@@ -379,8 +380,6 @@ def _max_steps(tiers: Tiers, *, headless: bool) -> int:
 def _hosts(tiers: Tiers, options: SessionOptions) -> tuple[str, ...]:
     """What the settings say and the options add."""
     if options.allow_hosts:
-        from bridle.base.hosts import host_rule
-
         network = tiers.get("sandbox.network") or "inherit"
         if network != "filtered":
             raise UsageError(f'--allow-host is for --network filtered, and sandbox.network is "{network}"')

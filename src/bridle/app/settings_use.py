@@ -8,15 +8,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridle.app.agent_tables import BadAgentTable, decoded_agents
+from bridle.app.hook_feature import written_hook
+from bridle.app.operations import wanted_levels
+from bridle.app.settings import BadSetting, decoded_servers
 from bridle.base.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import key_of
+from bridle.control.listening_socket import tcp_address
+from bridle.plugin.loading import as_problem, idle_sections, load_plugins
 from bridle.protocol.errors import BridleError, UsageError
+from bridle.safety.hooks.definitions import BadHook, hook_from
+from bridle.safety.patterns import ALIASES
+from bridle.safety.rules import Rule, parse_rule
+from bridle.tools.builtin import builtin_names
+from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
+from bridle.tools.packs import PACKS
 
 if TYPE_CHECKING:
     from bridle.config.origins import ValueOrigin
     from bridle.config.tiers import Tiers
-    from bridle.safety.rules import Rule
 
 
 COMING = frozenset({"delegate_agent", "memory", "repo_map", "skill", "tool_search"})
@@ -27,8 +38,6 @@ def rules_without_a_tool(rules: Iterable[Rule], tools: Collection[str]) -> Itera
     """Rules about a tool that is not there, each with a clause that says so: a denial that denies nothing looks like
     one that does. A pattern of names, and tools of servers that may come, are left alone.
     """
-    from bridle.safety.patterns import ALIASES
-
     for rule in rules:
         name = rule.tool
         if (
@@ -61,9 +70,6 @@ def all_problems(tiers: Tiers) -> list[Problem]:
 
 def _hooks(tiers: Tiers) -> Iterator[Problem]:
     for entry in tiers.written("hooks"):
-        from bridle.app.hook_feature import written_hook
-        from bridle.safety.hooks.definitions import BadHook, hook_from
-
         scope = written_hook(entry).scope
         try:
             hook_from(entry.value, scope=scope)
@@ -75,8 +81,6 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
     tables = tiers.get("mcp_servers")
     if not tables:
         return
-    from bridle.app.settings import BadSetting, decoded_servers
-
     for found in decoded_servers(tiers, tables):
         if isinstance(found, BadSetting):
             yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
@@ -85,8 +89,6 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
 def _agents(tiers: Tiers) -> Iterator[Problem]:
     if not tiers.get("agents"):
         return
-    from bridle.app.agent_tables import BadAgentTable, decoded_agents
-
     for found in decoded_agents(tiers):
         if isinstance(found, BadAgentTable):
             yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
@@ -103,8 +105,6 @@ class _Plugins(NamedTuple):
 def _plugins(tiers: Tiers) -> _Plugins:
     if tiers.get("plugins") is None:
         return _Plugins()
-    from bridle.plugin.loading import as_problem, idle_sections, load_plugins
-
     try:
         loaded = load_plugins(tiers)
     except BridleError as refused:
@@ -125,10 +125,6 @@ def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
     ]
     if not written and not listed:
         return
-    from bridle.safety.rules import Rule, parse_rule
-    from bridle.tools.builtin import builtin_names
-    from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
-
     tools = (*builtin_names(), EXIT_PLAN_MODE, *plugged)
     for entry in written:
         rule = Rule(tool=entry.value["tool"], verdict=entry.value["verdict"])
@@ -156,8 +152,6 @@ def _levels(tiers: Tiers) -> Iterator[Problem]:
     origin = tiers.origin("log.levels")
     if origin is None:
         return
-    from bridle.app.operations import wanted_levels
-
     try:
         wanted_levels(tiers.get("log.levels"))
     except BridleError as refused:
@@ -166,8 +160,6 @@ def _levels(tiers: Tiers) -> Iterator[Problem]:
 
 def packs_that_are_none(packs: Sequence[str], plugged: Sequence[str]) -> Iterator[str]:
     """A clause for each name of a group of tools that nobody has. `plugged` are the names of plugins."""
-    from bridle.tools.packs import PACKS
-
     known = (*PACKS, *plugged)
     for pack in packs:
         if pack not in known:
@@ -185,8 +177,6 @@ def _listen(tiers: Tiers) -> Iterator[Problem]:
     origin = tiers.origin("engine.listen")
     if origin is None:
         return
-    from bridle.control.listening_socket import tcp_address
-
     try:
         tcp_address(tiers.get("engine.listen"), "engine.listen")
     except UsageError as refused:

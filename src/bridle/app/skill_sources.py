@@ -12,10 +12,12 @@ from bridle.context.skills.session_skills import Offered, SessionSkills, offered
 from bridle.context.skills.skill_list import built_in_skills
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
+from bridle.safety.trust.approvals import content_digest
+from bridle.safety.trust.trust_items import TrustItem
+from bridle.safety.trust.trust_questions import ReviewedText
 
 if TYPE_CHECKING:
     from bridle.context.skills.skill_folders import SkillPlace
-    from bridle.safety.trust.trust_items import TrustItem
 
 
 def find_all(
@@ -117,9 +119,6 @@ def _all_bundles(where: Folders) -> tuple[str, ...]:
 def skill_item(skill: Skill) -> TrustItem:
     """What a person is asked about a skill: all of its files."""
     from bridle.context.skills.skill_content import reviewed_text
-    from bridle.safety.trust.approvals import content_digest
-    from bridle.safety.trust.trust_items import TrustItem
-    from bridle.safety.trust.trust_questions import ReviewedText
 
     data = reviewed_text(skill.folder, skill.files)
     return TrustItem(

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from bridle.app.skill_sources import skill_item
+from bridle.context.consent import AT_A_DESK, IN_CI
 from bridle.context.skills.session_skills import SessionSkills, skill_tool
 from bridle.context.skills.skill_list import SOURCE
+from bridle.context.skills.skill_reading import activated, in_use
+from bridle.context.skills.skill_views import problem_notices, said_skill, skills_notice, waiting_notice
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts, SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
@@ -22,6 +25,7 @@ from bridle.protocol.events import (
     StepEnded,
     text_of,
 )
+from bridle.protocol.questions import TrustAnswer
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
@@ -83,16 +87,12 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
         return await proceed(call)
 
     async def listed(_arguments: str) -> Notice:
-        from bridle.context.skills.skill_views import skills_notice
-
         return skills_notice(known.offered, conversation)
 
     async def reload(_arguments: str) -> SkillRegistryChanged:
         return await reloaded(parts, known)
 
     def say(name: str, words: str) -> SaidPrompt | None:
-        from bridle.context.skills.skill_views import said_skill
-
         return said_skill(known, name, words, conversation)
 
     yield Feature(
@@ -127,15 +127,11 @@ class _UsedSkills:
         self._most_bytes = min(MOST_AGAIN, max_tokens) if isinstance(max_tokens, int) else MOST_AGAIN
         self._used: dict[str, None] = {}
         if conversation.entries:  # it goes on
-            from bridle.context.skills.skill_reading import in_use
-
             self._used.update(dict.fromkeys(sorted(in_use(conversation))))
 
     def note(self, event: ContextAdded) -> None:
         if event.source != SOURCE:
             return
-        from bridle.context.skills.skill_reading import activated
-
         if name := activated(text_of(event.content)):
             self._used.pop(name, None)
             self._used[name] = None
@@ -173,9 +169,6 @@ def _left_out(known: SessionSkills, env: Mapping[str, str]) -> Iterator[Notice]:
     waiting = [skill for skill in offered.waiting if skill.digest not in known.refused]
     if not waiting and not offered.problems:
         return
-    from bridle.context.consent import AT_A_DESK, IN_CI
-    from bridle.context.skills.skill_views import problem_notices, waiting_notice
-
     yield from problem_notices(offered.problems)
     if waiting:
         yield waiting_notice(waiting, IN_CI if env.get("CI") else AT_A_DESK)
@@ -201,8 +194,6 @@ async def reloaded(parts: SessionParts, known: SessionSkills) -> SkillRegistryCh
 
 
 async def _asked(parts: SessionParts, known: SessionSkills, ask: AskPerson) -> bool:
-    from bridle.protocol.questions import TrustAnswer
-
     agreed = False
     for skill in known.offered.waiting:
         item = skill_item(skill)

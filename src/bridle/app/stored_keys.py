@@ -9,24 +9,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from asyncio import to_thread
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
-from bridle.protocol.errors import BridleError, ProviderError, StoreError
+from bridle.credentials.key_wrap import LocalKeyWrap
+from bridle.credentials.keychain import KeychainStore
+from bridle.credentials.locks import LockKeys, LockKind
+from bridle.credentials.oauth import client_of, registered_client
+from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
+from bridle.credentials.token_renewal import Renewal
+from bridle.protocol.errors import BridleError, CredentialError, ProviderError, StoreError
+from bridle.sessions.key_lock import locked_key
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
     from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.encrypted import EncryptedStore
-    from bridle.credentials.key_wrap import LocalKeyWrap
-    from bridle.credentials.keychain import KeychainStore
-    from bridle.credentials.locks import LockKeys, LockKind
     from bridle.credentials.oauth import OAuthClient
-    from bridle.credentials.records import Credential, SignIn
-    from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.log_key import KeyFile
 
 FILE = "creds.enc"
@@ -189,8 +192,6 @@ class StoredKeys:
     @property
     def keychain(self) -> KeychainStore:
         if self._keychain is None:
-            from bridle.credentials.keychain import KeychainStore
-
             self._keychain = KeychainStore(os.path.join(self._where.state, "keyring.lock"))
         return self._keychain
 
@@ -220,15 +221,11 @@ class StoredKeys:
                 self._notice("Your sessions have the same lock as your stored keys now.")
 
     def _locked_log_key(self) -> contextlib.AbstractContextManager[KeyFile]:
-        from bridle.sessions.key_lock import locked_key
-
         return locked_key(
             self._where.data, now_ms=self._clock.now_ms, notice=self._notice, key_wrap=self.log_key
         )
 
     def _log_wrap(self) -> LocalKeyWrap:
-        from bridle.credentials.key_wrap import LocalKeyWrap
-
         return LocalKeyWrap(
             self.shared_keys(),
             path=log_key_path(self._where),
@@ -244,8 +241,6 @@ class StoredKeys:
         return not os.path.lexists(store_path(self._where))
 
     def _made_keys(self) -> LockKeys:
-        from bridle.credentials.locks import LockKeys
-
         return LockKeys(
             env=self._env,
             key_path=key_path(self._where),
@@ -269,8 +264,6 @@ class StoredKeys:
 
     def put_value(self, name: str, secret: str) -> None:
         """Stores what references of this name stand for. Raises `CredentialError`."""
-        from bridle.credentials.records import ApiKey
-
         self.store.put(ApiKey(provider=f"{OF_VALUES}{name}", secret=secret, saved_ms=self._clock.now_ms()))
 
     def forget_value(self, name: str) -> bool:
@@ -289,9 +282,6 @@ class StoredKeys:
         if self.is_empty:
             self._current[provider] = None
             return
-        from bridle.credentials.records import SignIn
-        from bridle.protocol.errors import CredentialError
-
         try:
             found = await self._found(provider)
             if isinstance(found, SignIn):  # a key does not run out
@@ -310,10 +300,6 @@ class StoredKeys:
         """
         if self.is_empty:
             return None
-        from bridle.credentials.oauth import registered_client
-        from bridle.credentials.records import SignIn
-        from bridle.protocol.errors import CredentialError
-
         found = await self._found(name)
         if not isinstance(found, SignIn) or found.registration is None:
             return None
@@ -329,8 +315,6 @@ class StoredKeys:
 
     async def keep_challenge(self, sign_in: SignIn, challenge: str) -> None:
         """Remembers what more is wanted than was granted, for the next sign-in. Raises `CredentialError`."""
-        from asyncio import to_thread
-
         import msgspec
 
         known = sign_in.registration
@@ -342,20 +326,15 @@ class StoredKeys:
         await to_thread(self.store.exchange, sign_in, after)
 
     async def _found(self, name: str) -> Credential | None:
-        from asyncio import to_thread  # who only looks at sessions does without
-
         return await to_thread(self.store.get, name)
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
         from bridle.credentials.forms import form_post
-        from bridle.credentials.token_renewal import Renewal
 
         lock_path = os.path.join(self._where.state, "renewing.lock")
         return Renewal(self.store, lock_path=lock_path, clock=self._clock, post=form_post(connections))
 
     def _client(self, provider: str, oauth: Mapping[str, Any] | None) -> OAuthClient | None:
-        from bridle.credentials.oauth import client_of
-
         return client_of(provider, oauth) if oauth else None
 
     def key(self, provider: str) -> str | None:
@@ -363,23 +342,17 @@ class StoredKeys:
         found = self._current.get(provider)
         if found is None:
             return None
-        from bridle.credentials.records import secret_of
-
         return secret_of(found)
 
     async def value(self, name: str) -> str | None:
         """What is stored for references of this name, if anything. Raises `CredentialError`."""
         if self.is_empty:
             return None
-        from bridle.credentials.records import secret_of
-
         found = await self._found(f"{OF_VALUES}{name}")
         self._keep_out(found)
         return None if found is None else secret_of(found)
 
     def _keep_out(self, found: Credential | None) -> None:
-        from bridle.credentials.records import SignIn, secret_of
-
         if found is not None:
             self.secrets.add(secret_of(found))
         if isinstance(found, SignIn) and found.refresh_token:

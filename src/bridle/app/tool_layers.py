@@ -10,6 +10,7 @@ import msgspec
 from bridle.agents.agent_settings import ChildContext
 from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS
 from bridle.engine import layers
+from bridle.engine.foreign_output import run_foreign
 from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
 from bridle.protocol.events import DELEGATE, ContextAdded, DurableEvent, ToolResult
 from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock
@@ -105,8 +106,6 @@ def execute(parts: SessionParts, run_beside: RunCall) -> RunTool:
     def runner(tool: Tool) -> Callable[[Any, ToolContext], Awaitable[ToolOutput]]:
         if parts.registry.origin(tool.name) is BUILTIN:
             return tool.run
-        from bridle.engine.foreign_output import run_foreign
-
         return run_foreign(tool)
 
     async def run(call: ToolCall) -> ToolOutput:

@@ -23,6 +23,8 @@ from bridle.engine.tools import ToolOrigin
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import Notice
 from bridle.safety.trust import Approvals
+from bridle.safety.trust.trust_items import TrustItem
+from bridle.safety.trust.trust_questions import ReviewedText
 from bridle.tools.tool_modules import (
     FOLDER,
     BadModule,
@@ -34,7 +36,6 @@ from bridle.tools.tool_modules import (
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
-    from bridle.safety.trust.trust_items import TrustItem
 
 NAME: Final = "tool_modules"
 
@@ -49,9 +50,6 @@ class FoundModule(msgspec.Struct, frozen=True, kw_only=True):
 
     def item(self) -> TrustItem:
         """The module as what a person agrees to."""
-        from bridle.safety.trust.trust_items import TrustItem
-        from bridle.safety.trust.trust_questions import ReviewedText
-
         path = os.path.relpath(self.file.path, self.root)
         return TrustItem(
             kind="plugin",

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle._version import __version__
+from bridle.base.installation import install_command
 from bridle.base.threads import in_thread
 from bridle.engine.features import Feature
 from bridle.protocol.errors import sentence
@@ -68,8 +70,6 @@ class TraceExport:
             if endpoint not in self._providers:
                 self._providers[endpoint] = self._opened(endpoint)
         except ImportError:
-            from bridle.base.installation import install_command
-
             install = install_command("otel")
             return _told("ExtraMissing", what="Tracing with OpenTelemetry", install=install)
         return traced(self._providers[endpoint].get_tracer("bridle"), name=FEATURE)
@@ -85,8 +85,6 @@ class TraceExport:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
         from opentelemetry.util.re import parse_env_headers
-
-        from bridle._version import __version__
 
         def hear(what: str) -> None:
             self._hear(what)

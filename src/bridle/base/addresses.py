@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from bridle.base.hosts import METADATA_NAMES, is_local
 
@@ -160,12 +162,8 @@ def _plain(host: str) -> str:
     if host.startswith("["):
         return host.lower()
     if "%" in host:
-        from urllib.parse import unquote
-
         host = unquote(host, errors="replace")
     if not host.isascii():
-        import unicodedata
-
         host = unicodedata.normalize("NFKC", host.translate(_DOTS)).translate(_DOTS)
         host = "".join(character for character in host if unicodedata.category(character) not in {"Cf", "Mn"})
     host = host.lower().removesuffix(".")

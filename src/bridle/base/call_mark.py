@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import sys
 
 _FILE_LOCKS = 10
@@ -22,8 +23,6 @@ def _limit_of_calls() -> int | None:
     its own calls from who is beside it. None where that cannot be. Asked before our own is lowered."""
     if sys.platform != "linux":
         return None
-    import resource
-
     _, given = resource.getrlimit(_FILE_LOCKS)
     if given == resource.RLIM_INFINITY:
         return _MARK
@@ -33,8 +32,6 @@ def _limit_of_calls() -> int | None:
 def mark_what_we_start() -> None:
     """From here on every process that we start has the mark, and so have we; no engine is a client of itself."""
     if (limit := _limit_of_calls()) is not None:
-        import resource
-
         resource.setrlimit(_FILE_LOCKS, (limit, limit))
 
 

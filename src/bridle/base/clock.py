@@ -4,8 +4,10 @@ Whoever needs time takes a `Clock`; only the entry point makes a `SystemClock`. 
 `bridle.conformance.fake_clock.FakeClock`.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Protocol
 
 
@@ -47,13 +49,9 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        import asyncio
-
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> Timer:
-        import asyncio
-
         return asyncio.get_running_loop().call_later(max(0.0, seconds), action)
 
 
@@ -71,8 +69,6 @@ def iso_ms(now_ms: int) -> str:
 
 def from_iso_ms(text: str) -> int:
     """The inverse of `iso_ms`. Raises ValueError for any other spelling, even of a valid time."""
-    from datetime import datetime, timedelta
-
     try:
         passed = datetime.fromisoformat(text) - datetime.fromisoformat("1970-01-01T00:00:00Z")
         now_ms = passed // timedelta(milliseconds=1)

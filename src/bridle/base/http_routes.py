@@ -4,9 +4,11 @@ Reads the environment it is given, never that of the process. No text or `repr` 
 query.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -105,8 +107,6 @@ def parse_proxy(text: str) -> Proxy:
         raise ValueError("not the address of a proxy")
     credentials = None
     if parts["user"]:
-        from urllib.parse import unquote
-
         credentials = (unquote(parts["user"]), unquote(parts["password"] or ""))
     return Proxy(scheme, parts["host"].strip("[]"), _port(parts["port"], _PROXY_PORTS[scheme]), credentials)
 
@@ -192,8 +192,6 @@ def tls_context(env: Mapping[str, str]) -> "ssl.SSLContext":
 
 
 def _hashed_store(folder: str) -> str | None:
-    import os
-
     try:
         names = os.listdir(folder)
     except OSError:

@@ -5,6 +5,7 @@ making, checking and rewriting; it does not know who uses them.
 """
 
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Final
 
 SESS: Final = "sess"
@@ -61,8 +62,6 @@ def is_id(text: str, prefix: str) -> bool:
 
 def rewritten(old_id: str, new_log_id: str) -> str:
     """The id that stands for `old_id` in a branched log: same prefix, the same for everyone who branches."""
-    from hashlib import sha256
-
     prefix, underscore, _ = old_id.rpartition("_")
     if not underscore:
         raise ValueError(f"not an id: {old_id!r}")

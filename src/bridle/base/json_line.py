@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.visible import suspects
+
 
 def json_line(value: Any) -> str:
     """One line with its line feed."""
@@ -19,8 +21,6 @@ def escaped(text: str) -> str:
     """
     if text.isascii() and "\x7f" not in text:
         return text
-    from bridle.base.visible import suspects
-
     return suspects().sub(_escape, text)
 
 

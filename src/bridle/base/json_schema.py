@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import msgspec
 
@@ -157,8 +158,6 @@ def _encoded_bytes(document: object) -> int:
 
 def _place_of(document: object, pointer: str) -> Any:
     """What stands where a JSON Pointer leads, as the fragment of a reference; None where that is nowhere."""
-    from urllib.parse import unquote
-
     if not pointer.startswith("#/"):
         return None
     place: Any = document

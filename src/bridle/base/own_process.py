@@ -1,5 +1,6 @@
 """Our own process as others see it: secrets are in its memory while it works."""
 
+import resource
 import sys
 
 _PR_SET_DUMPABLE = 4
@@ -7,8 +8,6 @@ _PR_SET_DUMPABLE = 4
 
 def leave_no_core() -> None:
     """From here on a crash leaves no copy of the memory lying about, nor one of any process we start."""
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

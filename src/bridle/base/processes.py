@@ -33,10 +33,10 @@ from bridle.base.call_mark import mark_what_we_start
 from bridle.base.escapees import MARK, EndedCall, Escapees, adopt, is_witness
 from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
+from bridle.base.surviving_processes import ProcessRecord
 
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
-    from bridle.base.surviving_processes import ProcessRecord
 
 Output = Callable[[bytes], "asyncio.Future[None] | None"]
 """Takes a piece of output. Nothing more is read before what it returns is done."""
@@ -481,8 +481,6 @@ class Processes:
             self._escapees = Escapees()
             self._mark = os.urandom(12).hex()
             if self._records:
-                from bridle.base.surviving_processes import ProcessRecord
-
                 with contextlib.suppress(OSError):  # nobody will look then
                     self._record = ProcessRecord(self._records, self._mark)
 

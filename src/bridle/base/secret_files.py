@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
 # fmt: off
@@ -209,7 +210,5 @@ def _folded(path: str) -> str:
     """The path in the spelling in which names are compared."""
     if path.isascii():
         return path.lower()
-    import unicodedata  # only for names that need it
-
     plain = unicodedata.normalize("NFKC", path).casefold()
     return "".join(character for character in plain if unicodedata.category(character) != "Cf")

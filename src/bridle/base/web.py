@@ -18,6 +18,7 @@ from urllib.parse import quote, urljoin
 
 import msgspec
 
+from bridle.base.addresses import address_problem, url_problem
 from bridle.base.clock import Clock
 from bridle.base.http import read_head
 from bridle.base.http_connection import HttpSocket, Route
@@ -98,8 +99,6 @@ class WebAnswer(NamedTuple):
 
 def public_web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
     """Fetches pages from public addresses only. `env` names proxies and certificates; nothing of it is sent."""
-    from bridle.base.addresses import address_problem, url_problem
-
     return Web(env=env, clock=clock, judge_url=url_problem, judge_address=address_problem).fetch
 
 

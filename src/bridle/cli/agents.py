@@ -17,17 +17,20 @@ from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrigin
 from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
+from bridle.app.plugins import provider_sections
 from bridle.app.settings import agent_settings, is_acked
 from bridle.base.files import write_new
 from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
+from bridle.cli.doctor_parts import at_home
 from bridle.cli.trust import stored_approvals
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
 from bridle.config.origins import CHOSEN_HERE
 from bridle.config.project_choices import choose_agent
 from bridle.config.tiers import Tiers, load
+from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.queries import AgentEntry
 
@@ -95,9 +98,6 @@ def agents_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> tuple[Fou
     settings, providers = agent_settings(tiers) or AgentSettings(), tuple(tiers.get("providers") or ())
     tools: tuple[str, ...] = ()
     if tiers.get("plugins.enabled"):
-        from bridle.app.plugins import provider_sections
-        from bridle.plugin.loading import load_plugins
-
         loaded = load_plugins(tiers)
         more = (agent for plugin in loaded for agent in plugin.agents)
         settings = msgspec.structs.replace(settings, definitions=(*settings.definitions, *more))
@@ -319,8 +319,6 @@ def _checked_lines(one: CheckedAgent) -> Iterator[str]:
 
 def _shown(path: str, env: Mapping[str, str]) -> str:
     """A path as people write it: from where they are, or from their home."""
-    from bridle.cli.doctor_parts import at_home
-
     here = os.path.relpath(path)
     return at_home(os.path.abspath(path), env) if here.startswith("../") else here
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args
 
+from bridle.base.ids import SESS, read_list_place
+from bridle.base.spelling import meant_words, nearest
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 
@@ -117,8 +120,6 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, word: str) -> NoReturn:
         """There is no such word here."""
-        from bridle.base.spelling import nearest
-
         name = word.partition("=")[0]
         options = {
             option.lstrip("-"): option for action in self.arguments for option in action.option_strings
@@ -145,8 +146,6 @@ class Parser(argparse.ArgumentParser):
         """A word that is none of those there are is named with them, and with the one that was probably meant."""
         if action.choices is None or value in action.choices:
             return
-        from bridle.base.spelling import meant_words
-
         known = [str(choice) for choice in action.choices]
         hint = meant_words(str(value), known)
         name = "/".join(action.option_strings) or self._topic
@@ -402,8 +401,6 @@ def _conformance_words(conformance: Parser) -> None:
 
 
 def _unit_of_this_system() -> str:
-    import sys
-
     return "launchd" if sys.platform == "darwin" else "systemd"
 
 
@@ -824,8 +821,6 @@ def _share(text: str) -> float:
 
 
 def _place_in_list(text: str) -> tuple[int, str]:
-    from bridle.base.ids import SESS, read_list_place
-
     place = read_list_place(text, SESS)
     if place is None:
         raise argparse.ArgumentTypeError(f'"{text}" is no place that bridle sessions list gave out')

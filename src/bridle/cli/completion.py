@@ -13,10 +13,18 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from bridle.app.machine_store import store_to_look
+from bridle.base.ids import short_ids
+from bridle.cli.agents import agent_names
 from bridle.cli.arguments import VERBS, Parser, parser
+from bridle.cli.config import settings_here
 from bridle.cli.console import say
 from bridle.cli.help import topics
+from bridle.cli.mcp_servers import folder_servers
+from bridle.cli.models import ModelDesk
+from bridle.cli.skills import skill_names
 from bridle.config.folders import folders
+from bridle.config.profiles import profile_names
 from bridle.config.setting_table import SETTINGS
 from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
@@ -71,8 +79,6 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
     if what == "profiles":
-        from bridle.config.profiles import profile_names
-
         return profile_names(folders(env).config)
     if what == "models":
         return _models(env)
@@ -82,9 +88,6 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
         return _agents(env)
     if what == "servers":
         return _servers(env)
-    from bridle.app.machine_store import store_to_look
-    from bridle.base.ids import short_ids
-
     try:
         with store_to_look(env) as store:
             rows = store.list()
@@ -94,8 +97,6 @@ def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
 
 
 def _skills(env: Mapping[str, str]) -> list[str]:
-    from bridle.cli.skills import skill_names
-
     try:
         return skill_names(env)
     except BridleError:  # settings that cannot be read
@@ -103,8 +104,6 @@ def _skills(env: Mapping[str, str]) -> list[str]:
 
 
 def _agents(env: Mapping[str, str]) -> list[str]:
-    from bridle.cli.agents import agent_names
-
     try:
         return agent_names(env)
     except BridleError:  # settings that cannot be read
@@ -113,8 +112,6 @@ def _agents(env: Mapping[str, str]) -> list[str]:
 
 def _servers(env: Mapping[str, str]) -> list[str]:
     """Every MCP server of this folder, used or not. None is started."""
-    from bridle.cli.mcp_servers import folder_servers
-
     try:
         return [row.name for row in folder_servers(argparse.Namespace(), env).rows(env)]
     except BridleError:  # settings that cannot be read
@@ -123,9 +120,6 @@ def _servers(env: Mapping[str, str]) -> list[str]:
 
 def _models(env: Mapping[str, str]) -> list[str]:
     """Every model that is known of a provider which is set up. Nobody is asked."""
-    from bridle.cli.config import settings_here
-    from bridle.cli.models import ModelDesk
-
     try:
         return ModelDesk(settings_here(argparse.Namespace(), env), env).known.names_set_up()
     except BridleError:  # settings that cannot be read, or keys

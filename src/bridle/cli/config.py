@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from bridle.app.alias_source import alias_problems
+from bridle.app.settings_use import all_problems
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
+from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.cli.stdin import typed_line
 from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
@@ -81,9 +85,6 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
 
 
 def _validate(tiers: Tiers, where: Folders, *, as_json: bool) -> int:
-    from bridle.app.alias_source import alias_problems
-    from bridle.app.settings_use import all_problems
-
     problems = [*all_problems(tiers), *alias_problems(where)]
     errors = sum(problem.severity == "error" for problem in problems)
     if as_json:
@@ -134,8 +135,6 @@ def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> 
 
 def _ask_plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
     """Raises `UsageError` where a plugin could not be used with the value: only they know what their settings take."""
-    from bridle.app.settings_use import all_problems
-
     wanted = argparse.Namespace(set=[f"{parsed.key}={parsed.value}"])
     for problem in all_problems(settings_here(wanted, env)):
         if problem.key == parsed.key:
@@ -176,8 +175,6 @@ def unwritable(path: str, problem: OSError) -> BridleError:
 
 def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> int:
     """Lets the person change a whole file; says what is wrong with it afterwards and offers to go on."""
-    from bridle.cli.editor import editor_of, has_terminal
-
     if parsed.local and parsed.project:
         raise UsageError("--project and --local exclude each other. Choose one")
     tier: OwnTier = "local" if parsed.local else "project" if parsed.project else "user"
@@ -199,10 +196,6 @@ def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) ->
 
 def _edited(command: list[str], file: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """The exit code: 0 when nothing is wrong, 2 when a mistake was kept, 1 when the editor failed."""
-    import asyncio
-
-    from bridle.cli.editor import open_editor
-
     while True:
         ended = asyncio.run(open_editor(command, file, env))
         if ended != 0:

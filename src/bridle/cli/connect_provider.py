@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.hidden_input import secret_from
-from bridle.credentials.records import ApiKey
+from bridle.credentials.records import ApiKey, secret_of
 from bridle.protocol.errors import UsageError
+from bridle.providers.endpoints import is_usable_key
 from bridle.providers.model_directory import Models
+from bridle.providers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from bridle.credentials.records import Credential
@@ -70,8 +72,6 @@ def pasted_key(endpoint: Endpoint, *, account: str = "") -> ApiKey:
 
 def pasted_secret() -> str:
     """The same, by itself."""
-    from bridle.providers.endpoints import is_usable_key
-
     secret = secret_from("Key (hidden) › ", what="key")
     if not is_usable_key(secret):
         raise UsageError("That is no key: it holds characters that no key has. Nothing was stored")
@@ -80,8 +80,5 @@ def pasted_secret() -> str:
 
 async def listed_with(models: Models, endpoint: Endpoint, credential: Credential) -> tuple[ModelInfo, ...]:
     """The provider's models, asked for with this credential: what shows that it is good, and costs nothing."""
-    from bridle.credentials.records import secret_of
-    from bridle.providers.remote import RemoteModel
-
     secret = secret_of(credential)
     return await RemoteModel(endpoint, lambda: secret, models.connections).models()

@@ -3,9 +3,15 @@ somebody presses Ctrl-C before there is anything to stop."""
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import TextIO
+
+from bridle.base.json_line import json_line
+from bridle.base.visible import visible
 
 
 def say(text: str) -> int:
@@ -15,8 +21,6 @@ def say(text: str) -> int:
 
 def say_json(value: object) -> int:
     """Writes one line of JSON for programs to stdout. A terminal obeys nothing in it."""
-    from bridle.base.json_line import json_line
-
     return say_raw(json_line(value))
 
 
@@ -33,8 +37,6 @@ def say_raw(text: str) -> int:
 
 def terminal_columns() -> int:
     """How wide the terminal on stdout is; 0 where there is none, or none that says so."""
-    import os
-
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
@@ -53,15 +55,11 @@ def safe(text: str) -> str:
     """`text` as a terminal may get it. What is plain already, which is nearly everything, needs no look at it."""
     if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
         return text
-    from bridle.base.visible import visible
-
     return visible(text)
 
 
 def unwritten(problem: OSError) -> int:
     """The exit code where stdout cannot be written: its reader, the terminal or the room for it has gone."""
-    import errno
-
     silence_stdout()
     if isinstance(problem, BrokenPipeError):
         return 141
@@ -73,8 +71,6 @@ def unwritten(problem: OSError) -> int:
 
 def open_missing_streams() -> None:
     """Started with a stream closed: what it gets goes nowhere, and into none of our files. Lowest number first."""
-    import os
-
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
         ("stdout", os.O_WRONLY, "w"),
@@ -87,9 +83,6 @@ def open_missing_streams() -> None:
 
 def leave_on_ctrl_c() -> None:
     """Until a verb has its own way to stop, nothing has begun, and an exception would leave modules half imported."""
-    import os
-    import signal
-
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(130))
 
 
@@ -120,6 +113,4 @@ def silence_stdout() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -23,6 +23,8 @@ from bridle.cli.unlock import sessions_unlocked, unlocked
 from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.messages import TextBlock
+from bridle.providers.raw_dump import read_dump
+from bridle.sessions.beside_store import dumps_of
 
 
 def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -68,9 +70,6 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _raw(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """One line of JSON for each exchange, in order; a terminal obeys nothing in them."""
-    from bridle.providers.raw_dump import read_dump
-    from bridle.sessions.beside_store import dumps_of
-
     state = folders(env).state
     with closing(session_store(env)) as store:
         row = store.find(parsed.id) if parsed.id else store.newest(real_folder("."))

@@ -16,12 +16,15 @@ from contextlib import closing, contextmanager
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.forwarders import Forwarders
 from bridle.app.machine_store import session_store
 from bridle.app.operations import log_folder
 from bridle.app.session_past import VERIFIED_ON_RESUME
+from bridle.app.settings_use import all_problems
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
+from bridle.base.processes import Processes
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
@@ -37,12 +40,17 @@ from bridle.cli.doctor_parts import (
     provider_rows,
     token_rows,
 )
+from bridle.cli.login_store import credentials_row, log_lock_row
 from bridle.cli.models import ModelDesk
+from bridle.cli.project_keys import keys_here
+from bridle.cli.sandbox import sandbox_row
 from bridle.config.folders import folders
 from bridle.config.settings_writer import user_file
 from bridle.config.tiers import Tiers, load
+from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
+from bridle.sessions.log_reader import tips_gone
 
 EXIT_PROBLEM = 1
 PART_S = 20.0
@@ -179,9 +187,6 @@ async def _asked(desk: ModelDesk, chosen: ModelChanged, source: str, found: Mach
 
 
 def _store(found: Machine) -> Iterable[DoctorRow]:
-    from bridle.cli.login_store import log_lock_row
-    from bridle.sessions.log_reader import tips_gone
-
     path = os.path.join(found.where.data, "sessions.db")
     if not os.path.lexists(path):
         return [_empty_store(found.where.data)]
@@ -228,8 +233,6 @@ def _empty_store(folder: str) -> DoctorRow:
 
 
 def _keys(found: Machine) -> Iterable[DoctorRow]:
-    from bridle.cli.login_store import credentials_row
-
     stored = _stored_keys(found)
     status, text = credentials_row(stored, found.where, found.env)
     return [DoctorRow(status, "keys", text)]
@@ -237,8 +240,6 @@ def _keys(found: Machine) -> Iterable[DoctorRow]:
 
 def _secrets(found: Machine) -> Iterable[DoctorRow]:
     """What comes of the secrets file of the project here, where there is one."""
-    from bridle.cli.project_keys import keys_here
-
     here = asyncio.run(keys_here(found.env, os.getcwd()))
     if here is None:
         return []
@@ -262,9 +263,6 @@ def _helper(found: Machine) -> Iterable[DoctorRow]:
 
 
 async def _helper_row(found: Machine) -> DoctorRow:
-    from bridle.app.forwarders import Forwarders
-    from bridle.base.processes import Processes
-
     stored = _stored_keys(found)
     processes = Processes()
     forwarders = Forwarders(processes, where=found.where, env=found.env, clock=SystemClock())
@@ -283,15 +281,11 @@ async def _helper_row(found: Machine) -> DoctorRow:
 
 
 def _sandbox(found: Machine) -> Iterable[DoctorRow]:
-    from bridle.cli.sandbox import sandbox_row
-
     status, text = sandbox_row(found.tiers, found.env)
     return [DoctorRow(status, "sandbox", text)]
 
 
 def _config(found: Machine) -> Iterable[DoctorRow]:
-    from bridle.app.settings_use import all_problems
-
     problems = all_problems(found.tiers)
     if not problems:
         read = [at_home(path, found.env) for path in _settings_files(found)]
@@ -306,8 +300,6 @@ def _plugins(found: Machine) -> Iterable[DoctorRow]:
     """What each plugin adds. One that cannot be used is a fault of the settings that list it."""
     if not found.tiers.get("plugins.enabled"):
         return
-    from bridle.plugin.loading import load_plugins
-
     try:
         loaded = load_plugins(found.tiers)
     except BridleError:

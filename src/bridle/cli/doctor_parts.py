@@ -16,12 +16,22 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.trace_export import endpoint_wanted
 from bridle.base.clock import SystemClock
+from bridle.base.engine_place import EnginePlace
+from bridle.base.git import clean_environment, program_on
+from bridle.base.installation import install_command
 from bridle.base.phrases import counted
+from bridle.base.user_programs import read_output
 from bridle.base.visible import visible
+from bridle.cli.engine_attach import connect_to_engine
+from bridle.cli.hooks import folder_hooks
+from bridle.cli.models import ModelDesk
 from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers
+from bridle.control.token_files import TokenFile
 from bridle.protocol.errors import BridleError
+from bridle.protocol.queries import CheckHealth
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import PartHealth
@@ -68,8 +78,6 @@ class Machine(NamedTuple):
 
 
 def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
-    from bridle.base.engine_place import EnginePlace
-
     place = EnginePlace(machine.where.runtime)
     if place.found() is None:
         yield DoctorRow("skip", "engine", "none running, which is normal")
@@ -81,9 +89,6 @@ def engine_rows(machine: Machine) -> Iterable[DoctorRow]:
 
 
 async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
-    from bridle.cli.engine_attach import connect_to_engine
-    from bridle.protocol.queries import CheckHealth
-
     try:
         async with asyncio.timeout(ENGINE_S):
             connection = await connect_to_engine(env, name="doctor", answers=False)
@@ -115,8 +120,6 @@ def token_rows(machine: Machine) -> Iterable[DoctorRow]:
     """What was minted; a register that cannot be used lets nobody in."""
     if not os.path.lexists(os.path.join(machine.where.state, "tokens.json")):
         return
-    from bridle.control.token_files import TokenFile
-
     clock = SystemClock()
     issued = TokenFile(machine.where.state, clock).issued()
     now_s = clock.now_ms() / 1000
@@ -131,8 +134,6 @@ def token_rows(machine: Machine) -> Iterable[DoctorRow]:
 
 
 def hook_rows(machine: Machine) -> Iterable[DoctorRow]:
-    from bridle.cli.hooks import folder_hooks
-
     found = folder_hooks(machine.parsed, machine.env).found
     if found.hooks:
         yield DoctorRow("ok", "hooks", f"{counted(len(found.hooks), 'hook')}: bridle hooks")
@@ -141,9 +142,6 @@ def hook_rows(machine: Machine) -> Iterable[DoctorRow]:
 
 
 def git_rows(machine: Machine) -> Iterable[DoctorRow]:
-    from bridle.base.git import clean_environment, program_on
-    from bridle.base.user_programs import read_output
-
     program = program_on(machine.env.get("PATH", ""), "git", outside=os.getcwd())
     if program is None:
         return [
@@ -194,16 +192,12 @@ def extra_rows(machine: Machine) -> Iterable[DoctorRow]:
     listed = ", ".join(there) or "none"
     absent = ", ".join(name for name in EXTRAS if name not in there)
     yield DoctorRow("ok", "extras", f"{listed} installed" + (f"; not {absent}" if absent else ""))
-    from bridle.base.installation import install_command
-
     for extra, why in _wanted_extras(machine):
         if extra not in there:
             yield DoctorRow("warn", "extras", f"{why} needs a package more: {install_command(extra)}")
 
 
 def _wanted_extras(machine: Machine) -> Iterator[tuple[str, str]]:
-    from bridle.app.trace_export import endpoint_wanted
-
     tiers = machine.tiers
     for key in ("engine.share", "engine.listen"):
         if tiers.get(key):
@@ -225,8 +219,6 @@ def _is_there(module: str) -> bool:
 
 def provider_rows(machine: Machine) -> Iterable[DoctorRow]:
     """The providers that somebody has set up, as far as that can be seen from here. Nobody is asked."""
-    from bridle.cli.models import ModelDesk
-
     desk = ModelDesk(machine.tiers, machine.env)
     try:
         with_keys = {endpoint.name for endpoint in desk.models.with_keys()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 
@@ -14,8 +15,6 @@ from bridle.protocol.errors import UsageError
 
 def editor_of(env: Mapping[str, str]) -> list[str]:
     """The words that start the editor of VISUAL or EDITOR. Raises `UsageError` where none is set."""
-    import shlex
-
     variable = next((name for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), None)
     if variable is None:
         raise UsageError("No editor is set. Name one, for instance: export EDITOR=nano")

@@ -15,10 +15,12 @@ from bridle.base.engine_place import EnginePlace
 from bridle.clients.engine_link import LOST
 from bridle.clients.remote import MOST_BYTES, RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
+from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import InputBlock
 from bridle.providers import DEMO
+from bridle.providers.presets import with_keys
 
 ROOM_BESIDE = 4096
 """What a frame needs beside the input it carries."""
@@ -71,9 +73,6 @@ def why_untold(create: CreateSession, content: tuple[InputBlock, ...] = ()) -> s
 
 def _keys_here(env: Mapping[str, str], cwd: str, provider: str) -> bool:
     """Whether the environment has the key of this provider, or of any where nobody says which it will be."""
-    from bridle.config.tiers import load
-    from bridle.providers.presets import with_keys
-
     tiers = load(where=folders(env), cwd=cwd, env=env).checked()
     configured: Mapping[str, Mapping[str, str]] = tiers.get("providers") or {}
     names = {known.name for known in with_keys(env)}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
+from bridle.cli.connect_provider import chosen_provider, pasted_secret
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.connection import Connection
@@ -107,8 +108,6 @@ class _FirstChoice:
 
     async def _pasted(self) -> ModelEntry | None:
         """A key that is stored once it has shown that it is good, and a model to use it for."""
-        from bridle.cli.connect_provider import chosen_provider, pasted_secret
-
         found = await self._connection.ask(ListProviders(which="connectable", create=self._create))
         name = chosen_provider(found.providers, {}, self._ask, self._say)
         if name is None:

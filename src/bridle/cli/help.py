@@ -1,5 +1,11 @@
 """The help pages, as text: one screen each, no option list of every verb."""
 
+from bridle.base.spelling import meant_words
+from bridle.cli.man_page import man_page
+from bridle.cli.option_page import option_page
+from bridle.clients.interaction import slash_table
+from bridle.config.settings_report import reference
+
 OVERVIEW = """\
 bridle — a coding agent that asks first, remembers everything and can undo it
 
@@ -630,22 +636,12 @@ def page(words: list[str]) -> tuple[str, int]:
     if topic in PAGES:
         return PAGES[topic], 0
     if topic == MAN:
-        from bridle.cli.man_page import man_page
-
         return man_page(PAGES), 0
     if topic == KEYS:
-        from bridle.clients.interaction import slash_table
-
         return "\n".join(slash_table.KEYS) + "\n", 0
     if topic == OPTIONS:
-        from bridle.cli.option_page import option_page
-
         return option_page(), 0
     if topic == SETTINGS:
-        from bridle.config.settings_report import reference  # what it brings is too much for the other pages
-
         return "\n".join(reference()) + "\n", 0
-    from bridle.base.spelling import meant_words
-
     pages = topics()
     return f'There is no help page "{topic}".{meant_words(topic, pages)} Pages: {", ".join(pages)}', 2

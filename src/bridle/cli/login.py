@@ -12,8 +12,11 @@ from bridle.base.visible import visible
 from bridle.cli import login_store
 from bridle.cli.connect_provider import chosen_provider, listed_with, pasted_key
 from bridle.cli.console import say, tell, tolerate_characters
+from bridle.cli.first_run import pick
+from bridle.cli.login_account import sign_in
 from bridle.cli.login_desk import LoginDesk
 from bridle.cli.stdin import typed_line
+from bridle.config.settings_writer import set_value
 from bridle.protocol.errors import BridleError, UsageError
 
 if TYPE_CHECKING:
@@ -71,8 +74,6 @@ async def _connect(desk: LoginDesk, endpoint: Endpoint, parsed: argparse.Namespa
     try:
         credential: Credential
         if oauth is not None and not (parsed.key or parsed.stdin):
-            from bridle.cli.login_account import sign_in
-
             credential = await sign_in(desk, endpoint, oauth, parsed)
         elif parsed.device or parsed.browser:
             raise UsageError(
@@ -108,9 +109,6 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
         tell(f"{endpoint.key_env} is set and goes before what is stored.")
     if desk.tiers.get("model") or not desk.is_terminal or not listed:
         return say(f"Stored. Its models: bridle models {endpoint.name}\n")
-    from bridle.cli.first_run import pick
-    from bridle.config.settings_writer import set_value
-
     say("Stored.\n")
     try:
         entries = tuple(listed_entries(desk.models, endpoint.name, listed))

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bridle.base.clock import SystemClock
+from bridle.base.processes import CannotStart
+from bridle.base.user_programs import start_detached
 from bridle.base.visible import visible
 from bridle.cli.console import say
 from bridle.cli.login_desk import LoginDesk
@@ -89,9 +91,6 @@ def _show_code(provider: str, code: DeviceCode) -> None:
 
 def open_in_browser(address: str, env: Mapping[str, str]) -> None:
     """Tries to; the address has been printed for when it does not work."""
-    from bridle.base.processes import CannotStart
-    from bridle.base.user_programs import start_detached
-
     program = env.get("BROWSER", "").partition(":")[0] or (
         "open" if os.uname().sysname == "Darwin" else "xdg-open"
     )

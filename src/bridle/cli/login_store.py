@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from bridle.app.stored_keys import key_path
 from bridle.base import files
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
@@ -17,9 +18,12 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
-from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind
-from bridle.credentials.records import ApiKey, Credential
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind, derived
+from bridle.credentials.records import ApiKey, Credential, decoded, encoded
+from bridle.credentials.seal_format import NONCE_BYTES, header_of, key_id, seal, unseal
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
+from bridle.providers.model_directory import LOGIN
+from bridle.providers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from bridle.app.stored_keys import StoredKeys
@@ -39,8 +43,6 @@ def lock_words(kind: LockKind, key_path: str) -> str:
 
 
 def list_stored(desk: LoginDesk, *, as_json: bool) -> int:
-    from bridle.app.stored_keys import key_path
-
     stored = desk.stored
     kind = stored.encrypted.lock_kind() if stored.back_end == "encrypted" else None
     credentials = [] if stored.is_empty else stored.store.list()
@@ -118,9 +120,6 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
 
 async def _listed(desk: LoginDesk, name: str) -> int:
     """How many models a provider lists for what is stored; a key in the environment is not looked at."""
-    from bridle.providers.model_directory import LOGIN
-    from bridle.providers.remote import RemoteModel
-
     models, stored = desk.models, desk.stored
     endpoint = models.endpoint(name)
     remote = RemoteModel(
@@ -162,10 +161,6 @@ def export_stored(desk: LoginDesk, target: str) -> int:
 
 
 def _sealed(credentials: list[Credential], phrase: str) -> bytes:
-    from bridle.credentials.locks import derived
-    from bridle.credentials.records import encoded
-    from bridle.credentials.seal_format import NONCE_BYTES, seal
-
     lock = LockKeys(env={}, key_path="").new_lock("passphrase")
     plain = encoded({credential.provider: credential for credential in credentials})
     return seal(plain, lock, derived(lock, phrase), os.urandom(NONCE_BYTES))
@@ -198,10 +193,6 @@ def _imported_bytes(source: str) -> bytes:
 
 
 def _unsealed(data: bytes, source: str, desk: LoginDesk) -> list[Credential]:
-    from bridle.credentials.locks import derived
-    from bridle.credentials.records import decoded
-    from bridle.credentials.seal_format import header_of, key_id, unseal
-
     name = "What came in" if source == "-" else visible(source, newlines=False)
     try:
         header = header_of(data)
@@ -234,8 +225,6 @@ def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
     desk.stored.log_key.unlock()
     phrase = new_passphrase(desk.env, "The new passphrase (hidden) › ") if kind == "passphrase" else ""
     desk.stored.relock(kind, phrase)
-    from bridle.app.stored_keys import key_path
-
     words = lock_words(kind, key_path(desk.where))
     also = " Your sessions too." if desk.stored.log_key.lock_kind() is not None else ""
     return say(f"{words[0].upper()}{words[1:]}.{also}\n")
@@ -243,8 +232,6 @@ def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
 
 def log_lock_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> tuple[bool, str]:
     """For `doctor`: whether the session log cannot be looked at here, and what there is to say of its lock."""
-    from bridle.app.stored_keys import key_path
-
     kind = stored.log_key.lock_kind()
     if kind is None:
         return False, "its key is not wrapped yet"
@@ -270,8 +257,6 @@ def credentials_row(
     stored: StoredKeys, where: Folders, env: Mapping[str, str]
 ) -> tuple[Literal["ok", "warn", "skip"], str]:
     """What `doctor` says of stored credentials: ok, warn, fail or skip, and one line. Nobody is asked for anything."""
-    from bridle.app.stored_keys import key_path
-
     if stored.is_empty:
         return "skip", "no keys are stored (bridle login)"
     if stored.back_end == "keyring":

@@ -23,16 +23,18 @@ from bridle.cli.login_desk import LoginDesk
 from bridle.cli.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.mcp_trial import tried_server
 from bridle.config.problems import shown
+from bridle.credentials.callback import CallbackListener
+from bridle.credentials.oauth import SignInRefused, clause, seconds_of
+from bridle.credentials.records import SignIn
+from bridle.credentials.sign_in import BROWSER_S, brought_by_browser
 from bridle.mcp.server_definitions import ServerDefinition, is_client_document, launch_hash
 from bridle.mcp.server_tokens import PREFIX, SignInMarks, is_safe_address, sign_in_name, takes_tokens
 from bridle.mcp.value_references import BadReference, filled_launch
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.base.oauth_registration import ClientRegistration
-    from bridle.credentials.callback import CallbackListener
-    from bridle.credentials.records import SignIn
     from bridle.mcp.server_login import ClientIdentity, Granted, PersonAtBrowser
 
 EXIT_FAILED = 1
@@ -103,10 +105,6 @@ async def _signed_in(
     challenge: str,
 ) -> SignIn:
     """The tokens of a sign-in that a person has just made. Raises `BridleError`."""
-    from bridle.credentials.records import SignIn
-    from bridle.credentials.sign_in import BROWSER_S
-    from bridle.protocol.errors import CredentialError
-
     try:
         from bridle.mcp.server_login import LoginFailed, sign_in
     except ImportError:
@@ -130,8 +128,6 @@ async def _signed_in(
                 person_s=BROWSER_S,
             )
         except LoginFailed as problem:
-            from bridle.credentials.oauth import clause
-
             raise CredentialError(
                 "SignInFailed", provider=definition.name, problem=clause(str(problem), 400)
             ) from None
@@ -141,8 +137,6 @@ async def _signed_in(
 def _at_browser(
     desk: LoginDesk, definition: ServerDefinition, parsed: argparse.Namespace, callback: CallbackListener
 ) -> PersonAtBrowser:
-    from bridle.credentials.oauth import SignInRefused
-    from bridle.credentials.sign_in import BROWSER_S, brought_by_browser
     from bridle.mcp.server_login import LoginFailed, PersonAtBrowser
 
     can_paste = sys.stdin.isatty() and not parsed.secret
@@ -209,8 +203,6 @@ def _identity(
 
 async def _listening(definition: ServerDefinition, known: ClientRegistration | None) -> CallbackListener:
     """Where the browser comes back to: where it came back to before, if that is free, for a server may insist on it."""
-    from bridle.credentials.callback import CallbackListener
-
     if definition.oauth_redirect_uri or known is None or not known.redirect_uri:
         return CallbackListener(redirect_uri=definition.oauth_redirect_uri)
     again = CallbackListener(redirect_uri=known.redirect_uri)
@@ -218,10 +210,6 @@ async def _listening(definition: ServerDefinition, known: ClientRegistration | N
 
 
 def _record(server: str, stored_as: str, granted: Granted) -> SignIn:
-    from bridle.credentials.oauth import seconds_of
-    from bridle.credentials.records import SignIn
-    from bridle.protocol.errors import CredentialError
-
     if not re.fullmatch(r"[\x21-\x7e]{1,100000}", granted.access_token):
         problem = "its token cannot be sent"
         raise CredentialError("SignInFailed", provider=server, problem=problem)

@@ -16,13 +16,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bridle._version import __version__
+from bridle.app.engine import running_engine
 from bridle.app.parent_register import KnownParent, ParentRegister
+from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.installation import install_command
 from bridle.base.parent_program import ParentProgram, parent_program
 from bridle.base.peer_process import comes_from_a_call
+from bridle.base.processes import CannotStart
 from bridle.base.surviving_processes import recording_processes
+from bridle.base.user_programs import start_detached
 from bridle.base.visible import visible
 from bridle.cli.console import tell
 from bridle.cli.unlock import unlocked
@@ -192,9 +196,6 @@ def _shown(program: ParentProgram) -> str:
 
 def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> None:
     """Starts what the person's own settings say shows a session, such as a window of their terminal."""
-    from bridle.base.processes import CannotStart
-    from bridle.base.user_programs import start_detached
-
     words = load(where=where, cwd=home_of(env), env=env).checked().get("mcp_server.attach_command")
     if words:
         try:
@@ -221,9 +222,6 @@ async def _connection(
         finally:
             await connection.close()
         return
-    from bridle.app.engine import running_engine
-    from bridle.app.serving import shared_engine
-
     async with (
         running_engine(unlocked(env, model=None), notice=tell, waits_for_room=True, listening=True) as engine,
         shared_engine(engine, where=where, clock=SystemClock(), notice=tell, stays=False),

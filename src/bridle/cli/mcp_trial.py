@@ -16,6 +16,7 @@ from bridle.app.server_trust import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
+from bridle.base.http import HttpConnections
 from bridle.base.phrases import counted
 from bridle.base.processes import Processes
 from bridle.base.visible import visible
@@ -23,7 +24,9 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.sandbox_context import SandboxContext
 from bridle.config.folders import home_of
+from bridle.mcp.input_requests import NOBODY, default_reply
 from bridle.mcp.presented_tools import used_tools
+from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_run import LaunchPlace
@@ -33,10 +36,8 @@ from bridle.sandbox.plain_spawn import allowed_environment
 from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of
 
 if TYPE_CHECKING:
-    from bridle.base.http import HttpConnections
     from bridle.mcp.input_requests import InputReply, InputRequest
     from bridle.mcp.pin_gate import PinReview
-    from bridle.mcp.sampling_requests import SampleReply, SampleRequest
     from bridle.mcp.server_connection import ServerConnection
     from bridle.protocol.events import Degraded, Notice
 
@@ -204,8 +205,6 @@ def stored_keys(context: SandboxContext, env: Mapping[str, str]) -> StoredKeys:
 
 
 def _connections(env: Mapping[str, str], clock: Clock) -> HttpConnections:
-    from bridle.base.http import HttpConnections  # only a token that must be renewed needs them
-
     return HttpConnections(env=env, clock=clock)
 
 
@@ -316,13 +315,9 @@ class _TriedCall:
         self.said.append(f"[sandbox: {notice.message}]")
 
     async def answer_input(self, request: InputRequest) -> InputReply:
-        from bridle.mcp.input_requests import NOBODY, default_reply
-
         return default_reply(request) if self._takes_defaults else NOBODY
 
     async def answer_sample(self, request: SampleRequest) -> SampleReply:
-        from bridle.mcp.sampling_requests import SampleReply
-
         return SampleReply(refusal="a trial has no model")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -10,9 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from bridle.base.clock import SystemClock
+from bridle.base.files import read_limited
 from bridle.base.redact import redact
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
+from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
 from bridle.context.memory.memory_entry import MAX_DESCRIPTION, MAX_FILE_BYTES, BadMemory, Memory, read_memory
@@ -126,8 +129,6 @@ def _given_text(words: list[str]) -> str:
         return " ".join(words)
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError(_NO_TEXT)
-    from bridle.base.files import read_limited
-
     data = read_limited(sys.stdin.fileno(), MAX_FILE_BYTES).data
     text = data.decode("utf-8", "replace").strip("\n")
     if not text.strip():
@@ -137,10 +138,7 @@ def _given_text(words: list[str]) -> str:
 
 def _edit(files: MemoryFiles, words: str, env: Mapping[str, str]) -> int:
     """The memory in the person's editor, as a copy: what cannot be kept changes nothing, and is not lost."""
-    import asyncio
     import tempfile
-
-    from bridle.cli.editor import editor_of, has_terminal, open_editor
 
     folder, name = files.named(words)
     if not has_terminal():

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bridle.app.plugins import provider_sections
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted, window_words
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
+from bridle.cli.project_keys import keys_here
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
@@ -29,6 +31,8 @@ from bridle.providers.known_models import KnownModels, Listed, shared_catalogue
 from bridle.providers.local_servers import LocalServer, find_local_servers
 from bridle.providers.model_directory import Models
 from bridle.providers.model_listing import ModelInfo
+from bridle.providers.presets import preset
+from bridle.providers.script import shipped_scripts
 
 USABLE = "✓"
 DEFAULT = "*"
@@ -104,8 +108,6 @@ class ModelDesk:
         self._sections: Mapping[str, Mapping[str, Any]] = tiers.get("providers") or {}
         self.plugin_problem = ""
         if tiers.get("plugins.enabled"):
-            from bridle.app.plugins import provider_sections
-
             try:
                 self._sections = provider_sections(tiers)
             except BridleError as problem:
@@ -122,8 +124,6 @@ class ModelDesk:
 
     async def read_project_keys(self) -> str | None:
         """Takes in the keys of the project here, if its secrets file counts; says why it does not."""
-        from bridle.cli.project_keys import keys_here
-
         found = await keys_here(self._env, os.getcwd())
         if found is None:
             return None
@@ -173,8 +173,6 @@ class ModelDesk:
 
     def endpoint(self, name: str) -> Endpoint | None:
         """A provider's endpoint as far as it is known: one without an address has the preset's."""
-        from bridle.providers.presets import preset
-
         try:
             return self.models.endpoint(name)
         except BridleError:
@@ -326,8 +324,6 @@ async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool, refresh: 
 
 async def _models_of(desk: ModelDesk, provider: str, *, refresh: bool) -> Listed:
     if provider == DEMO:
-        from bridle.providers.script import shipped_scripts
-
         return Listed(tuple(ModelInfo(name=name) for name in shipped_scripts()))
     endpoint = desk.endpoint(provider)
     if endpoint is not None and endpoint.local:  # it is asked every time: what it serves changes

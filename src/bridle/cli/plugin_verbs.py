@@ -13,10 +13,13 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
+from bridle.base.processes import CannotStart, CompletedProgram, Processes
 from bridle.base.spelling import meant_words
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
+from bridle.cli.plugin_template import new_plugin
+from bridle.cli.trust import review_lines, typed_line
 from bridle.config.bundle_contents import BadBundle, BundleContents
 from bridle.config.bundles import (
     BundleRecord,
@@ -28,7 +31,18 @@ from bridle.config.bundles import (
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown, written
 from bridle.config.tiers import Tiers
+from bridle.plugin.bundle_install import (
+    FETCH_S,
+    bring,
+    bundle_origin,
+    git_environment,
+    incoming_folder,
+    keep,
+    take_out,
+)
+from bridle.plugin.loading import RESERVED, load_plugins, offered_plugins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.safety.hooks.definitions import BadHook, hook_from
 
 if TYPE_CHECKING:
     from bridle.base.git import GitCall
@@ -64,8 +78,6 @@ def plugins(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     where = folders(env)
     match parsed.action:
         case "new":
-            from bridle.cli.plugin_template import new_plugin
-
             return new_plugin(parsed.name, os.path.join(os.getcwd(), parsed.folder or parsed.name))
         case "add":
             return _add(parsed, where, env)
@@ -97,8 +109,6 @@ def _list(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) ->
 
 def _plugin_rows(tiers: Tiers) -> tuple[list[PluginRow], BridleError | None]:
     """Those that are listed, then those that are installed and are not. Of the second nothing is imported."""
-    from bridle.plugin.loading import load_plugins, offered_plugins
-
     offered = offered_plugins()
     listed = cast("tuple[str, ...]", tiers.get("plugins.enabled") or ())
     loaded: tuple[LoadedPlugin, ...] = ()
@@ -276,8 +286,6 @@ def _verify(where: Folders, *, as_json: bool) -> int:
 
 
 def _add(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> int:
-    from bridle.plugin.bundle_install import bundle_origin
-
     try:
         origin = bundle_origin(parsed.source, parsed.ref or "", cwd=os.getcwd())
     except BadBundle as bad:
@@ -286,8 +294,6 @@ def _add(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> 
 
 
 def _update(parsed: argparse.Namespace, where: Folders, env: Mapping[str, str]) -> int:
-    from bridle.plugin.bundle_install import bundle_origin
-
     record = _named(parsed.name, where)
     try:
         origin = bundle_origin(record.source, record.ref, cwd="/")
@@ -305,8 +311,6 @@ def _bring(
     update_of: BundleRecord | None,
 ) -> int:
     """Fetches it, shows everything it would add, and keeps it where a person agrees to that, or named its digest."""
-    from bridle.plugin.bundle_install import incoming_folder, keep
-
     try:
         with incoming_folder(where.data) as incoming:
             found = asyncio.run(_brought(origin, incoming, env))
@@ -330,9 +334,6 @@ def _bring(
 
 
 async def _brought(origin: BundleOrigin, incoming: str, env: Mapping[str, str]) -> IncomingBundle:
-    from bridle.base.processes import CannotStart, CompletedProgram, Processes
-    from bridle.plugin.bundle_install import FETCH_S, bring, git_environment
-
     processes = Processes()
 
     async def run_git(call: GitCall, *, cwd: str, stdin: bytes | None, max_bytes: int) -> CompletedProgram:
@@ -359,8 +360,6 @@ def _agreed(contents: BundleContents, source: str, commit: str, before: BundleRe
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         say("\n".join((f"Bundle {contents.name} would add:", *screen_lines(contents, source, commit))) + "\n")
         raise CommandRefused("BundleNeedsPerson", name=contents.name, digest=contents.digest)
-    from bridle.cli.trust import review_lines, typed_line
-
     change = "has changed since you agreed to it" if before is not None else "is new to you"
     title = f"Bundle {contents.name} {contents.version}".rstrip() + f" {change}. It would add:"
     try:
@@ -387,9 +386,6 @@ def screen_lines(contents: BundleContents, source: str, commit: str) -> Iterator
 
 def _refuse_conflicts(contents: BundleContents, where: Folders, update_of: BundleRecord | None) -> None:
     """A namespace has one owner."""
-    from bridle.plugin.loading import RESERVED, offered_plugins
-    from bridle.safety.hooks.definitions import BadHook, hook_from
-
     name = contents.name
     if update_of is not None and name != update_of.name:
         raise BadBundle(f'it calls itself "{name}" now, and was "{update_of.name}"')
@@ -414,8 +410,6 @@ def _refuse_conflicts(contents: BundleContents, where: Folders, update_of: Bundl
 
 
 def _remove(name: str, where: Folders) -> int:
-    from bridle.plugin.bundle_install import take_out
-
     record = _named(name, where)
     try:
         take_out(record.name, where.data)

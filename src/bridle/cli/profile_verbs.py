@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from bridle.app.profile_answers import is_trusted_profile, profile_entries
+from bridle.app.settings import skill_settings
+from bridle.app.skill_sources import session_skills
+from bridle.base.clock import SystemClock
 from bridle.base.files import private_folder, write_atomic
 from bridle.base.phrases import counted
 from bridle.base.spelling import meant_words
@@ -33,6 +37,7 @@ from bridle.config.settings_report import rows
 from bridle.config.tiers import Tiers, load
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import ProfileEntry
+from bridle.safety.trust import Approvals
 
 EXIT_INVALID = 2
 TEMPLATE = """\
@@ -134,11 +139,6 @@ def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
 
 
 def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    from bridle.app.settings import skill_settings
-    from bridle.app.skill_sources import session_skills
-    from bridle.base.clock import SystemClock
-    from bridle.safety.trust import Approvals
-
     approvals, clock = Approvals(where.config), SystemClock()
     found = session_skills(
         skill_settings(tiers), where=where, cwd=cwd, env=env, clock=clock, approvals=approvals
@@ -225,8 +225,6 @@ def _new(parsed: argparse.Namespace, where: Folders, cwd: str) -> int:
 
 def _copied(like: str, name: str, where: Folders, cwd: str) -> str:
     """The text of another profile, under the new name."""
-    import re
-
     file = _named(like, where, cwd)
     if file.scope == "project":
         raise UsageError("A profile of a project is no profile of yours: trust it, or write your own")

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from bridle.app.housekeeping import log_wanted
+from bridle.base.clock import SystemClock
 from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
+from bridle.cli.run_goal import goal_wanted
 from bridle.cli.run_words import command_of, input_of, without_alias
 from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
+from bridle.clients.hub_stream import HubStream, HubTask
 from bridle.clients.interaction.story import Story
 from bridle.clients.print import (
     EXIT_INTERRUPTED,
@@ -30,17 +33,20 @@ from bridle.clients.print import (
     Printer,
     RunInput,
 )
+from bridle.clients.structured import asked_for, read_schema
 from bridle.config.folders import folders
+from bridle.config.tiers import load
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
+from bridle.protocol.queries import DescribeSession, FindSession
 from bridle.providers import DEMO
+from bridle.providers.script import script_name
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
-    from bridle.clients.hub_stream import HubStream
     from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
@@ -127,9 +133,6 @@ def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
     """The stream of a run that a hub reads, which says in the environment what it calls it."""
     if form != "hub":
         return None
-    from bridle.base.clock import SystemClock
-    from bridle.clients.hub_stream import HubStream, HubTask
-
     task = HubTask(
         task_id=env.get("BRIDLE_HUB_TASK", ""),
         edge_run_id=env.get("BRIDLE_HUB_RUN", ""),
@@ -275,8 +278,6 @@ def _input(
 ) -> RunInput:
     """What is to be done: a git command, a skill, a goal, or what the model is sent."""
     if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
-        from bridle.cli.run_goal import goal_wanted  # most runs have none
-
         return goal_wanted(parsed, schema, prompt_of(parsed.prompt, parsed.prompt_file, say))
     given = prompt_of(parsed.prompt, parsed.prompt_file, say)
     if given.typed.startswith("/") and os.path.isfile(os.path.join(folders(env).config, "aliases.toml")):
@@ -299,8 +300,6 @@ def _content(
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     wish = ""
     if schema is not None:
-        from bridle.clients.structured import asked_for
-
         wish = asked_for(schema)
     words = input_of(given, cwd=parsed.cwd, say=say, also=wish)
     return (*words, *(_images(parsed, env) if parsed.image else ()))
@@ -309,8 +308,6 @@ def _content(
 def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
     """The images, each within what the settings say of them."""
     from bridle.clients.images import image_block
-    from bridle.config.folders import folders
-    from bridle.config.tiers import load
 
     tiers = load(
         where=folders(env),
@@ -325,8 +322,6 @@ def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Inpu
 
 
 def _schema(path: str) -> dict[str, Any]:
-    from bridle.clients.structured import read_schema
-
     return read_schema(path)
 
 
@@ -401,8 +396,6 @@ def _model_of(name: str | None) -> str | None:
     provider, _, script = (name or "").partition(":")
     if provider != DEMO or not script:
         return name
-    from bridle.providers.script import script_name
-
     return f"{DEMO}:{script_name(script)}"
 
 
@@ -496,8 +489,6 @@ def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
 
 async def _named_session(parsed: argparse.Namespace, cwd: str, connection: Connection) -> SessionInfo | None:
     """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
-    from bridle.protocol.queries import DescribeSession, FindSession  # most runs begin a session of their own
-
     if parsed.resume:
         return (await connection.ask(DescribeSession(session=parsed.resume))).session
     here = real_folder(cwd)

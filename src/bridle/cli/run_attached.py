@@ -17,6 +17,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import Handshake
+from bridle.protocol.queries import DescribeSession
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
@@ -90,7 +91,5 @@ class _RunConnection:
                 await self._connection.send(EndSession(session=session))
 
     async def _is_alone(self, session: str) -> bool:
-        from bridle.protocol.queries import DescribeSession  # not before the model was asked
-
         described = await self._connection.ask(DescribeSession(session=session))
         return all(one.id == self.client for one in described.clients)

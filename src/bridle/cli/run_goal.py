@@ -8,6 +8,7 @@ import shlex
 from typing import Any
 
 from bridle.cli.stdin import GivenPrompt
+from bridle.clients.structured import asked_for
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 
@@ -42,6 +43,4 @@ def goal_command(arguments: str) -> RunSlash:
 def _wish(schema: dict[str, Any] | None) -> str:
     if schema is None:
         return ""
-    from bridle.clients.structured import asked_for
-
     return asked_for(schema)

@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from bridle.base.spelling import nearest
+from bridle.cli.run_goal import goal_command
 from bridle.cli.stdin import GivenPrompt
+from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
+from bridle.commands.git_commands import WRITES
+from bridle.commands.prompts import PROMPTS, prompt_of
+from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.folders import Folders
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
-from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name
+from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name, in_full
 
 _PROMPTS = ("skills", "user", "project")
 """The namespaces of prompts and skills, beside those of bundles."""
@@ -27,9 +33,6 @@ def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
     `data_folder` is where bundles are. It names no session yet. Raises `UsageError` for a git command beside other
     words; for a prompt they are what it is about.
     """
-    from bridle.clients.interaction.parse import Slash, parse
-    from bridle.commands.git_commands import WRITES
-
     typed = parse(given.typed, lambda _path: False)
     if isinstance(typed, Slash) and _is_prompt(typed.name, data_folder):
         words = (given.before.strip(), typed.arguments, given.after.strip())
@@ -47,8 +50,6 @@ def command_of(given: GivenPrompt, data_folder: str) -> RunSlash | None:
 
 def _agents_of(name: str) -> str:
     """The name of the command that has one agent work, or several; empty for any other."""
-    from bridle.commands.role_commands import ROLE_COMMANDS
-
     bare = bare_name(name)
     is_one = name.startswith(AGENT_PREFIX) and name != AGENT_PREFIX
     return bare if is_one or any(bare == one.name for one in ROLE_COMMANDS) else ""
@@ -64,8 +65,6 @@ def _sent_agent(name: str, arguments: str, given: GivenPrompt) -> RunSlash:
 
 def _typed_goal(arguments: str, given: GivenPrompt) -> RunSlash:
     """The goal that was typed, with what it is about from elsewhere behind it."""
-    from bridle.cli.run_goal import goal_command
-
     if arguments.strip() in ("", "stop"):
         raise UsageError(
             "A run begins a goal: /goal --check 'COMMAND' WORDS. One under way: bridle -c, then /goal"
@@ -77,8 +76,6 @@ def _typed_goal(arguments: str, given: GivenPrompt) -> RunSlash:
 def without_alias(given: GivenPrompt, where: Folders) -> GivenPrompt:
     """What was typed, with the line that it stands for in the place of an alias."""
     from bridle.app.alias_source import aliases_of
-    from bridle.clients.interaction.parse import Slash, parse
-    from bridle.protocol.slash_arguments import in_full
 
     typed = parse(given.typed, lambda _path: False)
     if not isinstance(typed, Slash):
@@ -115,9 +112,8 @@ def input_of(
 
 def _read(typed: str, cwd: str, say: Callable[[str], None]) -> tuple[InputBlock | str, ...]:
     """What a person typed, with the meaning it has at a terminal."""
-    # Most runs have none of it.
-    from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
 
+    # Most runs have none of it.
     def is_file(path: str) -> bool:
         return os.path.isfile(os.path.join(cwd, path))
 
@@ -150,8 +146,6 @@ def _joined(parts: Iterable[tuple[InputBlock | str, ...]]) -> Iterable[InputBloc
 
 
 def _named_prompt(name: str, arguments: str) -> str:
-    from bridle.commands.prompts import prompt_of
-
     text = prompt_of(name, arguments)
     if text is None:
         raise _unknown(name)
@@ -159,11 +153,6 @@ def _named_prompt(name: str, arguments: str) -> str:
 
 
 def _unknown(name: str) -> UsageError:
-    from bridle.base.spelling import nearest
-    from bridle.commands.git_commands import WRITES
-    from bridle.commands.prompts import PROMPTS
-    from bridle.commands.role_commands import ROLE_COMMANDS
-
     roles = (one.name for one in ROLE_COMMANDS)
     names = (*(one.name for one in PROMPTS), *WRITES, *roles, "goal")
     *others, last = (f"/{one}" for one in names)

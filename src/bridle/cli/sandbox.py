@@ -23,6 +23,8 @@ from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
+from bridle.cli.sandbox_give_back import give_back
+from bridle.cli.sandbox_probe import probe
 from bridle.clients.interaction.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers, load
@@ -51,8 +53,6 @@ Status = Literal["ok", "warn", "fail"]
 
 def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.action == "give-back":
-        from bridle.cli.sandbox_give_back import give_back
-
         return give_back(parsed.path, os.getcwd())
     here = _here(parsed, env)
     try:
@@ -60,8 +60,6 @@ def sandbox(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             case "run":
                 return _run(parsed.command, here)
             case "probe":
-                from bridle.cli.sandbox_probe import probe
-
                 return probe(parsed, here)
             case _:
                 return _show(parsed, here)

@@ -11,13 +11,16 @@ from collections.abc import Mapping
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.cli.console import say, say_json
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.expiry_notice import NOTICE_DAYS, dismiss
 from bridle.cli.session_words import day, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.backup import is_backup
 from bridle.sessions.beside_store import copy_outputs, forget_beside
+from bridle.sessions.import_session import UnreadableLine
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
 from bridle.sessions.stored_archive import StoredArchive
@@ -84,8 +87,6 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
 
     A file whose first line is no event is refused: nothing says that it was ever an export.
     """
-    from bridle.sessions.import_session import UnreadableLine
-
     try:
         return StoredArchive(store).import_lines(lines, cwd=here, profile="default"), ""
     except UnreadableLine as torn:
@@ -101,14 +102,10 @@ def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str)
 
 
 def _is_backup(path: str) -> bool:
-    from bridle.sessions.backup import is_backup
-
     return os.path.isfile(path) and is_backup(path)
 
 
 def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
-    from bridle.cli.console import tell
-
     work = SqliteStore(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
     came = asyncio.run(work)
     if parsed.json:
@@ -137,8 +134,6 @@ def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 def _dismiss(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """The notice before content goes is not given any more for these; it still goes."""
-    from bridle.cli.expiry_notice import NOTICE_DAYS, dismiss
-
     where = folders(env)
     until_ms = time.time_ns() // 1_000_000 + NOTICE_DAYS * 24 * 3600 * 1000
     due = StoredArchive(store).expiring(days_kept(where, env, os.path.realpath(".")), until_ms=until_ms)

@@ -13,6 +13,10 @@ from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, unwritten
 from bridle.cli.session_words import day
+from bridle.clients.as_chain import chain_lines
+from bridle.clients.as_events import events_lines
+from bridle.clients.interaction.as_html import html
+from bridle.clients.interaction.as_markdown import markdown
 from bridle.protocol.errors import UsageError
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionRow, SessionStore
@@ -50,20 +54,12 @@ def _parts(store: SessionStore, row: SessionRow, form: str) -> Iterator[bytes]:
     records = store.records(row.id)
     match form:
         case "markdown":
-            from bridle.clients.interaction.as_markdown import markdown
-
             return _encoded(markdown(row.title, _facts(row), clean(records)))
         case "html":
-            from bridle.clients.interaction.as_html import html
-
             return _encoded(html(row.title, _facts(row), clean(records)))
         case "events":
-            from bridle.clients.as_events import events_lines
-
             return events_lines(clean(records))
         case "chain":
-            from bridle.clients.as_chain import chain_lines
-
             return chain_lines(clean(records))
         case _:
             return jsonl(records)

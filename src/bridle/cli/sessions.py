@@ -19,16 +19,22 @@ from bridle.base.ids import list_place
 from bridle.base.phrases import age, counted
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
+from bridle.cli.session_changes import change
+from bridle.cli.session_diff import diff
+from bridle.cli.session_export import export
 from bridle.cli.session_words import day, notes, short, title_words
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.child_lines import tree_lines
 from bridle.clients.interaction.story import Story
 from bridle.clients.replay import frames
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import SearchHit
+from bridle.sessions import repair
 from bridle.sessions.export import clean
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore
@@ -51,16 +57,12 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
                     return _show_tree(store, parsed.id, as_json=parsed.json)
                 return _show_json(store, parsed.id) if parsed.json else _show(store, parsed.id)
             case "export":
-                from bridle.cli.session_export import export
-
                 return export(store, parsed)
             case "search":
                 return search_verb(store, parsed)
             case "replay":
                 return replay(store, parsed)
             case "diff":
-                from bridle.cli.session_diff import diff
-
                 return diff(store, parsed)
             case "repair":
                 return repair_store(store, parsed)
@@ -69,8 +71,6 @@ def sessions(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             case "rekey":
                 return rekey(store)
             case action if action in CHANGING:
-                from bridle.cli.session_changes import change
-
                 return change(store, parsed, env)
             case _:
                 return _list(store, parsed)
@@ -173,9 +173,6 @@ def _show(store: SessionStore, text: str) -> int:
 
 def _show_tree(store: SessionStore, text: str, *, as_json: bool) -> int:
     """The agents that were sent in a session, each below whoever sent it."""
-    from bridle.clients.interaction.child_lines import tree_lines
-    from bridle.protocol.child_tree import ChildTree
-
     row, tree = store.find(text), ChildTree()
     for envelope in store.events(row.id):
         tree.take(envelope)
@@ -258,8 +255,6 @@ EXIT_DAMAGED = 1
 
 def repair_store(store: SessionStore, parsed: argparse.Namespace) -> int:
     """Exit code 1 when something was damaged, repaired or not: whoever asked has something to read."""
-    from bridle.sessions import repair
-
     report = StoredArchive(store).repair(only_look=parsed.check)
     code = 0 if report.whole else EXIT_DAMAGED
     if parsed.json:

@@ -12,9 +12,10 @@ import msgspec
 from bridle.app.settings import is_acked, skill_settings
 from bridle.app.skill_sources import agreed_of, find_all
 from bridle.base.clock import SystemClock
-from bridle.base.files import write_new
+from bridle.base.files import read_limited, write_new
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
+from bridle.cli.doctor_parts import at_home
 from bridle.cli.trust import stored_approvals
 from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
 from bridle.config.tiers import load
@@ -142,8 +143,6 @@ def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[st
 
 def _shown(path: str, env: Mapping[str, str]) -> str:
     """A path as people write it: from where they are, or from their home."""
-    from bridle.cli.doctor_parts import at_home
-
     here = os.path.relpath(path)
     return at_home(path, env) if here.startswith("../") else here
 
@@ -153,8 +152,6 @@ def _checked(path: str, env: Mapping[str, str]) -> CheckedSkill:
     folder = os.path.abspath(folder)
     file = os.path.join(folder, SKILL_FILE)
     shown = _shown(file, env)
-    from bridle.base.files import read_limited
-
     try:
         contents = read_limited(file, MAX_BODY_BYTES)
         if contents.truncated:

@@ -19,6 +19,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.machine_store import session_store
+from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
 from bridle.base.files import private_folder, read_limited, real_folder, write_atomic
 from bridle.base.user_programs import run_in_foreground
@@ -119,8 +120,6 @@ async def _shared(engine: Engine, env: Mapping[str, str], *, shares: bool) -> As
     if not shares:
         yield
         return
-    from bridle.app.serving import shared_engine
-
     async with shared_engine(engine, where=folders(env), clock=SystemClock(), notice=tell):
         yield
 

@@ -9,15 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from bridle.app.plugins import within_packs
+from bridle.app.tool_module_source import counting_modules, find_modules
 from bridle.base.installation import is_map_installed
 from bridle.base.visible import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
+from bridle.cli.trust import stored_approvals
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
 from bridle.engine.conversation import Conversation
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
+from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import DurableEvent
 from bridle.tools.builtin import builtin_tools
@@ -68,9 +72,6 @@ def _settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers | Non
 def _of_plugins(tiers: Tiers | None, packs: Sequence[str] | None) -> list[ToolRow]:
     if tiers is None or not tiers.get("plugins.enabled"):
         return []
-    from bridle.app.plugins import within_packs
-    from bridle.plugin.loading import load_plugins
-
     features = within_packs([plugin.feature for plugin in load_plugins(tiers)], packs)
     return [_row(tool, feature.origin) for feature in features for tool in feature.tools]
 
@@ -80,9 +81,6 @@ def _of_modules(tiers: Tiers | None, env: Mapping[str, str]) -> list[ToolRow]:
     cwd = os.getcwd()
     if tiers is None:
         return []
-    from bridle.app.tool_module_source import counting_modules, find_modules
-    from bridle.cli.trust import stored_approvals
-
     found = list(find_modules(folders(env), os.path.realpath(cwd)))
     project_too = bool(tiers.get("tools.project_modules"))
     rows: list[ToolRow] = []

@@ -9,9 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from bridle.app.agent_sources import agent_items
 from bridle.app.project_trust import config_items, named_settings_item, project_items
 from bridle.app.settings import is_acked
 from bridle.base.clock import SystemClock
@@ -23,14 +26,12 @@ from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
+from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.approvals import Approvals, read_lockfile, session_approvals
 from bridle.safety.trust.lockfile import Approval, encode
 from bridle.safety.trust.trust_items import State, TrustItem
-
-if TYPE_CHECKING:
-    from bridle.mcp.server_pins import PinStore, ServerPins
 
 EXIT_DRIFT: Final = 3
 GLIMPSE: Final = 10
@@ -70,8 +71,6 @@ def stored_approvals(env: Mapping[str, str]) -> Approvals:
 
 
 def _pins(env: Mapping[str, str]) -> PinStore:
-    from bridle.mcp.server_pins import PinStore
-
     return PinStore(folders(env).state, SystemClock())
 
 
@@ -114,8 +113,6 @@ def _chosen_agent_items(
     wanted = parsed.agent or tiers.get("agent")
     if not wanted:
         return []
-    from bridle.app.agent_sources import agent_items
-
     listed = tuple(tiers.get("agents.folders") or ())
     items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
     return [
@@ -201,8 +198,6 @@ def review_lines(title: str, body: Sequence[str], odd: Sequence[str], ask: Ask) 
 
 def typed_line(prompt: str) -> str:
     """A line typed after the question was shown: what was typed before was not meant for it."""
-    import termios
-
     sys.stdout.flush()
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     say(prompt)
@@ -367,6 +362,4 @@ def _kind(item: TrustItem) -> str:
 
 
 def _day(ms: int) -> str:
-    import time
-
     return time.strftime("%Y-%m-%d", time.gmtime(ms / 1000))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from bridle.app.stored_keys import StoredKeys
+from bridle.base.clock import SystemClock
 from bridle.cli.console import tell
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError
 from bridle.providers import DEMO
-
-if TYPE_CHECKING:
-    from bridle.app.stored_keys import StoredKeys
 
 TRIES = 3
 _VARIABLE = "BRIDLE_PASSPHRASE"
@@ -72,7 +70,4 @@ def _with_passphrase(env: Mapping[str, str], *, log: bool, keys: bool) -> Mappin
 
 
 def _stored(env: Mapping[str, str]) -> StoredKeys:
-    from bridle.app.stored_keys import StoredKeys  # only where a person can be asked
-    from bridle.base.clock import SystemClock
-
     return StoredKeys(where=folders(env), env=env, clock=SystemClock())

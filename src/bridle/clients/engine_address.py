@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -62,8 +63,6 @@ def unix_address(path: str) -> EngineAddress:
 
 def engine_address(url: str, *, ca_file: str | None = None) -> EngineAddress:
     """Raises `UsageError` for what is no address, and for one to which a token would travel in the clear."""
-    from urllib.parse import urlsplit
-
     no_address = UsageError(f'"{url}" is no address of an engine. Write one like https://host:8421')
     try:
         parts = urlsplit(url)

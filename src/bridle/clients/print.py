@@ -13,20 +13,26 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
 
+from bridle.base.json_answer import checked
+from bridle.base.json_line import json_line
 from bridle.base.phrases import counted, dollars
 from bridle.base.visible import visible
+from bridle.clients.interaction.goal_lines import changed_words
 from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
+from bridle.clients.run_errors import error_fields
+from bridle.clients.structured import asked_again
 from bridle.protocol import events as e
+from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunSlash, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
+from bridle.protocol.queries import DescribeLog
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
-    from bridle.protocol.child_tree import ChildTree
     from bridle.protocol.connection import Connection
 
 SCHEMA_VERSION = 1
@@ -250,8 +256,6 @@ class Printer:
 
     async def _ask_again(self, connection: Connection, problem: str) -> None:
         """Once: a model that is told what is wrong with its answer mostly mends it."""
-        from bridle.clients.structured import asked_again
-
         self._asked_again, self._misfit = True, None
         self._result.error = self._result.reason = None
         self._say(f"the answer does not fit the schema ({visible(problem, newlines=False)}); asked once more")
@@ -266,8 +270,6 @@ class Printer:
         """
         if self._form == "text" and not self._calls:
             return
-        from bridle.protocol.queries import DescribeLog
-
         if self._form != "text":
             with suppress(CommandRefused):  # it has ended already
                 await connection.send(EndSession(session=session, leaving=True))
@@ -285,8 +287,6 @@ class Printer:
         """A run that could not begin or go on: one sentence, once, and the exit code of its reason."""
         if self._result.error is not None and self._result.error["message"].startswith(failure.message):
             return
-        from bridle.clients.run_errors import error_fields
-
         error = error_fields(failure)
         message = error["message"] + (self._what_had_begun() if failure.reason == "StoreFailed" else "")
         self._result.error = {**error, "message": message}
@@ -419,8 +419,6 @@ class Printer:
 
     def _take_of_child(self, envelope: Envelope) -> None:
         if self._children is None:
-            from bridle.protocol.child_tree import ChildTree  # most runs send nobody
-
             self._children = ChildTree()
         self._children.take(envelope)
         if isinstance(envelope.event, e.ToolCallRequested) and self._children.is_apart(envelope.invocation):
@@ -551,8 +549,6 @@ class Printer:
 
     def _goal_ended(self, ended: e.GoalEnded) -> int:
         """A deadline or a signal of the run's own is why it ended, whatever the goal says of it."""
-        from bridle.clients.interaction.goal_lines import changed_words
-
         result = self._result
         if ended.reached:
             self._say(f"goal     reached in {counted(ended.rounds, 'round')}")
@@ -586,8 +582,6 @@ class Printer:
         if ended.stop == "cancelled" and self._deadline_s is not None:
             return _failed(ended, "DeadlineReached", timeout_s=f"{self._deadline_s:g}")
         if ended.stop == "end_turn" and self._schema is not None:
-            from bridle.base.json_answer import checked
-
             answer = checked(self._result.final_response, self._schema)
             if answer.problem is not None:
                 self._misfit = None if self._asked_again else answer.problem
@@ -656,8 +650,6 @@ class Printer:
         return failure.exit_code
 
     def _write_json(self, value: Any) -> None:
-        from bridle.base.json_line import json_line  # not for a run that prints an answer
-
         self._write(json_line(value))
 
     def _write_words(self, text: str) -> None:

@@ -35,6 +35,7 @@ from bridle.protocol.commands import (
 from bridle.protocol.errors import SENTENCES, CommandRefused
 from bridle.protocol.events import Envelope, StreamGap
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
+from bridle.protocol.queries import AnyQueryAnswer
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import A, Query
@@ -186,8 +187,6 @@ class RemoteConnection:
         return accepted
 
     async def ask(self, query: Query[A]) -> A:
-        from bridle.protocol.queries import AnyQueryAnswer
-
         answer = await self._ask("query", msgspec.json.encode(query), again=True)
         return cast("A", msgspec.json.decode(answer.body, type=AnyQueryAnswer))
 

@@ -16,6 +16,7 @@ import msgspec
 
 from bridle.base.clock import iso_ms
 from bridle.base.git import branch_name_problem
+from bridle.base.git_repository import GitFailed
 from bridle.base.visible import visible
 from bridle.commands.commit_message import drafted_message, message_of
 from bridle.commands.git_commands import changes_text
@@ -39,8 +40,6 @@ _OPEN_PULL_REQUEST: Final[Argv] = ("gh", "pr", "create", "--fill")
 
 async def git_command(name: str, arguments: str, needs: GitNeeds) -> SlashEvent:
     """Carries out `/name arguments`. It comes to a `GitEnded`, or what an undo comes to, whatever happens."""
-    from bridle.base.git_repository import GitFailed  # not before the first such command
-
     work = GitWork(name, arguments, needs)
     try:
         event = await _RUNS[name](work, arguments.strip())

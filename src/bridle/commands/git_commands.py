@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bridle.base.git_repository import GitFailed
 from bridle.engine.slash_command import DescribedSlash, SlashEvent
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import ContextAdded, Notice
@@ -71,8 +72,6 @@ async def show_changes(
 
     `shows` says whether the content of an absolute path may be seen; changed files it hides are named and left out.
     """
-    from bridle.base.git_repository import GitFailed  # not before the first such command
-
     try:
         lead, _, rest = path.partition(" ")
         text = await changes_text(repository, _absolute(cwd, rest.strip() if lead == "git" else path), shows)

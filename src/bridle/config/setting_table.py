@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
+from bridle.base.hosts import host_rule
 from bridle.base.spelling import folded_name
 from bridle.protocol.events import Mode, Verdict
 
@@ -114,8 +115,6 @@ def _is_plain(value: object) -> bool:
 
 
 def _are_hosts(value: object) -> bool:
-    from bridle.base.hosts import host_rule  # few files name any
-
     if not _is_texts(value):
         return False
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, MutableMapping
+from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -114,8 +115,6 @@ def _sound(parsed: ParsedFile) -> ParsedFile:
 
 def _new_text(place: SettingsFile, old: Table, path: tuple[str, ...], value: Any) -> bytes:
     """The changed text: the first that says what the old one said but for the change; otherwise the file stays."""
-    from copy import deepcopy
-
     wanted = deepcopy(old)
     _edit(wanted, path, value)
     # A table written with dots is gone with its last key; one with a header or braces stays, empty.

@@ -22,9 +22,11 @@ import msgspec
 
 from bridle.base.files import repository_root
 from bridle.config.folders import PROJECT_CHOICES, PROJECT_FOLDER, Folders, project_folder
+from bridle.config.named_files import NamedFiles
 from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
 from bridle.config.problems import Problem
 from bridle.config.profiles import DEFAULT, Preset, ProfileFile, chosen_by_project, read_preset, read_profile
+from bridle.config.project_profile import ProjectProfile
 from bridle.config.setting_table import (
     FLAG,
     JOINED,
@@ -49,6 +51,7 @@ from bridle.config.settings_file import (
     read,
 )
 from bridle.config.value_check import CheckedSettings, folded, validated
+from bridle.config.workspace import ignored, sifted, workspace_file
 
 if TYPE_CHECKING:
     from bridle.config.workspace import SpokenFor, WorkspaceFile
@@ -246,8 +249,6 @@ def load(
     used: list[WorkspaceFile] = []
 
     def named(place: SettingsFile, parsed: ParsedFile, spoken_for: SpokenFor) -> Problem | None:
-        from bridle.config.named_files import NamedFiles  # hardly anybody names one
-
         files = NamedFiles(where=where, cwd=cwd, add_dirs=add_dirs, is_acked=is_acked)
         return files.judge(place, parsed, spoken_for, used=used, waiting=waiting)
 
@@ -411,8 +412,6 @@ def _project_profile(
 ) -> list[SettingsSource]:
     """What a profile of the project says, below the person's own settings like any other: nothing before they agreed to
     its very bytes, and then what a file of the workspace may set."""
-    from bridle.config.project_profile import ProjectProfile
-
     found = ProjectProfile(
         file, preset.parsed, merged(source.values for source in own), allow_hooks=may.allow_hooks
     )
@@ -454,8 +453,6 @@ def _workspace_sources(
     written = list(_workspace_files(cwd, problems))
     if not written:
         return []
-    from bridle.config.workspace import ignored, sifted, workspace_file
-
     sources: list[SettingsSource] = []
     for tier, place, project in written:
         parsed = read(place)

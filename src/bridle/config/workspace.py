@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from bridle.base.files import repository_root
+from bridle.base.hosts import all_covered, host_rule
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile
@@ -311,8 +312,6 @@ def _allows(rule: object) -> bool:
 
 def _are_covered(value: object, own: object) -> bool:
     """Whether hosts are among those of the person. What are no hosts passes, to be reported as that."""
-    from bridle.base.hosts import all_covered, host_rule
-
     try:
         wanted = [host_rule(text) for text in cast("list[str]", value)]
     except (ValueError, TypeError, AttributeError):

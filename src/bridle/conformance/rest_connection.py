@@ -22,6 +22,7 @@ from bridle.protocol.commands import Accepted, AnyCommand, DetachSession
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
+from bridle.protocol.queries import AnyQueryAnswer
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import A, Query
@@ -68,8 +69,6 @@ class RestConnection:
         return accepted
 
     async def ask(self, query: Query[A]) -> A:
-        from bridle.protocol.queries import AnyQueryAnswer
-
         route = _ROUTES[type(query)]
         fields = msgspec.json.decode(msgspec.json.encode(query), type=dict[str, Any])
         given = [

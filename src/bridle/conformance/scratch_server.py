@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from bridle.app.engine import Engine
+from bridle.app.serving import ListenOptions, listening_engine
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.files import write_atomic
@@ -17,6 +18,7 @@ from bridle.conformance.exchanges import SocketExchange
 from bridle.conformance.token_desks import EngineDesk
 from bridle.conformance.wire_doors import EngineDoor, RestWay, ServedDoor, SocketWay
 from bridle.conformance.wire_scenarios import Door
+from bridle.control.listening_socket import TcpAddress
 
 IN_PROCESS: Final = "inproc"
 OVER_SOCKETS: Final = ("rest-unix", "rest-tcp", "ws-unix", "ws-tcp")
@@ -56,9 +58,6 @@ async def scratch_doors(folder: str, transports: Sequence[str]) -> AsyncGenerato
         engine, work, env = await stack.enter_async_context(scratch_engine(folder, listening=over_sockets))
         doors: dict[str, Door] = {IN_PROCESS: EngineDoor(engine, work)}
         if over_sockets:
-            from bridle.app.serving import ListenOptions, listening_engine
-            from bridle.control.listening_socket import TcpAddress
-
             where = folders(env)
             options = ListenOptions(address=TcpAddress("127.0.0.1", 0))
             at = await stack.enter_async_context(

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.token_estimate import estimated_tokens
+from bridle.context.compaction import CompactionPlan, Goal, plan_clearing, plan_summary
+from bridle.context.compaction_words import dropped_turns, nearly_full, still_full
+from bridle.context.summaries import deterministic_summary, model_summary, prompt, question
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.sizes import messages_tokens, prefix_tokens, request_tokens
 from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
@@ -24,7 +27,6 @@ from bridle.protocol.messages import Parameters, TextBlock
 from bridle.protocol.slash_arguments import SlashArgument
 
 if TYPE_CHECKING:
-    from bridle.context.compaction import CompactionPlan, Goal
     from bridle.engine.conversation import Conversation, Entry
     from bridle.engine.journal import Journal
     from bridle.engine.side_question import AskAside
@@ -166,8 +168,6 @@ class Compactor:
         self._journal.emit(made)
         limit = self.limit(draft.prefix)
         if made.tokens_after > limit:
-            from bridle.context.compaction_words import still_full
-
             message = still_full(draft.prefix, made.tokens_after, limit)
             self._journal.emit(Notice(reason="ContextStillFull", message=message))
         return True
@@ -206,9 +206,6 @@ class Compactor:
 
     def _draft(self, why: CompactionCause) -> _Draft | None:
         """What would be done now; None where nothing could go, or where it would not be worth it."""
-        from bridle.context.compaction import plan_clearing, plan_summary  # not before the first one
-        from bridle.context.summaries import deterministic_summary
-
         prefix = self._conversation.prefix
         if prefix is None:
             return None
@@ -238,8 +235,6 @@ class Compactor:
         return draft if self._is_worth_it(draft, why, before) else None
 
     def _goal(self, prefix: PrefixSet, why: CompactionCause, *, fixed: int, words: int, scale: float) -> Goal:
-        from bridle.context.compaction import Goal
-
         settings, limit = self._settings, self.limit(prefix)
         half = math.floor(limit * settings.compact_at / 2)
         room = max(half - math.ceil(fixed * scale), limit // 10)
@@ -279,8 +274,6 @@ class Compactor:
 
     async def _finished(self, draft: _Draft, why: CompactionCause, *, keep: str = "") -> Compacted:
         """The compaction with the summary it gets, and with what it means for a whole request."""
-        from bridle.context.summaries import model_summary
-
         if self._around.about_to is not None:
             await self._around.about_to(why)
         made, by = draft.event, "deterministic"
@@ -294,8 +287,6 @@ class Compactor:
 
     async def _ask(self, draft: _Draft, keep: str) -> str | None:
         """The summary as the model writes it; None where it cannot be asked or did not write one."""
-        from bridle.context.summaries import prompt, question
-
         prefix, goal = draft.prefix, draft.goal
         window = self._around.window_of(prefix.provider, prefix.model)
         if window is None and self._settings.summary == "model":
@@ -314,8 +305,6 @@ class Compactor:
         message = question(draft.plan.dropped, keep=keep, max_tokens=most)
         if most <= 0 or not self._around.affordable(asked, messages_tokens((message,))):
             return None
-        from bridle.context.compaction_words import dropped_turns
-
         self._journal.emit(Notice(reason="Compacting", message=f"Summarising {dropped_turns(draft.event)}…"))
         try:
             answer = await self._around.ask(asked, (message,))
@@ -331,8 +320,6 @@ class Compactor:
             return
         prefix = draft.prefix
         window = self._around.window_of(prefix.provider, prefix.model) or self.limit(prefix)
-        from bridle.context.compaction_words import nearly_full
-
         message = nearly_full(draft.event, prefix, tokens=self._tokens(prefix), window=window)
         self._journal.emit(Notice(reason="ContextNearlyFull", message=message))
 

@@ -14,6 +14,7 @@ import msgspec
 from bridle.context.instruction_files import InstructionFile
 from bridle.engine.ports import AskPerson
 from bridle.protocol.events import Notice
+from bridle.protocol.questions import TrustAnswer
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import TrustQuestion
@@ -88,8 +89,6 @@ class Consent:
 
     async def answer(self, file: InstructionFile, question: TrustQuestion) -> bool | None:
         """What a person says to this question about the file; None where nobody can. A yes is remembered."""
-        from bridle.protocol.questions import TrustAnswer  # not before something is to be asked
-
         answer = await self._ask(f"trust-{file.sha256[:16]}", question)
         if not isinstance(answer, TrustAnswer):
             return None

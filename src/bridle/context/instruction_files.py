@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 import msgspec
 
 from bridle.base.files import first_entries, read_limited, repository_root
 from bridle.base.visible import visible
+from bridle.context.rule_files import read_rule
 
 MAX_BYTES: Final = 64 * 1024
 MAX_FILES_A_PATTERN: Final = 50
@@ -133,8 +136,6 @@ def read_instructions(path: str, shown: str, *, root: str = "", source: str = ""
         return []
     body, applies, globs = text, "always", ()
     if path.endswith(".mdc"):
-        from bridle.context.rule_files import read_rule  # few projects have any
-
         body, applies, globs = read_rule(text)
     return [
         msgspec.structs.replace(
@@ -189,8 +190,6 @@ def _named(folder: str, source: str) -> list[str]:
         names = [one.name for one in first_entries(inside)]
     except OSError:
         return []
-    from fnmatch import fnmatchcase  # few folders are there
-
     return [os.path.join(inside, one) for one in names if fnmatchcase(one, name)][:MAX_FILES_A_PATTERN]
 
 
@@ -209,8 +208,6 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _user(uid: int) -> str:
-    import pwd
-
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from bridle.base.token_estimate import estimated_tokens
+from bridle.context.imports import Imports
 from bridle.context.instruction_files import (
     DEFAULT_SOURCES,
     FALLBACK_SOURCES,
@@ -24,13 +25,13 @@ from bridle.context.instruction_files import (
     instruction_text,
     prefix_folders,
 )
+from bridle.context.rule_files import rule_names
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.messages import TextBlock
 
 if TYPE_CHECKING:
     from bridle.context.consent import Consent, TrustPort
-    from bridle.context.imports import Imports
     from bridle.context.offered_sources import OfferedSources
     from bridle.engine.conversation import Conversation
 
@@ -103,8 +104,6 @@ class SessionInstructions:
         return self._brought.of(file)
 
     def _imports(self) -> Imports:
-        from bridle.context.imports import Imports
-
         place = self._place
         return Imports(cwd=place.cwd, root=place.root, config_folder=place.config_folder)
 
@@ -298,8 +297,6 @@ def _belongs(file: InstructionFile, touched: Iterable[str]) -> bool:
     """Whether one of the touched files calls for this one: any in its folder, or those its rules name."""
     if file.applies != "with its files":
         return True
-    from bridle.context.rule_files import rule_names
-
     base = file.path
     for _ in range(file.source.count("/") + 1):
         base = os.path.dirname(base)

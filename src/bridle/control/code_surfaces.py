@@ -10,16 +10,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.user_programs import start_detached
 from bridle.control.minting import Channel, MintRequest, ShownCode, Surfaces
 from bridle.control.shown_codes import ShownCodes
-
-if TYPE_CHECKING:
-    from bridle.protocol.questions import TokenQuestion
+from bridle.protocol.questions import TokenQuestion
 
 _OF_THE_DESKTOP = (
     "PATH",
@@ -61,8 +58,6 @@ def surfaces_of(codes: ShownCodes, machine: CodeSurfaces) -> Surfaces:
 
 
 def _question(shown: ShownCode) -> TokenQuestion:
-    from bridle.protocol.questions import TokenQuestion
-
     asked = shown.request
     return TokenQuestion(
         code=shown.code,

@@ -10,11 +10,11 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.control.live import LiveSession
+from bridle.control.token_watch import TokenWatch
 from bridle.engine.open_questions import Client
 from bridle.protocol.events import Envelope, StreamGap
 
 if TYPE_CHECKING:
-    from bridle.control.token_watch import TokenWatch
     from bridle.protocol.tokens import Claims
 
 
@@ -91,8 +91,6 @@ class EventReader(msgspec.Struct, frozen=True, kw_only=True):
         if self.claims is None:
             yield None
             return
-        from bridle.control.token_watch import TokenWatch
-
         wake = self.live.session.wake_readers
         watch = TokenWatch(self.claims, clock=self.clock, check=self.check, wake=wake)
         try:

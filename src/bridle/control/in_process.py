@@ -12,6 +12,7 @@ from bridle.control.multiplex import Multiplexer
 from bridle.engine.open_questions import Client
 from bridle.protocol.commands import Accepted, AnyCommand, BranchSession, CreateSession
 from bridle.protocol.events import Envelope, IdentityClass
+from bridle.protocol.tokens import with_session
 
 if TYPE_CHECKING:
     from bridle.protocol.handshake import Handshake
@@ -49,8 +50,6 @@ class InProcessConnection:
             and self.claims.opens
             and isinstance(command, CreateSession | BranchSession)
         ):
-            from bridle.protocol.tokens import with_session  # most clients have no token
-
             self.claims = with_session(self.claims, accepted.session)
         return accepted
 

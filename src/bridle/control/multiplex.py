@@ -25,6 +25,7 @@ from bridle.control.authority import (
     outside,
     session_of,
 )
+from bridle.control.command_ids import TakenCommands, named_by, stamp_of
 from bridle.control.event_streams import EventReader
 from bridle.control.live import LiveSession
 from bridle.control.live_sessions import ClientSight, LiveSessions, SessionSource
@@ -55,7 +56,6 @@ from bridle.protocol.events import CommandStamp, Envelope
 from bridle.protocol.slash_arguments import bare_name
 
 if TYPE_CHECKING:
-    from bridle.control.command_ids import TakenCommands
     from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
     from bridle.protocol.tokens import Claims
 
@@ -105,11 +105,6 @@ class Multiplexer:
             raise
 
     async def _handle_once(self, client: Client, claims: Claims | None, command: AnyCommand) -> Accepted:
-        from bridle.control.command_ids import (  # clients in this process choose no ids
-            TakenCommands,
-            stamp_of,
-        )
-
         stamp = stamp_of(command)
         _refuse_for(outside(claims, command))
         if self._taken is None:
@@ -143,8 +138,6 @@ class Multiplexer:
         match command:
             case CreateSession():
                 if stamp is not None:
-                    from bridle.control.command_ids import named_by
-
                     command = named_by(command, stamp)
                 live, accepted = await self.live.create(client, claims, command)
             case AttachSession():

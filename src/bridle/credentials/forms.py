@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from bridle.base.http import HttpFault, Timeouts
 from bridle.credentials.oauth import FormAnswer, Post
 from bridle.protocol.errors import CredentialError
 
@@ -19,8 +20,6 @@ def form_post(connections: Callable[[], HttpConnections]) -> Post:
     """A `Post` over these connections. Redirects are not followed: a form with a secret goes where it was sent."""
 
     async def post(address: str, form: Mapping[str, str], more: Mapping[str, str] = {}, /) -> FormAnswer:
-        from bridle.base.http import HttpFault, Timeouts
-
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json", **more}
         timeouts = Timeouts(connect_s=10, write_s=10, first_byte_s=30, idle_s=30)
         try:

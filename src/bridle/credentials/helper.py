@@ -20,6 +20,8 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpConnections, HttpFault
 from bridle.base.http_routes import parse_url
 from bridle.base.own_process import close_to_others, leave_no_core
+from bridle.credentials.encrypted import EncryptedStore
+from bridle.credentials.forms import form_post
 from bridle.credentials.helper_protocol import (
     BEAT,
     BEAT_S,
@@ -40,8 +42,12 @@ from bridle.credentials.helper_protocol import (
     UnsendableRequest,
     helpers_end,
 )
+from bridle.credentials.keychain import KeychainStore
+from bridle.credentials.locks import LockKeys
+from bridle.credentials.oauth import client_of
 from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.credentials.secret_mask import Masking, masked
+from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError
 
 if TYPE_CHECKING:
@@ -122,10 +128,6 @@ class CredentialHolder:
         return _Key(secret_of(found).strip(), self._errand.stored_source, also)
 
     async def _renewed(self, store: CredentialStore) -> Credential | None:
-        from bridle.credentials.forms import form_post
-        from bridle.credentials.oauth import client_of
-        from bridle.credentials.token_renewal import Renewal
-
         vault, oauth = self._errand.vault, self._errand.oauth
         assert vault is not None
         lock_path = os.path.join(os.fsdecode(vault.state), "renewing.lock")
@@ -148,13 +150,8 @@ class CredentialHolder:
         vault = self._errand.vault
         if self._store is None and vault is not None:
             if vault.back_end == "keyring":
-                from bridle.credentials.keychain import KeychainStore
-
                 self._store = KeychainStore(os.path.join(os.fsdecode(vault.state), "keyring.lock"))
             else:
-                from bridle.credentials.encrypted import EncryptedStore
-                from bridle.credentials.locks import LockKeys
-
                 keys = LockKeys(env=self._env, key_path=os.fsdecode(vault.key_path))
                 self._store = EncryptedStore(os.fsdecode(vault.path), keys)
         return self._store

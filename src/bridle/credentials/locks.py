@@ -4,6 +4,7 @@ A file says how it is locked, so the kind of a lock never changes by itself: a k
 in the environment neither opens a file nor takes it over.
 """
 
+import binascii
 import os
 import stat
 from collections.abc import Callable, Mapping
@@ -93,8 +94,6 @@ def _from_hex(text: bytes) -> bytes | None:
 
 def _from_base64(text: bytes) -> bytes | None:
     """Only the one spelling that 32 bytes have, padded or not."""
-    import binascii
-
     plain = text.replace(b"-", b"+").replace(b"_", b"/").rstrip(b"=")
     if len(plain) != 43 or len(text) > 44:
         return None

@@ -10,10 +10,13 @@ invocation said is none of its messages, while mode and cost are the session's, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.git import may_name_remotes
+from bridle.base.untrusted import wrap
+from bridle.engine.known_files import learn, seen_in
 from bridle.protocol import inbox
 from bridle.protocol.events import (
     AnyEvent,
@@ -54,6 +57,7 @@ from bridle.protocol.events import (
     TurnStarted,
     concerns,
 )
+from bridle.protocol.goal_state import GoalState, next_state
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import (
     AnyBlock,
@@ -64,9 +68,6 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-
-if TYPE_CHECKING:
-    from bridle.protocol.goal_state import GoalState
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,8 +184,6 @@ def _for_the_model(result: ToolResult) -> str:
     """What a tool brought back is data, whatever it says; the wrapper tells the model so."""
     if result.outcome in _OUR_WORDS or not result.content:
         return result.content
-    from bridle.base.untrusted import wrap  # an answer without calls needs none of it
-
     return wrap("tool-result", result.content)
 
 
@@ -312,8 +311,6 @@ class Conversation:
         conversation.effort = conversation._chosen_effort = folded.effort
         conversation.commands = folded.commands
         if folded.goal:
-            from bridle.protocol.goal_state import GoalState
-
             conversation.goal = msgspec.msgpack.decode(folded.goal, type=GoalState)
         conversation.memories = folded.memories
         conversation.ledger = folded.ledger
@@ -446,8 +443,6 @@ class Conversation:
 
     def _goal_event(self, _event: AnyEvent, envelope: Envelope) -> None:
         """A goal is the session's: its children have none."""
-        from bridle.protocol.goal_state import next_state  # most sessions have no goal
-
         if self._own is None:
             self.goal = next_state(self.goal, envelope)
 
@@ -514,16 +509,12 @@ class Conversation:
                 )
         command = event.input.get("command")
         if event.call_id in self._calls and isinstance(command, str) and "git" in command:
-            from bridle.base.git import may_name_remotes  # most commands are not about git
-
             self.named_remotes = self.named_remotes or may_name_remotes(command)
 
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""
         self._persons_calls.pop(event.call_id, None)
         if "seen" in event.metadata:
-            from bridle.engine.known_files import learn, seen_in  # answers without calls know no files
-
             learn(self.known_files, seen_in(event.metadata))
         open_call = self._calls.get(event.call_id)
         if open_call is None:
@@ -611,8 +602,6 @@ def compacted(entries: Sequence[Entry], event: Compacted) -> list[Entry]:
 
 def ledger_text(lines: Sequence[str]) -> str:
     """The ledger as the model reads it: data like every result of a tool."""
-    from bridle.base.untrusted import wrap  # most conversations have none
-
     return wrap("tool-result", "\n".join((LEDGER_LEAD, *lines)))
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from bridle.engine.deadline import finish
 from bridle.engine.dispatch import ToolLayers
+from bridle.engine.foreign_output import checked, checked_reply, cut_short, foreign_step
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOrigin, ToolOutput
 from bridle.protocol.errors import BridleError, StoreError, sentence
@@ -360,8 +361,6 @@ def _adding_only(feature: str, layer: RequestLayer) -> RequestLayer:
 
     @functools.wraps(layer)
     async def around(step: Step, proceed: AskModel) -> Reply:
-        from bridle.engine.foreign_output import checked_reply, foreign_step
-
         try:
             return checked_reply(await layer(foreign_step(step), lambda _changed: proceed(step)))
         except BridleError:
@@ -385,8 +384,6 @@ def _input_only(feature: str, make: Callable[[], ToolLayer]) -> Callable[[], Too
         layer = make()
 
         async def around(call: ToolCall, proceed: RunTool) -> ToolOutput:
-            from bridle.engine.foreign_output import checked, cut_short
-
             over, running = False, list[asyncio.Future[ToolOutput]]()
 
             async def go_on(changed: ToolCall) -> ToolOutput:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ import msgspec
 from bridle.base.clock import Clock
 from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
 from bridle.base.secret_openings import might_hold_secret
+from bridle.base.threads import in_thread
 from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
 from bridle.engine.conversation import MAIN, Conversation
 from bridle.engine.ports import SessionLog
@@ -39,6 +41,7 @@ from bridle.protocol.events import (
     QuestionAnswered,
     QuestionAsked,
 )
+from bridle.protocol.questions import GitQuestion, TrustQuestion
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -247,8 +250,6 @@ class Journal:
 
     def within(self, conversation: Conversation) -> Journal:
         """The journal of another invocation of this session, as the fold of the log has it."""
-        from copy import copy  # most sessions have no children
-
         other = copy(self)
         other.conversation, other.invocation = conversation, conversation.invocation
         return other
@@ -259,8 +260,6 @@ class Journal:
         if len(payload) <= LONG_BYTES:
             event, payload = self._clean(event, payload)
         else:
-            from bridle.base.threads import in_thread  # most events are short
-
             event, payload = await in_thread(partial(self._clean, event, payload))
         return self.emit(event, clean=payload)
 
@@ -376,8 +375,6 @@ def redacted(event: E, in_use: Iterable[str] = ()) -> E:
 def _asks_what_may_run(event: AnyEvent) -> bool:
     if not isinstance(event, QuestionAsked):
         return False
-    from bridle.protocol.questions import GitQuestion, TrustQuestion
-
     return isinstance(event.question, GitQuestion | TrustQuestion)
 
 

@@ -7,6 +7,7 @@ remembered beside that as long as the process lives, to show what somebody else 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any, cast
 
 SEEN = "seen"
@@ -18,8 +19,6 @@ _REMEMBERED_BYTES = 4 << 20
 
 
 def content_digest(data: bytes) -> str:
-    from hashlib import sha256  # the fold is there in every run, files in most
-
     return sha256(data[:MAX_DIGESTED_BYTES]).hexdigest()[:32]
 
 

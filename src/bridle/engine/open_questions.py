@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from copy import copy
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,7 @@ from bridle.protocol.events import (
     QuestionAnswered,
     QuestionAsked,
 )
+from bridle.protocol.questions import TrustAnswer, TrustQuestion, about
 
 if TYPE_CHECKING:
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
@@ -155,8 +157,6 @@ class Questions:
 
     def within(self, journal: Journal) -> Questions:
         """The questions of another invocation: to the same people, with its stamp, answered wherever those answer."""
-        from copy import copy  # most sessions have no children
-
         other = copy(self)
         other.journal = journal
         return other
@@ -340,8 +340,6 @@ class Questions:
             raise self._too_late(command.question_id)
         if waiting.question is None:
             raise CommandRefused("NoSuchQuestion")
-        from bridle.protocol.questions import about  # most runs ask nothing
-
         asked, answered = about(waiting.question), about(command.answer)
         if asked != answered:
             raise CommandRefused("WrongAnswer", asked=asked, answered=answered)
@@ -360,8 +358,6 @@ class Questions:
 
     def answer_trust(self, client: Client, command: AnswerTrust, stamp: CommandStamp | None = None) -> int:
         """The same for whoever names what is to be trusted, and the content they have seen, instead of the question."""
-        from bridle.protocol.questions import TrustAnswer, TrustQuestion
-
         for number, waiting in self._open.items():
             asked = waiting.question
             if isinstance(asked, TrustQuestion) and (asked.path, asked.sha256) == (

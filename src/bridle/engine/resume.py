@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from bridle.engine.conversation import Conversation, OpenCall
 from bridle.engine.journal import Journal
+from bridle.protocol.display_values import ShownJudgement
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     ContextAdded,
@@ -115,8 +116,6 @@ def _close_turn(journal: Journal) -> None:
 
 def judged(call: OpenCall, judgement: Judgement, *, by: str = "", note: str = "") -> ToolResult:
     """The result of an orphan, by somebody's word: the client `by`, or nobody who looked. `note` is for the model."""
-    from bridle.protocol.display_values import ShownJudgement  # only after a crash
-
     outcome, reason = _MEANING[judgement]
     return ToolResult(
         call_id=call.call.call_id,

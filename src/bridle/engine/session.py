@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
+from bridle.engine.aside import AnswerAside, Asides
 from bridle.engine.bus import Bus
 from bridle.engine.open_questions import Client
 from bridle.engine.ports import GoalDriver, GoalSlot, Room, SessionLog
@@ -47,7 +48,6 @@ from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.protocol.slash_arguments import check_words
 
 if TYPE_CHECKING:
-    from bridle.engine.aside import AnswerAside, Asides
     from bridle.engine.services import Services
 
 T = TypeVar("T")
@@ -195,8 +195,6 @@ class Session:
         if self._answer_aside is None:
             raise CommandRefused("NotSupported", what="AskAside")
         if self._asides is None:
-            from bridle.engine.aside import Asides  # few ask anything beside the work
-
             self._asides = Asides(self.journal, self._answer_aside)
         return self._asides.ask(question, originator=client.id, stamp=stamp)
 

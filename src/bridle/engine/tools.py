@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from bridle.base.json_schema import BadSchema, JsonSchema
 from bridle.engine.conversation import MAIN, Invocation
+from bridle.engine.known_files import KnownFiles
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import (
     CommandPart,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from bridle.base.clock import Clock
-    from bridle.base.json_schema import JsonSchema
-    from bridle.engine.known_files import KnownFiles
     from bridle.engine.ports import AskPerson, Spawn, SpawnPolicy
     from bridle.protocol.display_values import AnyShown
 
@@ -224,8 +224,6 @@ EVERYTHING = Sight()
 
 
 def _knows_nothing() -> KnownFiles:
-    from bridle.engine.known_files import KnownFiles
-
     return KnownFiles({})
 
 
@@ -408,8 +406,6 @@ def _input_problem(given: object) -> str:
     """What is wrong with what a tool says it takes, whoever wrote that; mostly nothing."""
     if isinstance(given, type):
         return "" if issubclass(given, msgspec.Struct) else f"{given.__name__} is no type of arguments"
-    from bridle.base.json_schema import BadSchema, JsonSchema
-
     if not isinstance(given, JsonSchema):
         return "it is neither a type of arguments nor a JsonSchema"
     try:

@@ -22,6 +22,7 @@ from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import ContextAdded, Error, IdentityClass, ToolResult
 from bridle.protocol.inbox import PendingInput
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion
 
 if TYPE_CHECKING:
     from bridle.engine.watcher import Watcher
@@ -171,8 +172,6 @@ class TurnRunner:
         """Asks a person whether a long turn may go on. Nobody there means no."""
         if self._limits.is_final:
             return False
-        from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion  # not before it is so far
-
         question = StepLimitQuestion(steps=steps, more=more)
         answer = await self.questions.ask(f"steps-{self.journal.conversation.step}", question)
         return isinstance(answer, StepLimitAnswer) and answer.go_on

@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext
 
+from bridle._version import __version__
 from bridle.base.clock import Clock
 from bridle.base.threads import in_thread
 from bridle.mcp.input_requests import InputReply, InputRequest
@@ -313,8 +314,6 @@ class ServerConnection:
 
 
 def _version() -> str:
-    from bridle._version import __version__
-
     return __version__
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
+from bridle.base.http_dial import unreached
 from bridle.base.threads import in_thread
 from bridle.engine.ports import BeginCall, EndCall, Process, Spawn, SpawnPolicy
 from bridle.engine.services import RunEnd, Supervisor
@@ -298,8 +299,6 @@ def root_cause(fault: BaseException) -> str:
     while cause is not None and not (isinstance(cause, OSError) and cause.errno):
         cause = _behind(cause)
     if cause is not None:
-        from bridle.base.http_dial import unreached
-
         return unreached(cause)[1]
     return str(fault) or type(fault).__name__
 

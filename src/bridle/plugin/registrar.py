@@ -19,6 +19,7 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
+from bridle.engine.foreign_output import checked_event
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.tools import Tool, ToolLayer, ToolOrigin
 from bridle.protocol.errors import BridleError
@@ -116,8 +117,6 @@ class Registrar:
         """
 
         async def checked_run(arguments: str) -> SlashEvent:
-            from bridle.engine.foreign_output import checked_event
-
             return cast("SlashEvent", checked_event(await run(arguments)))
 
         command = SlashCommand(
@@ -141,8 +140,6 @@ class Registrar:
         tells what came of it."""
 
         async def checked_run(command: CustomCommand) -> SlashEvent:
-            from bridle.engine.foreign_output import checked_event
-
             return cast("SlashEvent", checked_event(await run(command)))
 
         self._commands.append(FeatureCommand(verb=_word(verb), run=_guarded(self.name, checked_run)))

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from bridle.base.clock import from_iso_ms, iso_ms
-from bridle.protocol import commands, events
+from bridle.protocol import commands, events, queries
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
+from bridle.protocol.other_shapes import READERS, with_shown
+from bridle.protocol.queries import QUERY_KINDS
 
 if TYPE_CHECKING:
     from bridle.protocol.queries import AnyQuery
@@ -83,14 +85,10 @@ def read_payload(kind: str, raw: bytes | memoryview) -> tuple[AnyEvent, bool]:
     try:
         event = _decoder(known).decode(raw)
     except msgspec.ValidationError:
-        from bridle.protocol.other_shapes import READERS  # only for the log of another version
-
         if kind not in READERS:
             raise
         return READERS[kind](_decoder(dict[str, Any]).decode(raw)), False
     if kind == "ToolResult" and event.shown is None and event.metadata:
-        from bridle.protocol.other_shapes import with_shown  # mostly an old log
-
         shown = with_shown(event)
         return shown, shown is event
     return event, True
@@ -165,8 +163,6 @@ def decode_command(raw: bytes) -> commands.AnyCommand:
 
 def decode_query(raw: bytes) -> AnyQuery:
     """The same for a query."""
-    from bridle.protocol.queries import QUERY_KINDS
-
     try:
         return _query_decoder().decode(raw)
     except _UNREADABLE as problem:
@@ -191,8 +187,6 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _query_decoder() -> msgspec.json.Decoder[AnyQuery]:
-    from bridle.protocol import queries
-
     return msgspec.json.Decoder(queries.AnyQuery)
 
 

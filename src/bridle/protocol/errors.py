@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.phrases import counted
+
 
 class Sentence(msgspec.Struct, frozen=True):
     """What a reason says, with `{names}` filled from its data, and the exit code of a run that ends on it."""
@@ -874,6 +876,4 @@ class _Value(str):
     def __format__(self, noun: str) -> str:
         if not noun:
             return self
-        from bridle.base.phrases import counted
-
         return counted(int(self), noun) if self.isdecimal() else f"{self[:]} {noun}s"

@@ -12,6 +12,7 @@ import msgspec
 from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import CANONICAL_FORM_VERSION
+from bridle.protocol.queries import QUERY_KINDS
 
 PROTOCOL_VERSION = "0.2.0"
 TOKEN_CLAIM_VERSION = 1
@@ -72,8 +73,6 @@ def handshake(*, features: tuple[str, ...] = ()) -> Handshake:
 
     `features` are others, which the composition root built, such as its transports.
     """
-    from bridle.protocol.queries import QUERY_KINDS  # a run that asks nothing does without
-
     awaited = AWAITED_COMMANDS.keys() | AWAITED_EVENTS.keys()
     built = [name for name, kinds in FEATURES.items() if awaited.isdisjoint(kinds)]
     return Handshake(

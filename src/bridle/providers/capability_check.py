@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from bridle.engine.conversation import Conversation
+from bridle.engine.sizes import MOST_DENSE, messages_tokens, prefix_tokens, request_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.events import Degraded, PrefixSet
@@ -77,8 +78,6 @@ class _SentRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, conversation: Conversation, prefix: PrefixSet) -> _SentRequest:
-        from bridle.engine.sizes import messages_tokens, prefix_tokens
-
         bare = msgspec.structs.replace(prefix, tools=())
         whole = prefix_tokens(prefix)
         tokens = whole + messages_tokens(conversation.messages)
@@ -86,8 +85,6 @@ class _SentRequest(msgspec.Struct, frozen=True):
 
     def compare(self, step: Step, prefix: PrefixSet) -> None:
         """Says so where the server counted so little that most of the tools cannot have been among it."""
-        from bridle.engine.sizes import MOST_DENSE, messages_tokens
-
         conversation = step.journal.conversation
         if (counted := conversation.counted) is None or counted.messages <= self.messages:
             return
@@ -123,8 +120,6 @@ def _warn(step: Step, served: ServedModel | None) -> None:
     given, longest = served.info.context_tokens, served.info.longest_context_tokens
     if given is None or longest is None or given >= longest or given >= SMALL_CONTEXT:
         return
-    from bridle.engine.sizes import request_tokens
-
     needs = round(request_tokens(step.journal.conversation), -2)
     data = {"title": served.title, "served": f"{given:,}", "needs": f"{needs:,}", "how": served.how}
     step.emit(Degraded(what="context", reason="SmallContext", message=sentence("SmallContext", data)))

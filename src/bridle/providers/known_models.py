@@ -20,14 +20,14 @@ from bridle.protocol.errors import BridleError, CommandRefused, ProviderError
 from bridle.protocol.events import CostIncremented, ModelChanged, PrefixSet
 from bridle.protocol.messages import Usage
 from bridle.providers import DEMO
+from bridle.providers.capability_check import ServedModel
+from bridle.providers.catalogue import Catalogue, snapshot
+from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import Models
+from bridle.providers.model_listing import ModelInfo
 
 if TYPE_CHECKING:
-    from bridle.providers.capability_check import ServedModel
-    from bridle.providers.catalogue import Catalogue
-    from bridle.providers.endpoints import Endpoint
     from bridle.providers.model_facts import ModelFacts
-    from bridle.providers.model_listing import ModelInfo
 
 ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""
@@ -198,8 +198,6 @@ class KnownModels:
         return Listed(tuple(catalogue.merged(endpoint, info) for info in found))
 
     def _as_of(self, endpoint: Endpoint) -> str:
-        from bridle.providers.catalogue import snapshot
-
         kept = self.catalogue.kept(endpoint)
         return snapshot().date if kept is None else iso_ms(kept.fetched_ms)[:10]
 
@@ -209,9 +207,7 @@ class KnownModels:
             return None
         endpoint = self._endpoint(provider)
         if endpoint.local:
-            from bridle.providers.capability_check import ServedModel
             from bridle.providers.local_servers import look_at
-            from bridle.providers.model_listing import ModelInfo
 
             info = await look_at(endpoint, model, self.models.connections)
             if info is not None:
@@ -239,8 +235,6 @@ class KnownModels:
     def _endpoint(self, provider: str) -> Endpoint:
         """Its endpoint; one without an address for a provider that has none."""
         if provider not in self._endpoints:
-            from bridle.providers.endpoints import Endpoint
-
             try:
                 self._endpoints[provider] = self.models.endpoint(provider)
             except BridleError:
@@ -253,8 +247,6 @@ def shared_catalogue(state: str, clock: Clock) -> Callable[[], Catalogue]:
 
     @functools.cache
     def catalogue() -> Catalogue:
-        from bridle.providers.catalogue import Catalogue
-
         return Catalogue(os.path.join(state, "models"), now_ms=clock.now_ms)
 
     return catalogue

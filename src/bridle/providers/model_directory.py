@@ -16,10 +16,14 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.paths import PROJECT_SECRETS_FILE
+from bridle.base.visible import visible
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers import DEMO
+from bridle.providers.presets import PRESETS, USUAL_MODELS, configured, key_variables, preset, with_keys
+from bridle.providers.script import find_script, parse_script, script_name, shipped_scripts
+from bridle.providers.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from bridle.providers.local_servers import LocalServer
     from bridle.providers.raw_exchange import RawExchange
     from bridle.providers.remote import Connections, RemoteModel
-    from bridle.providers.scripted import ScriptedModel
 
 OWN_KEY = "BRIDLE_API_KEY"
 """The key for the provider of the chosen model, whichever that is."""
@@ -152,11 +155,8 @@ class Models:
 
     def _refuse_script_file(self, name: str) -> None:
         provider, model = self._split(name)
-        if provider == DEMO and self._given is None and model:
-            from bridle.providers.script import shipped_scripts
-
-            if model not in shipped_scripts():
-                raise CommandRefused("NotAPerson", what="A script from a file")
+        if provider == DEMO and self._given is None and model and model not in shipped_scripts():
+            raise CommandRefused("NotAPerson", what="A script from a file")
 
     def go_on_with(self, model: ModelChanged) -> None:
         """Makes sure that the model a person chose in an earlier run can still be asked."""
@@ -167,8 +167,6 @@ class Models:
         """The same for a name that nobody chose just now, such as a fallback: it is no new choice of a provider."""
         provider, model = self._split(name)
         if provider == DEMO and self._given is None:
-            from bridle.providers.script import script_name
-
             model = script_name(model or "hello", folder=self._settings.folder)
         self.provider(provider, model)
         return ModelChanged(provider=provider, model=model)
@@ -218,8 +216,6 @@ class Models:
         return RecordedConnections(connections, self._keep)
 
     def endpoint(self, name: str) -> Endpoint:
-        from bridle.providers.presets import configured, preset
-
         section = self._sections.get(name)
         if section is not None:
             settings = {key: value for key, value in section.items() if key not in _NOT_OF_ENDPOINT}
@@ -236,7 +232,6 @@ class Models:
 
     def unknown_provider(self, name: str) -> CommandRefused:
         """What to raise for a provider that nobody knows: it names those there are, and the one probably meant."""
-        from bridle.base.visible import visible
         from bridle.providers.remote import near_names
 
         known = self.names()
@@ -246,8 +241,6 @@ class Models:
 
     def names(self) -> list[str]:
         """Every provider a person may name."""
-        from bridle.providers.presets import PRESETS
-
         return sorted({DEMO, *self._sections, *(preset.name for preset in PRESETS)})
 
     @property
@@ -257,8 +250,6 @@ class Models:
 
     def with_keys(self) -> list[Endpoint]:
         """The endpoints whose key is at hand. Raises `CredentialError` where stored ones cannot be seen."""
-        from bridle.providers.presets import with_keys
-
         shell = {name: value for name, value in self._env.items() if value.strip()}
         found = list(with_keys({**self.project_keys, **shell}))
         names = {endpoint.name for endpoint in found}
@@ -282,7 +273,6 @@ class Models:
     async def local_servers(self) -> tuple[LocalServer, ...]:
         """Model servers that answer on this machine."""
         from bridle.providers.local_servers import find_local_servers
-        from bridle.providers.presets import PRESETS
 
         names = {preset.name for preset in PRESETS if preset.local} | self._sections.keys()
         endpoints: list[Endpoint] = []
@@ -297,8 +287,6 @@ class Models:
 
         Only who shows the choice before anything is sent goes by it. Raises `CredentialError` as `with_keys` does.
         """
-        from bridle.providers.presets import USUAL_MODELS
-
         keyed = {endpoint.name for endpoint in self.with_keys()}
         return next((f"{name}:{model}" for name, model in USUAL_MODELS.items() if name in keyed), None)
 
@@ -349,9 +337,6 @@ class Models:
 
     def _script(self, model: str) -> ScriptedModel:
         if model not in self._scripts:
-            from bridle.providers.script import find_script, parse_script
-            from bridle.providers.scripted import ScriptedModel
-
             path, text = find_script(model, folder=self._settings.folder)
             script = parse_script(text, path=path)
             self._scripts[model] = ScriptedModel(script, clock=self._clock, name=DEMO)
@@ -442,8 +427,6 @@ class Models:
         return self.stored.providers() if self.stored is not None else frozenset()
 
     def _no_model(self, keyed: list[Endpoint]) -> dict[str, str]:
-        from bridle.providers.presets import key_variables
-
         if keyed:
             name = keyed[0].name
             source = self.key_source(keyed[0])

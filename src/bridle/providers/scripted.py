@@ -23,6 +23,7 @@ from bridle.engine.ports import (
 from bridle.engine.sizes import messages_tokens
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.messages import Message, Parameters, StopReason, ToolSchema, Usage
+from bridle.providers.model_listing import ModelInfo
 from bridle.providers.script import (
     Fail,
     FailReason,
@@ -35,12 +36,12 @@ from bridle.providers.script import (
     Think,
     Wait,
     Yield,
+    shipped_scripts,
 )
 
 if TYPE_CHECKING:
     from bridle.base.clock import Clock
     from bridle.protocol.events import PrefixSet
-    from bridle.providers.model_listing import ModelInfo
 
 LABEL: Final = "[scripted] "
 """How the text of every answer begins, but for one that a program reads: of that a schema is asked."""
@@ -114,9 +115,6 @@ class ScriptedModel:
 
     async def models(self) -> tuple[ModelInfo, ...]:
         """The scripts that come with Bridle; one's own are named by their path."""
-        from bridle.providers.model_listing import ModelInfo
-        from bridle.providers.script import shipped_scripts
-
         return tuple(ModelInfo(name=name) for name in shipped_scripts())
 
     def token_count(self, messages: Sequence[Message]) -> int:

@@ -9,6 +9,9 @@ import msgspec
 
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import CANONICAL_FORM_VERSION, ImageBlock, Message, TextBlock
+from bridle.providers.anthropic import AnthropicDecoder, AnthropicWire
+from bridle.providers.openai_chat import ChatDecoder, ChatWire
+from bridle.providers.openai_responses import ResponsesDecoder, ResponsesWire
 
 if TYPE_CHECKING:
     from bridle.engine.ports import Wire
@@ -46,18 +49,12 @@ def _spoken(endpoint: Endpoint, *, streaming: bool) -> Dialect:
     quirks, family = endpoint.quirks, endpoint.family
     match endpoint.wire:
         case "openai_chat":
-            from bridle.providers.openai_chat import ChatDecoder, ChatWire
-
             chat = ChatWire(quirks, streaming=streaming)
             return Dialect(chat, lambda: ChatDecoder(quirks), "chat/completions")
         case "openai_responses":
-            from bridle.providers.openai_responses import ResponsesDecoder, ResponsesWire
-
             responses = ResponsesWire(quirks, family=family, streaming=streaming)
             return Dialect(responses, lambda: ResponsesDecoder(family=family), "responses")
         case "anthropic":
-            from bridle.providers.anthropic import AnthropicDecoder, AnthropicWire
-
             messages = AnthropicWire(quirks, family=family, streaming=streaming)
             return Dialect(
                 messages,

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.git import GitRefused
+from bridle.base.git_repository import GitFailed
+from bridle.base.surviving_processes import left_behind
 from bridle.base.visible import visible
 from bridle.engine.conversation import OpenCall
 from bridle.protocol.errors import BridleError
@@ -135,8 +138,6 @@ def _text(cwd: str, path: str) -> str | None:
 async def _of_command(
     command: str, given: Mapping[str, Any], run: InterruptedRun, since_s: float
 ) -> AsyncIterator[str]:
-    from bridle.base.surviving_processes import left_behind
-
     workdir = given.get("workdir")
     cwd = os.path.join(run.cwd, workdir) if isinstance(workdir, str) else run.cwd
     for process in await asyncio.to_thread(left_behind, cwd, since_s=since_s - 2):
@@ -195,9 +196,6 @@ def _made(commit: Commit, run: InterruptedRun) -> str:
 
 
 async def _asked(run: InterruptedRun, cwd: str, question: Callable[[Repository], Any]) -> Any:
-    from bridle.base.git import GitRefused
-    from bridle.base.git_repository import GitFailed
-
     try:
         return await question(run.repository_at(cwd))
     except (GitFailed, GitRefused, BridleError):

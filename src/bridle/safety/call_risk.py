@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 import msgspec
 
@@ -30,6 +31,7 @@ from bridle.safety.touched_files import (
     touched_files,
 )
 from bridle.shell.command_facts import Part, Understand, Understanding
+from bridle.shell.programs import BUILTINS, FETCHERS, have_subcommands, programs, wrappers
 
 MAX_NAMED = 5
 _GIT_FILLS = frozenset(
@@ -162,8 +164,6 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The command as it would be typed in the workspace: `make` in another folder runs another Makefile."""
         if not self.workdir:
             return command
-        from shlex import quote
-
         return f"cd {quote(self.workdir)} && {command}"
 
     @property
@@ -359,8 +359,6 @@ def _writes_unnamed(part: Part, uses: Sequence[TouchedFile]) -> bool:
     """Whether it puts files somewhere without naming them: an archive, a checkout, a download."""
     if any(file.access in ("write", "delete") for file in uses) or not part.words:
         return False
-    from bridle.shell.programs import FETCHERS
-
     program = (part.words[0] or "").rpartition("/")[2]
     if program == "git":
         return any(word in _GIT_FILLS for word in part.words[1:])
@@ -368,8 +366,6 @@ def _writes_unnamed(part: Part, uses: Sequence[TouchedFile]) -> bool:
 
 
 def _is_known(program: str) -> bool:
-    from bridle.shell.programs import BUILTINS, have_subcommands, programs, wrappers
-
     return (
         program == "git"
         or program in BUILTINS

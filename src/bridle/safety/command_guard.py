@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
+from bridle.base.addresses import metadata_problem
 from bridle.base.paths import (
     PathRefused,
     PathTarget,
@@ -95,8 +97,6 @@ def _named(part: Part, cwd: str, policy: PathPolicy) -> Iterator[Subject]:
 
 
 def _check_address(url: str, part: Part) -> None:
-    from bridle.base.addresses import metadata_problem
-
     if (problem := metadata_problem(url)) is not None:
         raise Blocked("NeverAllowed", "address", problem, matched=part.text)
 
@@ -104,7 +104,6 @@ def _check_address(url: str, part: Part) -> None:
 def _matches(pattern: str, cwd: str) -> Iterator[str]:
     """The files a pattern means now, as far as they can be looked at in reasonable time."""
     from glob import iglob
-    from itertools import islice
 
     return islice(iglob(pattern, root_dir=cwd), MAX_MATCHES)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from bridle.base.git_repository import GitFailed
 from bridle.base.secret_files import is_held_file
 from bridle.engine.tools import Foreseen, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
@@ -117,8 +118,6 @@ async def _look(
     verbs: Sequence[_Verb], repository: Callable[[str], Repository], *, trusts_remotes: bool
 ) -> Foreseen:
     """Without `trusts_remotes` nobody knows what a pull brings: a person has not said where from, or others follow."""
-    from bridle.base.git_repository import GitFailed
-
     files: dict[str, None] = {}
     unknown = unasked = False
     for verb in verbs:

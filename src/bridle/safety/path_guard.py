@@ -24,6 +24,7 @@ from bridle.base.paths import (
 )
 from bridle.base.private_places import PrivatePlaces
 from bridle.base.secret_files import SECRET_FILES, is_secret_like
+from bridle.safety.url_rules import fetch_problem
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 FileAccess: TypeAlias = Literal["read", "write"]
@@ -42,8 +43,6 @@ def never_named(_path: str, _access: FileAccess) -> bool:
 
 def web_problem(url: str) -> str | None:
     """What is wrong with an address where no rule says anything about the web."""
-    from bridle.safety.url_rules import fetch_problem
-
     return fetch_problem(url)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -135,8 +136,6 @@ def _bare(text: str) -> str:
 def _words(text: str) -> list[str] | None:
     if not _QUOTING.search(text):
         return text.split()
-    import shlex  # hardly ever needed before the first command
-
     try:
         return shlex.split(text)
     except ValueError:

@@ -25,6 +25,7 @@ no mode, no hook and no `yes` comes before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -339,16 +340,12 @@ class Permissions:
         return is_kept
 
     def _narrowed(self, agents: tuple[AgentPolicy, ...]) -> Permissions:
-        from copy import copy  # most sessions have one agent
-
         other = copy(self)
         other.agents = agents
         return other
 
     def placed_as(self, there: Permissions) -> Permissions:
         """These permissions for calls in the folders of others: rules, mode and grants stay the session's own."""
-        from copy import copy
-
         other = copy(self)
         other.places, other.understand = there.places, there.understand
         return other

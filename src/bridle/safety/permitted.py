@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from bridle.engine.open_questions import PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.display_values import ShownWait
 from bridle.protocol.errors import BridleError, StoreError, sentence
 from bridle.protocol.events import (
     Evidence,
@@ -29,7 +31,6 @@ from bridle.safety.question_reasons import because, explanation, offers
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.protocol.display_values import ShownWait
 
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160
@@ -229,8 +230,6 @@ def _keep(
 
 
 def _waited(waited_s: float) -> ShownWait:
-    from bridle.protocol.display_values import ShownWait  # only where somebody was asked and nobody answered
-
     return ShownWait(waited_s=waited_s)
 
 
@@ -301,6 +300,4 @@ def _naming_it(query: CallFacts) -> str:
     pattern = query.command or (query.paths[0].shown if len(query.paths) == 1 else "")
     literal = bool(pattern) and len(pattern) <= _HINT_CHARACTERS and "\n" not in pattern
     rule = f"{query.tool}({pattern})" if literal else query.tool
-    from shlex import quote
-
     return f"--allow {quote(rule)}"

@@ -28,6 +28,7 @@ from bridle.safety.patterns import (
     tool_matches,
 )
 from bridle.safety.touched_files import PathName, SessionPlaces
+from bridle.safety.url_rules import url_matches_exactly, url_matches_generously, url_pattern
 from bridle.shell.command_facts import Part
 
 RuleTier: TypeAlias = Literal["flags", "local", "project", "user", "profile", "builtin"]
@@ -84,8 +85,6 @@ def parse_rule(text: str, verdict: Verdict, *, tier: RuleTier = "flags", origin:
     if tools <= PATH_TOOLS:
         return Rule(name, verdict, path=pattern, tier=tier, origin=origin)
     if tools <= URL_TOOLS:
-        from bridle.safety.url_rules import url_pattern
-
         try:
             url_pattern(pattern)
         except ValueError as problem:
@@ -224,8 +223,6 @@ def _matches_exactly(rule: Rule, query: CallFacts) -> bool:
     if rule.program is not None and query.key != rule.program:
         return False
     if rule.url is not None:
-        from bridle.safety.url_rules import url_matches_exactly
-
         return bool(query.urls) and all(url_matches_exactly(rule.url, url) for url in query.urls)
     if rule.path is None:
         return True
@@ -255,8 +252,6 @@ def _matches_generously(rule: Rule, query: CallFacts) -> bool:
         if query.command is None or not command_matches_generously(pattern, query.command, query.parts):
             return False
     if rule.url is not None:
-        from bridle.safety.url_rules import url_matches_generously
-
         return any(url_matches_generously(rule.url, url) for url in query.urls)
     if rule.path is None:
         return True

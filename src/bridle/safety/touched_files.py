@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -380,7 +381,6 @@ def _meant(use: PathUse, cwd: str) -> Sequence[str | None]:
     if use.path is None or not use.pattern:
         return (use.path,)
     from glob import iglob
-    from itertools import islice
 
     try:
         found = list(islice(iglob(use.path, root_dir=cwd), MAX_MATCHES + 1))

@@ -10,11 +10,13 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 
 from bridle.base.addresses import NOT_AN_ADDRESS, url_problem
 from bridle.base.hosts import WEB_PORTS, HostRule, host_rule, rule_for
+from bridle.base.web import parse_web_url
 
 if TYPE_CHECKING:
     from bridle.base.http_routes import Url
@@ -54,8 +56,6 @@ def url_matches_exactly(pattern: str, url: str) -> bool:
 
 def url_matches_generously(pattern: str, url: str) -> bool:
     """Whether a rule that does not allow is about this address: any scheme and port, the path as servers read it."""
-    from urllib.parse import unquote
-
     found = _parsed(url)
     if found is None:
         return True
@@ -87,8 +87,6 @@ def fetch_problem(url: str, *, allowed: Sequence[str] = (), hosts: Sequence[str]
 
 
 def _parsed(url: str) -> Url | None:
-    from bridle.base.web import parse_web_url
-
     try:
         return parse_web_url(url)
     except ValueError:

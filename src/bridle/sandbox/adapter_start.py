@@ -7,15 +7,12 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from bridle.base.duplex import InputPipe
 from bridle.base.processes import Output, Processes, ProcessGroup
 from bridle.base.threads import in_thread
 from bridle.sandbox.adapters import Launch, NeverRan
 from bridle.sandbox.limits import GO, CommandLimits
-
-if TYPE_CHECKING:
-    from bridle.base.duplex import InputPipe
 
 _END_S = 2.0
 
@@ -147,8 +144,6 @@ class _HeldInput:
     """The input of a command that waits for a word on it."""
 
     def __init__(self, stdin: bytes | InputPipe | None) -> None:
-        from bridle.base.duplex import InputPipe
-
         self._stays = isinstance(stdin, InputPipe)
         self._first = GO + stdin if isinstance(stdin, bytes) else GO
         self.pipe = stdin if isinstance(stdin, InputPipe) else InputPipe()

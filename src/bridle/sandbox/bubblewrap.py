@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
+from bridle.sandbox import landlock, seccomp, thread_limits
 from bridle.sandbox.adapters import CannotConfine, Launch
 from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement
@@ -35,8 +36,6 @@ TEMPORARY = "/tmp"  # noqa: S108  it is the command's own
 
 
 def system_call_filter(network_denied: bool) -> bytes:
-    from bridle.sandbox import seccomp
-
     if not seccomp.supported():
         return b""
     return seccomp.program(network_denied=network_denied, own_network=network_denied)
@@ -143,8 +142,6 @@ def _socket_scope(program: str) -> Callable[[], None] | None:
 
     A bubblewrap that is root's own would lose the privileges it needs.
     """
-    from bridle.sandbox import landlock, thread_limits
-
     try:
         if landlock.available() < _SINCE_SCOPES or _is_privileged(program):
             return None

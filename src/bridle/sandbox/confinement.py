@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.files import private_folder, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
 from bridle.base.other_projects import OtherProjects
 from bridle.base.paths import PathRefused, find, is_beneath, is_beneath_any
@@ -469,8 +469,6 @@ def _on_one_file_system(one: str, other: str) -> bool:
 
 
 def _made(folder: str) -> str:
-    from bridle.base.files import private_folder
-
     return real_path(private_folder(folder))
 
 

@@ -10,6 +10,8 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bridle.base.processes import CannotStart
+
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe
     from bridle.base.processes import Output, Processes, ProcessGroup
@@ -146,8 +148,6 @@ class EnvOnlySpawn:
         stdin: bytes | InputPipe | None = None,
     ) -> ConfinedProcess:
         if policy.network == "filtered" and policy.mode != "off":
-            from bridle.base.processes import CannotStart
-
             raise CannotStart(argv[0], "no network filter")
         started = await self._processes.start(
             argv,

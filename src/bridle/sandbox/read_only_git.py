@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
+from bridle.base.git import clean_environment, program_on
+from bridle.base.git_repository import GitFailed, GitStart, Repository
 from bridle.base.processes import CannotStart
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import GitStart, Repository
 
 UNENCLOSED = ("env-only", "off")
 """The adapters behind which a command has the rights of the person."""
@@ -18,9 +16,6 @@ UNENCLOSED = ("env-only", "off")
 
 def repository_of(spawn: Spawn, *, cwd: str, env: Mapping[str, str]) -> Repository:
     """The repository around `cwd`. Nothing it makes git run has the network or can write."""
-    from bridle.base.git import clean_environment, program_on  # not before the first such command
-    from bridle.base.git_repository import Repository
-
     program = program_on(env.get("PATH", os.defpath), "git", outside=cwd)
 
     async def start(git: GitStart) -> Process:
@@ -52,8 +47,6 @@ def ignored_by_git(spawn: Spawn, *, root: str, env: Mapping[str, str]) -> Callab
     """Asks git, which runs nothing of the repository and may only read. Without an answer, nothing is ignored."""
 
     async def is_ignored(path: str) -> bool:
-        from bridle.base.git_repository import GitFailed
-
         try:
             return await repository_of(spawn, cwd=root, env=env).is_ignored(path)
         except GitFailed:

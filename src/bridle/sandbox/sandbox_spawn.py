@@ -18,6 +18,7 @@ import msgspec
 
 from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
 from bridle.engine.ports import SpawnPolicy
+from bridle.sandbox.adapter_choice import ORDER
 from bridle.sandbox.plain_spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -406,6 +407,4 @@ class ClaimedSpawn:
 
 
 def _strength(name: str) -> int:
-    from bridle.sandbox.adapter_choice import ORDER
-
     return -ORDER.index(name) if name in ORDER else -len(ORDER)

@@ -13,6 +13,7 @@ import msgspec
 
 from bridle.base.paths import SessionFolders
 from bridle.base.processes import Processes
+from bridle.base.surviving_processes import end_left_behind
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
@@ -185,8 +186,6 @@ def outlived(where: OwnFolders) -> Iterator[Notice]:
     """Ends what outlived an engine that was killed together with its guardian, and says so."""
     if not _has_any(records_of(where)):
         return
-    from bridle.base.surviving_processes import end_left_behind
-
     if count := end_left_behind(records_of(where)):
         yield Notice(reason="OutlivedEnded", message=sentence("OutlivedEnded", {"count": count}))
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Protocol, cast
+from urllib.parse import quote
 
 import apsw
 
@@ -347,8 +348,6 @@ class Database:
         """
         flags = apsw.SQLITE_OPEN_READWRITE
         if frozen:
-            from urllib.parse import quote
-
             path, flags = f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = cast("Connection", apsw.Connection(path, flags=flags))
         try:

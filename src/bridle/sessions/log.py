@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from asyncio import get_running_loop, sleep
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
 from bridle.engine.ports import Lease, Record
@@ -14,10 +14,8 @@ from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
+from bridle.sessions.undo_store import UndoTables
 from bridle.sessions.writer import Listener, LogTail, Writer
-
-if TYPE_CHECKING:
-    from bridle.sessions.undo_store import UndoTables
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
@@ -88,8 +86,6 @@ class StoredLog:
     def listen(
         self, heard: Callable[[int, StoreError | None], None], stuck: Callable[[StoreError], None]
     ) -> None:
-        from asyncio import get_running_loop  # who only looks at sessions does without
-
         self._writer.listen(self._tail, Listener(get_running_loop(), heard, stuck))
 
     async def committed(self) -> None:
@@ -106,8 +102,6 @@ class StoredLog:
             raise StoreError(self._tail.lost.reason, **self._tail.lost.data)
 
     async def since(self, after: int, *, limit: int) -> Sequence[Envelope]:
-        from asyncio import sleep
-
         await self.committed()
         found: list[Envelope] = []
         while len(found) < limit:
@@ -162,8 +156,6 @@ class StoredLog:
 
     def undo_store(self) -> UndoTables:
         """What was kept of this session's files, to put them back."""
-        from bridle.sessions.undo_store import UndoTables  # not before something is about to change
-
         return UndoTables(
             self._name,
             writer=self._writer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids, short_ids
 from bridle.engine.ports import Lease, Record, StoredSession
+from bridle.engine.store_ports import Description
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
@@ -20,13 +21,10 @@ from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.log import OUTPUTS_KEY, StoredLog
 from bridle.sessions.log_key import KeyWrap
 from bridle.sessions.log_reader import LogName
+from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import Tip, TipFile, tip_at
+from bridle.sessions.undo_store import UndoTables
 from bridle.sessions.writer import LogTail, Writer
-
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import Description
-    from bridle.sessions.shelf import Shelf
-    from bridle.sessions.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
@@ -104,8 +102,6 @@ class SessionStore:
     @property
     def shelf(self) -> Shelf:
         """For what works on stored sessions as a whole (`stored_archive`)."""
-        from bridle.sessions.shelf import Shelf
-
         return Shelf(
             folder=self._folder,
             database=self._database,
@@ -249,8 +245,6 @@ class SessionStore:
 
     def describe(self, session_id: str) -> Description:
         """What is known of a session, and whether somebody has it open."""
-        from bridle.engine.store_ports import Description
-
         row = self.row(session_id)
         last_id, last_kind = self._last_event(row)
         return Description(session=row, lease=self._held_by(row), last_id=last_id, last_kind=last_kind)
@@ -301,8 +295,6 @@ class SessionStore:
 
     def undo_of(self, session_id: str) -> UndoTables:
         """What was kept of a session's files. Needs no lock to be read: the session may run elsewhere."""
-        from bridle.sessions.undo_store import UndoTables  # not before somebody asks
-
         return UndoTables(
             self.row(session_id).name, writer=self._writer, database=self._database, reader=self._reader
         )

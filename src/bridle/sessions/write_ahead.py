@@ -5,6 +5,7 @@ A log that was folded back is written over from its beginning, and a disk syncs 
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from bridle.protocol.errors import StoreError
@@ -68,8 +69,6 @@ class WriteAheadLog:
 
 
 def _sync(fd: int) -> None:
-    import fcntl
-
     full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
     if full is not None:
         fcntl.fcntl(fd, full)

@@ -12,6 +12,7 @@ waits without blocking waits on; who blocks is told.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import os
@@ -20,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -32,9 +33,6 @@ from bridle.sessions.database import Connection, Database, keep_log
 from bridle.sessions.projections import PROJECTED, project
 from bridle.sessions.tips import TipFile
 from bridle.sessions.write_ahead import WriteAheadLog
-
-if TYPE_CHECKING:
-    import asyncio  # who only looks at sessions does without
 
 LINGER_S = 0.002
 BATCH_ROWS = 500
@@ -190,8 +188,6 @@ class Writer:
 
     async def wait(self, ticket: int, *, sync: bool) -> None:
         """Returns when the row of `ticket` is committed, with `sync` when it is on the disk."""
-        import asyncio
-
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if self._must_wait(_Waiter(ticket, sync, partial(_settle, done), loop)):

@@ -32,6 +32,7 @@ from bridle.base.command_class import CommandClass
 from bridle.shell.shell_words import names
 from bridle.shell.table_developer import DEVELOPER_TABLE
 from bridle.shell.table_git import GIT_TABLE
+from bridle.shell.table_grants import GRANT_TABLE
 from bridle.shell.table_system import SYSTEM_TABLE, WRAPPER_TABLE
 
 Arguments: TypeAlias = Literal[
@@ -82,8 +83,6 @@ def git_subcommands() -> Mapping[str, Program]:
 @functools.cache
 def grant_table() -> Mapping[str, Program]:
     """What a yes to a program covers, by the name that is kept."""
-    from bridle.shell.table_grants import GRANT_TABLE  # only a command that is asked about needs it
-
     return _read_table(GRANT_TABLE)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pwd
 import re
 from collections.abc import Iterable, Sequence
 from posixpath import normpath
@@ -165,8 +166,6 @@ def _find_deletes(judgement: Classification) -> ScriptRefusal | None:
 @functools.cache
 def account_home() -> str:
     """The home folder of whoever runs this, by the account: what `~` means to a shell that has no HOME."""
-    import pwd
-
     try:
         return normpath(pwd.getpwuid(os.getuid()).pw_dir) or "/"
     except KeyError:  # an account without an entry has no home; whatever `~` is then, nobody may delete it

@@ -14,15 +14,17 @@ import msgspec
 from msgspec import Meta
 
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
+from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
+from bridle.tools.put_files import NotPut, put_all
+from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.protocol.display_values import ShownEdit
     from bridle.tools.patch_plan import FileReport, NotApplied, Plan
-    from bridle.tools.put_files import NotPut
 
 MAX_PATCH_CHARACTERS = 1 << 20
 
@@ -32,7 +34,6 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         from bridle.tools.patches import parse_patch
-        from bridle.tools.text_files import is_storable
 
         if len(self.patch) > MAX_PATCH_CHARACTERS:
             raise ValueError("the patch has more than 1 MB")
@@ -42,8 +43,6 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
-    from bridle.tools.put_files import NotPut, put_all
-
     plan = await asyncio.to_thread(_planned, args, context.call, context.cwd)
     if isinstance(plan, ToolOutput):
         return plan
@@ -73,8 +72,6 @@ def _planned(args: PatchArgs, call: ToolCall, cwd: str) -> Plan | ToolOutput:
 def _changes(
     args: PatchArgs, call: ToolCall, cwd: str, _known: KnownFiles
 ) -> tuple[FileChange, ...] | ToolOutput:
-    from bridle.tools.foreseen_changes import bounded, file_change  # only when somebody is asked
-
     plan = _planned(args, call, cwd)
     if isinstance(plan, ToolOutput):
         return plan
@@ -117,8 +114,6 @@ def _summary(report: FileReport) -> str:
 
 
 def _shown(reports: Sequence[FileReport]) -> ShownEdit:
-    from bridle.protocol.display_values import EditedFile, ShownEdit
-
     return ShownEdit(
         files=tuple(
             EditedFile(

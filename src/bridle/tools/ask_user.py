@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.questions import OpenQuestion, WordsAnswer
 
 NOBODY = "Nobody is here to answer. Decide yourself, and say at the end what you assumed."
 
@@ -21,8 +22,6 @@ class AskArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def ask_user(args: AskArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.questions import OpenQuestion, WordsAnswer  # with the first call
-
     answer = await context.ask(context.call.id, OpenQuestion(text=args.question, choices=args.choices))
     if not isinstance(answer, WordsAnswer):
         return ToolOutput(outcome="error", reason="NoApprover", content=NOBODY)

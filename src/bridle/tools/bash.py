@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from bridle.base.files import read_each
 from bridle.base.processes import CannotStart
+from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
+from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import BackgroundStarted
 from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
 
 if TYPE_CHECKING:
     from bridle.engine.ports import Hosts
-    from bridle.protocol.display_values import ShownCommand
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
@@ -147,8 +149,6 @@ async def _run(args: BashArgs, context: ToolContext) -> ToolOutput:
 def _shown(
     sandbox: str, hosts: Hosts, *, exit_code: int | None = None, lines: int = 0, blocked: bool = False
 ) -> ShownCommand:
-    from bridle.protocol.display_values import ShownCommand  # when the first command runs
-
     return ShownCommand(
         exit_code=exit_code,
         lines=lines,
@@ -164,9 +164,6 @@ async def _named_files(context: ToolContext, access: str) -> dict[str, str]:
     named = [each.resolved for each in context.call.named if each.kind == "path" and each.access == access]
     if not named:
         return {}
-    from bridle.base.files import read_each
-    from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
-
     return await asyncio.to_thread(lambda: digests(read_each(named, MAX_DIGESTED_BYTES)))
 
 

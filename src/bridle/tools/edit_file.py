@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from bridle.base.unified_diff import diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
+from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
+from bridle.tools.replace_file import replace_beneath
+from bridle.tools.text_files import NotEditable, is_storable, read_text, would_lose_secret
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
@@ -29,8 +34,6 @@ class EditArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replace_all: Annotated[bool, Meta(description="Replace every occurrence.")] = False
 
     def __post_init__(self) -> None:
-        from bridle.tools.text_files import is_storable
-
         if not self.old_string:
             raise ValueError("old_string is empty; use write_file to create or replace a file")
         if self.old_string == self.new_string:
@@ -40,10 +43,6 @@ class EditArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def edit_file(args: EditArgs, context: ToolContext) -> ToolOutput:
-    from bridle.base.unified_diff import diff_of
-    from bridle.protocol.display_values import EditedFile, ShownEdit
-    from bridle.tools.replace_file import replace_beneath
-
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
     planned = await asyncio.to_thread(_planned, args, resolved, path)
@@ -70,8 +69,6 @@ def _changes(
     args: EditArgs, call: ToolCall, cwd: str, _known: KnownFiles
 ) -> tuple[FileChange, ...] | ToolOutput:
     """What the edit would make of the file, or how it fails."""
-    from bridle.tools.foreseen_changes import bounded, file_change
-
     resolved = call.resolved(args.path)
     path = relative_path(resolved, cwd)
     planned = _planned(args, resolved, path)
@@ -85,7 +82,6 @@ def _changes(
 def _planned(args: EditArgs, resolved: str, path: str) -> tuple[TextFile, Edited] | ToolOutput:
     """The file as it is and as it shall be, or the output of an edit that cannot be made."""
     from bridle.tools.edits import NoSuchEdit, edited
-    from bridle.tools.text_files import NotEditable, read_text, would_lose_secret
 
     try:
         file = read_text(resolved)

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.events import Mode, ModeChanged
+from bridle.protocol.questions import PlanAnswer, PlanQuestion
 
 EXIT_PLAN_MODE = "exit_plan_mode"
 NOBODY = "Nobody is here to approve the plan. End with the plan as your answer."
@@ -25,8 +26,6 @@ def exit_plan_tool(mode: Callable[[], Mode], mode_before: Callable[[], Mode]) ->
     """The tool of one session. `mode_before` is what held before plan mode, and holds again after a yes."""
 
     async def exit_plan_mode(args: PlanArgs, context: ToolContext) -> ToolOutput:
-        from bridle.protocol.questions import PlanAnswer, PlanQuestion  # with the first call
-
         if mode() != "plan":
             return ToolOutput(outcome="error", reason="InvalidInput", content=NOT_PLANNING)
         answer = await context.ask(context.call.id, PlanQuestion(plan=args.plan))

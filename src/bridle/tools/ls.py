@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from bridle.base.files import open_beneath
 from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
 from bridle.tools.names import left_out_note, shown_path
 
@@ -29,8 +30,6 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 async def ls(args: LsArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import ShownSearch  # when the first folder is listed
-
     try:
         listing = await asyncio.to_thread(_list, context.call.resolved(args.path), context.sight)
     except OSError as problem:

@@ -5,6 +5,7 @@ is called with, or null to have it described. One line goes out: `{"tool": …}`
 `{"problem": …}`. What the module prints goes to standard error.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -49,8 +50,6 @@ def _described(tool: Any) -> dict[str, Any]:
 def _called(tool: Any, given: Any) -> dict[str, Any]:
     answer = _field(tool, "execute", "run")(given)
     if hasattr(answer, "__await__"):
-        import asyncio
-
         answer = asyncio.run(_awaited(answer))
     said = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     if "content" in said:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.base.files import private_folder
+from bridle.base.sealed_file import SealedWriter, unsealed
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.display_values import ShownEdit
 from bridle.protocol.errors import BridleError, CommandRefused
+from bridle.protocol.queries import OutputPart
 
 if TYPE_CHECKING:
-    from bridle.base.sealed_file import SealedWriter
     from bridle.protocol.display_values import AnyShown, EditedFile
-    from bridle.protocol.queries import OutputPart
 
 WHOLE_BYTES = 32 * 1024
 DIFF_CHARACTERS = 40 * 1024
@@ -57,8 +58,6 @@ class Spill:
 
     def open(self, call_id: str) -> SealedWriter:
         """A new file for this call. Raises OSError, and what the key raises."""
-        from bridle.base.sealed_file import SealedWriter  # most calls print less
-
         path = self._path(call_id)
         if path is None:
             raise OSError(f"not the id of a call: {call_id!r}")
@@ -80,8 +79,6 @@ class Spill:
         """What this call printed, piece by piece; None when it kept nothing. Raises what the key raises; reading it,
         OSError, and ValueError where it is not what was written.
         """
-        from bridle.base.sealed_file import unsealed
-
         path = self._path(call_id)
         return unsealed(path, self._key(), call_id) if path is not None and os.path.isfile(path) else None
 
@@ -143,8 +140,6 @@ def _bounded(shown: AnyShown | None) -> AnyShown | None:
     """The same with as many diffs as there is room for; a file says that its own is left out."""
     if shown is None:
         return None
-    from bridle.protocol.display_values import ShownEdit
-
     if not isinstance(shown, ShownEdit) or sum(len(file.diff) for file in shown.files) <= DIFF_CHARACTERS:
         return shown
     room = DIFF_CHARACTERS
@@ -246,8 +241,6 @@ class _Collected:
 
 def read_part(spill: Spill, call_id: str, offset: int) -> OutputPart:
     """What a call printed, from a byte on. Blocks: use a thread. Raises `BridleError`."""
-    from bridle.protocol.queries import OutputPart
-
     pieces = spill.read(call_id)
     if pieces is None:
         return OutputPart()

@@ -13,8 +13,11 @@ import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
+from bridle.base.redact import stored_marker
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.protocol.display_values import ShownRead
 from bridle.protocol.errors import sentence
+from bridle.tools.text_files import secret_lines
 
 MAX_LINES = 2000
 MAX_BYTES = 1 << 20
@@ -99,9 +102,6 @@ def _read(path: str, offset: int, limit: int) -> tuple[bytes, Page]:
 
 def _without_secrets(data: bytes, page: Page) -> Page:
     """A page without lines in the middle of a secret: what tells it may stand on the page before."""
-    from bridle.base.redact import stored_marker
-    from bridle.tools.text_files import secret_lines
-
     hidden, mark = secret_lines(data), stored_marker("secret").encode()
     lines = tuple(mark if line.removesuffix(b"\r") in hidden else line for line in page.lines)
     return msgspec.structs.replace(page, lines=lines)
@@ -154,8 +154,6 @@ def page_of(chunks: Iterator[bytes], offset: int, limit: int) -> Page:
 
 
 def _output(page: Page, seen: dict[str, Any]) -> ToolOutput:
-    from bridle.protocol.display_values import ShownRead  # when the first file is read
-
     if not page.lines:
         return ToolOutput(content="[the file is empty]\n", shown=ShownRead(), metadata=seen)
     shown = ShownRead(first_line=page.first, last_line=page.first + len(page.lines) - 1)

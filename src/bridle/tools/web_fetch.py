@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from bridle.base.threads import in_thread
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
@@ -46,7 +47,6 @@ def web_fetch_tool(fetch: Fetch) -> Tool:
 
     async def web_fetch(args: WebFetchArgs, _context: ToolContext) -> ToolOutput:
         from bridle.base.http_dial import HttpFault
-        from bridle.base.threads import in_thread
         from bridle.base.web import WebRefused
         from bridle.base.web_text import NotText, why_not_text
 

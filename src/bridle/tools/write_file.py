@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from bridle.base.files import open_beneath, read_limited
+from bridle.base.unified_diff import diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
+from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
+from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
+from bridle.tools.replace_file import replace_beneath
+from bridle.tools.text_files import NotEditable, is_storable, read_text, would_lose_secret
 
 if TYPE_CHECKING:
     from bridle.base.unified_diff import Diff
@@ -49,9 +55,6 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def write_file(args: WriteArgs, context: ToolContext) -> ToolOutput:
-    from bridle.protocol.display_values import EditedFile, ShownEdit
-    from bridle.tools.replace_file import replace_beneath
-
     resolved = context.call.resolved(args.path)
     path = relative_path(resolved, context.cwd)
     known, asked = context.known, context.call.asked
@@ -83,9 +86,6 @@ def _changes(
     args: WriteArgs, call: ToolCall, cwd: str, known: KnownFiles
 ) -> tuple[FileChange, ...] | ToolOutput:
     """What a write would make of the file; nothing where what is there is no text of a size worth comparing."""
-    from bridle.tools.foreseen_changes import bounded, file_change
-    from bridle.tools.text_files import NotEditable, read_text
-
     resolved = call.resolved(args.path)
     path = relative_path(resolved, cwd)
     planned = _planned(args, resolved, path, known, asked=True)
@@ -105,8 +105,6 @@ def _planned(
     args: WriteArgs, resolved: str, path: str, known: KnownFiles, *, asked: bool
 ) -> Diff | ToolOutput | None:
     """The change this write makes, or the output of one that cannot be made. `asked`: a person sees what goes."""
-    from bridle.tools.text_files import is_storable
-
     if not is_storable(args.content):
         return _failed(path, "the content has characters that cannot be stored")
     try:
@@ -123,10 +121,6 @@ def _planned(
 
 def _compare(resolved: str, path: str, new: str, known: KnownFiles, *, asked: bool) -> Diff | None:
     """The change this write makes; None when the old content is no text of a size worth comparing."""
-    from bridle.base.files import open_beneath, read_limited
-    from bridle.base.unified_diff import diff_of
-    from bridle.tools.text_files import would_lose_secret
-
     try:
         fd = open_beneath(resolved, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -170,8 +164,6 @@ def _check_seen(resolved: str, old: bytes, new: str, known: KnownFiles, *, asked
 def _not_seen(path: str, unseen: NotSeen, metadata: dict[str, Any]) -> ToolOutput:
     change = "Read it again to see what it holds."
     if unseen.known is not None:
-        from bridle.base.unified_diff import diff_of
-
         before, now = (data.decode("utf-8", "replace") for data in (unseen.known, unseen.now))
         change = f"What changed:\n{_short(diff_of(path, before, now).text)}"
     content = sentence(unseen.reason, {"path": path, "change": change})

@@ -19,6 +19,8 @@ from bridle.protocol.questions import (
     UndoPreview,
     UndoQuestion,
 )
+from bridle.undo import undo_words as words
+from bridle.undo.undo_preview import conflict, preview
 
 if TYPE_CHECKING:
     from bridle.undo.undo_plan import Plan
@@ -64,9 +66,6 @@ async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
 
 
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
-    from bridle.undo import undo_words as words
-    from bridle.undo.undo_preview import conflict, preview
-
     shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
     if not plan.does_something:
         return _nothing(shown)
@@ -112,8 +111,6 @@ def _nothing(preview: UndoPreview) -> Notice:
 
 
 async def _agreed(work: Undo, plan: Plan, preview: UndoPreview, talk: Talk) -> bool:
-    from bridle.undo import undo_words as words
-
     while True:
         answer = await talk.ask(f"undo-{talk.new_id()}", UndoQuestion(preview=preview))
         if not isinstance(answer, UndoAnswer) or answer.choice != "diff":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from bridle.base.redact import redact
 from bridle.base.visible import visible
 from bridle.protocol.events import UndoApplied
 from bridle.undo.undo_plan import Plan, Step
@@ -85,8 +86,6 @@ def masked(data: bytes | None) -> bytes | None:
     """A text without its secrets. It stays UTF-8 where it was."""
     if data is None or not is_text(data):
         return data
-    from bridle.base.redact import redact  # only for this
-
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 

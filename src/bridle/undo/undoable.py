@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.base.files import read_each
 from bridle.base.threads import to_the_end
+from bridle.engine.known_files import MAX_DIGESTED_BYTES, SEEN, digests, seen_in
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.events import DurableEvent, Notice
 
 if TYPE_CHECKING:
@@ -58,8 +61,6 @@ def _with_changed(output: ToolOutput, names: list[str]) -> ToolOutput:
     """The output, by which people also see which files a command changed."""
     if not names:
         return output
-    from bridle.protocol.display_values import ShownCommand
-
     shown = output.shown
     if not isinstance(shown, ShownCommand):
         return output
@@ -70,9 +71,6 @@ async def _with_known(output: ToolOutput, changed: list[str]) -> ToolOutput:
     """The output, by which the model also knows the files its command changed, whatever it named."""
     if not changed:
         return output
-    from bridle.base.files import read_each
-    from bridle.engine.known_files import MAX_DIGESTED_BYTES, SEEN, digests, seen_in
-
     now = await asyncio.to_thread(lambda: digests(read_each(changed, MAX_DIGESTED_BYTES)))
     return msgspec.structs.replace(output, metadata=output.metadata | {SEEN: seen_in(output.metadata) | now})
 

@@ -15,6 +15,8 @@ from bridle.base.markdown import MarkdownStream, Style, StyledSpan
 from bridle.base.visible import visible
 from bridle.clients.interaction.answer_pieces import AnswerPiece
 from bridle.clients.interaction.cells import width_of
+from bridle.clients.interaction.syntax_colours import coloured_lines
+from bridle.clients.interaction.table_rows import table_rows
 
 _LEAD: Final = re.compile(r"[ \t]*(?:>[ \t]?)*")
 _SHOWN_CHARACTERS: Final = 100
@@ -52,8 +54,6 @@ class AnswerSpans:
         for span in spans:
             match span.style:
                 case "table":
-                    from bridle.clients.interaction.table_rows import table_rows  # most answers have none
-
                     pieces += table_rows(span.text, columns, self.links)
                     self._lead, self._leading = "", True
                 case "code_block":
@@ -94,8 +94,6 @@ class AnswerSpans:
         self._lead, self._leading = "", True
         lines = None
         if self._colours and span.language:
-            from bridle.clients.interaction.syntax_colours import coloured_lines
-
             lines = coloured_lines(span.text, span.language)
         if lines is None:
             yield AnswerPiece(visible(span.text).replace("\t", "    "), "code_block")

@@ -30,6 +30,7 @@ from bridle.clients.interaction.effects import (
     WaitOver,
 )
 from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.git_form import text_to_edit
 from bridle.clients.interaction.intents import (
     ChooseRow,
     ChooseSession,
@@ -47,6 +48,7 @@ from bridle.clients.interaction.parse import (
     parse,
 )
 from bridle.clients.interaction.question_card import Question, permission_question, setting_of
+from bridle.clients.interaction.question_forms import asked_question
 from bridle.clients.interaction.question_queue import QuestionQueue
 from bridle.clients.interaction.queue_commands import WriteDraft
 from bridle.clients.interaction.view import SessionView
@@ -212,8 +214,6 @@ class Controller:
 
     def _question(self, asked: e.PermissionRequested | e.QuestionAsked, envelope: e.Envelope) -> Question:
         if isinstance(asked, e.QuestionAsked):
-            from bridle.clients.interaction.question_forms import asked_question
-
             question = asked_question(asked)
         else:
             question = permission_question(asked, setting_of(self.view.created, self.folder))
@@ -268,11 +268,8 @@ class Controller:
                 assert_never(intent)
 
     def _decided(self, decided: Decided) -> Sequence[Effect]:
-        if decided.question.about is not None:
-            from bridle.clients.interaction.git_form import text_to_edit
-
-            if (text := text_to_edit(decided)) is not None:
-                return (EditMessage(decided.question, text),)
+        if decided.question.about is not None and (text := text_to_edit(decided)) is not None:
+            return (EditMessage(decided.question, text),)
         if not decided.stop:
             return tuple(self._questions.decided(decided))
         self._stopped.add(decided.question.id)

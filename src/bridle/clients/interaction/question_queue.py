@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.effects import CloseQuestion, Effect, PutQuestion
 from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.question_forms import given_answer
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 
@@ -96,8 +97,6 @@ class QuestionQueue:
     def _command(self, decided: Decided) -> AnyCommand:
         question = decided.question
         if question.about is not None:
-            from bridle.clients.interaction.question_forms import given_answer
-
             answer = given_answer(question.about, decided)
             return AnswerQuestion(session=self._session, question_id=question.id, answer=answer)
         return AnswerPermission(

@@ -9,11 +9,15 @@ import msgspec
 
 from bridle.base.phrases import counted, window_words
 from bridle.base.visible import visible
+from bridle.clients.interaction.as_html import html
 from bridle.clients.interaction.as_markdown import markdown
+from bridle.clients.interaction.child_lines import tree_lines
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.engine_info import PATIENCE_S
+from bridle.clients.interaction.instruction_rows import instruction_rows
+from bridle.clients.interaction.output_excerpt import printed_text
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.profile_change import (
     ProfileChange,
@@ -187,8 +191,6 @@ class SlashActions:
         except (BridleError, TimeoutError):
             files = None
         else:
-            from bridle.clients.interaction.instruction_rows import instruction_rows
-
             files = instruction_rows(told)
         for line in view.contents.lines(window, files):
             self._perform(SayWords(line, " " * 4))
@@ -259,8 +261,6 @@ class SlashActions:
 
     async def _printed(self, session: str, result: ToolResult) -> str:
         """All that a command printed, as far as it was kept."""
-        from bridle.clients.interaction.output_excerpt import printed_text
-
         parts: list[str] = []
         at: int | None = 0 if "truncated" in result.metadata else None
         while at is not None:
@@ -287,8 +287,6 @@ class SlashActions:
 
     async def _agents(self, session: str, view: SessionView) -> None:
         """Who there is, and the tree of those that were sent."""
-        from bridle.clients.interaction.child_lines import tree_lines
-
         for row in agent_rows(await self._connection.ask(ListAgents(session=session))):
             self._perform(row)
         if lines := tree_lines(view.children):
@@ -346,8 +344,6 @@ def _entry_words(entry: GrantEntry) -> str:
 def transcript(title: str, envelopes: Iterable[e.Envelope], *, path: str = "") -> str:
     """The events as text, in the form that the ending of `path` names."""
     if path.lower().endswith((".html", ".htm")):
-        from bridle.clients.interaction.as_html import html
-
         return "".join(html(title, (), envelopes))
     return "".join(markdown(title, (), envelopes))
 

@@ -7,16 +7,24 @@ duration.
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, get_args
 
 from bridle.base.phrases import counted
+from bridle.base.untrusted import unwrapped
 from bridle.base.visible import visible
+from bridle.clients.interaction.child_lines import SAID_LINES, ChildStories, ToldRow, said_lines
+from bridle.clients.interaction.goal_lines import goal_lines
+from bridle.clients.interaction.output_excerpt import excerpt, plain_line, printed_text
+from bridle.clients.interaction.skill_words import skill_change_lines, skill_named
+from bridle.protocol import display_values as d
 from bridle.protocol import events as e
+from bridle.protocol.display_values import ShownCommand, ShownEdit, ShownJudgement, ShownWait
 from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
+from bridle.protocol.questions import UndoPreview
 
 if TYPE_CHECKING:
-    from bridle.clients.interaction.child_lines import ChildStories, ToldRow
     from bridle.protocol.display_values import AnyShown, EditedFile
 
 COMMAND_WIDTH = 60
@@ -120,8 +128,6 @@ class Story:
         if not _is_of_child(envelope):
             return []
         if self._children is None:
-            from bridle.clients.interaction.child_lines import ChildStories  # most sessions have no children
-
             self._children = ChildStories(self.lines, self._of_child)
         return self._children.rows(envelope)
 
@@ -180,8 +186,6 @@ class Story:
             case e.ContextAdded():
                 return _added(event)
             case e.SkillRegistryChanged():
-                from bridle.clients.interaction.skill_words import skill_change_lines
-
                 return skill_change_lines(event)
             case e.Notice(reason="NothingToUndo", data={"preview": preview}):
                 return [visible(event.message), *_in_the_way(preview)]
@@ -205,8 +209,6 @@ class Story:
 
                 return list(git_lines(event))
             case e.GoalBegun() | e.GoalChecked() | e.GoalEnded():
-                from bridle.clients.interaction.goal_lines import goal_lines
-
                 self._has_goal = not isinstance(event, e.GoalEnded)
                 return goal_lines(event)
             case e.TodosChanged():
@@ -305,8 +307,6 @@ class Story:
         """What a command printed that a person typed, as it was printed; empty for any other call."""
         if not self.is_typed(result) or self._did_not_run(result) or result.outcome not in _ENDED:
             return ""
-        from bridle.clients.interaction.output_excerpt import printed_text  # when the first command has run
-
         return printed_text(result)
 
     def excerpt(self, result: e.ToolResult, *, more: str = "") -> list[str]:
@@ -314,16 +314,12 @@ class Story:
         told = result.call_id in self._typed or result.call_id in self._background
         if result.tool != "bash" or told or self._did_not_run(result) or result.outcome not in _ENDED:
             return []
-        from bridle.clients.interaction.output_excerpt import excerpt  # when the first command has run
-
         return excerpt(result, more=more)
 
     def _output(self, result: e.ToolResult) -> list[str]:
         lines = self.excerpt(result) if self._outputs else []
         if not lines:
             return []
-        from bridle.clients.interaction.output_excerpt import plain_line
-
         return [f"    {plain_line(line)}" for line in lines]
 
     def _diff(self, result: e.ToolResult) -> list[str]:
@@ -385,8 +381,6 @@ class ChildStory(Story):
     def _said(self, step: e.StepEnded, text: str) -> list[str]:
         if self._child_words == "none":
             return super()._said(step, text)
-        from bridle.clients.interaction.child_lines import SAID_LINES, said_lines
-
         return said_lines(text, SAID_LINES if self._child_words == "some" else None)
 
 
@@ -445,8 +439,6 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
 
 def _what_lets(tool: str, given: dict[str, Any]) -> str:
     """The options of a run that let such a call happen: any, and a rule for this one where one can name it."""
-    from shlex import quote
-
     edits = tool in ("write_file", "edit_file", "apply_patch")
     about = given.get("command" if tool == "bash" else "path")
     if not isinstance(about, str) or not about:
@@ -478,12 +470,8 @@ def _added(event: e.ContextAdded) -> list[str]:
         case e.ContextAdded(source="pin", content=(*_, TextBlock(text=words))):
             return [f"pinned   {_short(words)}"]
         case e.ContextAdded(source="agent", content=(_, TextBlock(text=answer))):
-            from bridle.base.untrusted import unwrapped
-
             return visible(unwrapped("agent-result", answer)).splitlines()
         case e.ContextAdded(source="skill", content=(TextBlock(text=words), *_)):
-            from bridle.clients.interaction.skill_words import skill_named
-
             return [f"skill    {name}"] if (name := skill_named(words)) else []
         case e.ContextAdded(source="instructions", content=(TextBlock(text=text), *_)):
             return [f"rules    {_short(text.partition(chr(10))[0].removeprefix('# Instructions from '))}"]
@@ -508,8 +496,6 @@ def _facts(result: e.ToolResult) -> list[str]:
 
 
 def _shown_facts(shown: AnyShown) -> list[str]:
-    from bridle.protocol import display_values as d
-
     match shown:
         case d.ShownCommand(exit_code=code, blocked=blocked):
             told = () if code is None else (f"exit {code}",)
@@ -535,8 +521,6 @@ def edited_files(result: e.ToolResult) -> tuple[EditedFile, ...]:
     """The files a call changed, each with what its tool says about it."""
     if result.shown is None or result.outcome != "ok":
         return ()
-    from bridle.protocol.display_values import ShownEdit
-
     return result.shown.files if isinstance(result.shown, ShownEdit) else ()
 
 
@@ -551,8 +535,6 @@ def changed_paths(result: e.ToolResult) -> tuple[str, ...]:
     """The files a call changed, as its tool says or, of a command, as undo saw it."""
     if result.shown is None:
         return ()
-    from bridle.protocol.display_values import ShownCommand
-
     if isinstance(result.shown, ShownCommand):
         return result.shown.changed
     return tuple(file.path for file in edited_files(result))
@@ -562,16 +544,12 @@ def _judgement(result: e.ToolResult) -> str:
     """What a person said of a call that nobody saw end; empty where nobody was asked."""
     if result.shown is None:
         return ""
-    from bridle.protocol.display_values import ShownJudgement
-
     if not isinstance(result.shown, ShownJudgement) or not result.shown.by:
         return ""
     return _SAID.get(result.shown.judgement, "it is not known")
 
 
 def _waited_s(result: e.ToolResult) -> float:
-    from bridle.protocol.display_values import ShownWait
-
     return result.shown.waited_s if isinstance(result.shown, ShownWait) else 60
 
 
@@ -580,7 +558,6 @@ def _in_the_way(preview: dict[str, Any]) -> list[str]:
     import msgspec
 
     from bridle.clients.interaction.undo_form import undo_lines  # only for this
-    from bridle.protocol.questions import UndoPreview
 
     return undo_lines(msgspec.convert(preview, UndoPreview))
 

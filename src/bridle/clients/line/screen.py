@@ -13,6 +13,7 @@ from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
 from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.edit_rows import edit_rows, short_edit_rows
 from bridle.clients.interaction.effects import OpenDiff, SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.event_rows import changed_words, event_rows, turn_words
@@ -221,8 +222,6 @@ class Screen:
 
     def _edited(self, files: Sequence[EditedFile], *, names: bool) -> None:
         """The change itself, as much of it as fits beside the conversation."""
-        from bridle.clients.interaction.edit_rows import short_edit_rows  # when the first file was changed
-
         room = max(self._columns - 1, 2 * len(_INDENT)) if self._columns and not self._look.reader else 0
         rows = short_edit_rows(files, names=names, colours=self._look.colour, more=": /diff")
         inks = [[self._edit_ink(piece) for piece in row] for row in rows]
@@ -238,8 +237,6 @@ class Screen:
         return "".join(f"{''.join(ink.coded for ink in row).rstrip()}\n" for row in rows)
 
     def _diff_rows(self, changes: OpenDiff) -> list[list[Ink]]:
-        from bridle.clients.interaction.edit_rows import edit_rows
-
         said = [Row(changes.title, "title")] if changes.title else []
         notes = [Row(visible(note, newlines=False), "faint") for note in changes.notes]
         rows = edit_rows(changes.files, colours=self._look.colour)

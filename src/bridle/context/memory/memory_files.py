@@ -6,14 +6,20 @@ left as it is. What was read is kept in the state folder, so that only files tha
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 import msgspec
 
 from bridle.base.files import MEMORIES, repository_root
 from bridle.context.memory.memory_choice import ENDING, INDEX, MemoryIndex, MemoryRow, MemoryScope
+from bridle.context.memory.memory_entry import BadMemory, is_name
+from bridle.context.memory.memory_reading import keep_index, keep_known, read_file, row_of
+from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
     from bridle.context.memory.memory_entry import Memory
@@ -41,8 +47,6 @@ class MemoryFolder:
 
     def file(self, name: str) -> str:
         """The file of a memory. Raises `BadMemory` for what is no name."""
-        from bridle.context.memory.memory_entry import BadMemory, is_name
-
         if not is_name(name):
             raise BadMemory(f'"{name}" is no name of a memory: small letters, digits and single hyphens')
         return os.path.join(self.path, name + ENDING)
@@ -64,13 +68,9 @@ class MemoryFolder:
 
     def read(self, name: str) -> tuple[Memory, str]:
         """A memory and the digest of its file. Raises `BadMemory`, `OSError`."""
-        from bridle.context.memory.memory_reading import read_file
-
         return read_file(self.file(name), name, self.scope)
 
     def _read_again(self) -> MemoryIndex:
-        from bridle.context.memory.memory_reading import keep_index, keep_known, row_of
-
         signatures = self._listed()
         old = {row.name + ENDING: row for row in self._index.rows()} if self._index is not None else {}
         rows = [
@@ -137,9 +137,6 @@ class MemoryFiles:
 
     def named(self, words: str) -> tuple[MemoryFolder, str]:
         """The folder and the name behind `NAME`, `user/NAME` or `project/NAME`. Raises `UnknownMemory`."""
-        from bridle.context.memory.memory_entry import is_name
-        from bridle.protocol.errors import BridleError
-
         scope, slash, name = words.rpartition("/")
         for folder in self.both:
             if (not slash or folder.scope == scope) and is_name(name) and os.path.lexists(folder.file(name)):
@@ -164,8 +161,6 @@ def memory_files(data: str, state: str, cwd: str) -> MemoryFiles:
 
 def project_key(root: str) -> str:
     """The name of a project's folder: something to recognise it by, and what tells it from every other."""
-    import hashlib
-
     word = "".join(
         sign if sign.isascii() and sign.isalnum() else "-" for sign in os.path.basename(root).lower()
     )
@@ -195,8 +190,6 @@ def _texts(value: Any) -> Iterator[str]:
 def _decoded(text: str) -> Iterator[str]:
     """What the long words of a text stand for where they are written in one of the usual ways."""
     import base64
-    import re
-    from urllib.parse import unquote
 
     if "%" in text:
         yield unquote(text, errors="replace")

@@ -5,8 +5,10 @@ They join the conversation at its tail, each once for as long as it is still the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
+from bridle.base.untrusted import wrap
 from bridle.context.memory.memory_choice import MAX_ENTRY_BYTES, MemoryIndex, MemoryRow, choose
 from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder
 from bridle.engine.conversation import Conversation
@@ -63,8 +65,6 @@ class MemoryTurns:
 
 def written_for_model(row: MemoryRow) -> str:
     """A memory as the model reads it: wrapped, with what it is in the first lines."""
-    from bridle.base.untrusted import wrap
-
     more = f"\n[cut: the memory tool reads all {row.size:,} bytes]" if row.size > MAX_ENTRY_BYTES else ""
     about = f"{row.description} ({row.type}, {row.updated})"
     return wrap(_KIND, f"{row.key} {row.digest}\n{about}\n\n{row.text}{more}\n")
@@ -95,6 +95,4 @@ def said_in_turn(conversation: Conversation) -> str:
 
 
 async def _read_again(folder: MemoryFolder) -> MemoryIndex:
-    import asyncio
-
     return await asyncio.to_thread(folder.index)

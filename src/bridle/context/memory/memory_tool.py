@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from bridle.context.memory.memory_choice import ALWAYS
+from bridle.context.memory.memory_entry import BadMemory, Memory, MemoryType
+from bridle.context.memory.memory_files import holds_secret
+from bridle.context.memory.memory_reading import today
+from bridle.context.memory.memory_writing import put_memory, remove_memory
 from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import FileChange, Notice
 
 if TYPE_CHECKING:
-    from bridle.context.memory.memory_entry import Memory, MemoryType
     from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder
     from bridle.engine.known_files import KnownFiles
 
@@ -121,8 +125,6 @@ class MemoryTool:
 
     def _for_person(self, args: MemoryArgs) -> str:
         """A note that comes into every session, or into every project, tells later runs what nobody asked for there."""
-        from bridle.context.memory.memory_choice import ALWAYS
-
         if args.scope == "user":
             return "it is for every project"
         try:
@@ -134,9 +136,6 @@ class MemoryTool:
 
     def _planned(self, args: MemoryArgs) -> PlannedChange:
         """Raises `BadMemory`, `OSError` and `BridleError` where it cannot be done."""
-        from bridle.context.memory.memory_entry import BadMemory
-        from bridle.context.memory.memory_files import holds_secret
-
         folder = self._files().of(args.scope)
         before, was = _present(folder, args.name)
         if args.action == "create" and was:
@@ -175,9 +174,6 @@ def _present(folder: MemoryFolder, name: str) -> tuple[Memory | None, str]:
 
 
 def _changed(args: MemoryArgs, before: Memory | None, now_ms: int) -> Memory:
-    from bridle.context.memory.memory_entry import Memory
-    from bridle.context.memory.memory_reading import today
-
     kind: MemoryType = args.scope
     was = before or Memory(name=args.name, description="", type=kind)
     return msgspec.structs.replace(
@@ -191,8 +187,6 @@ def _changed(args: MemoryArgs, before: Memory | None, now_ms: int) -> Memory:
 
 
 def _carry_out(change: PlannedChange) -> None:
-    from bridle.context.memory.memory_writing import put_memory, remove_memory
-
     if change.after is None:
         remove_memory(change.folder, change.name, was=change.was)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import normalize
 
 MIN_WORD = 3
 MIN_FUZZY = 5
@@ -30,8 +31,6 @@ def words_of(text: str) -> tuple[str, ...]:
     Where a script has no spaces between words, two neighbouring signs are one.
     """
     if not text.isascii():
-        from unicodedata import normalize
-
         text = normalize("NFKC", text)
     found: dict[str, None] = {}
     for word in _WORD.findall(text.casefold()):

@@ -5,6 +5,7 @@ Loaded where a folder changed, or a skill is used: a start where nothing changed
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import msgspec
 from bridle.base.files import first_entries, read_limited
 from bridle.base.paths import is_beneath
 from bridle.base.phrases import counted
+from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_index import IndexedFolder, Room, signature_of
 from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE, Skill
 
@@ -62,8 +64,6 @@ def read_folder(folder: str, name: str, room: Room | None) -> IndexedFolder:
 
     What it is known by is looked at before it is read: what changes meanwhile is read again the next time.
     """
-    from bridle.context.skills.skill_file import BadSkill, read_skill
-
     whole = room is not None
     folders, there = (
         ([], {SKILL_FILE: os.lstat(f"{folder}/{SKILL_FILE}")}) if room is None else _fitting(folder, room)
@@ -144,15 +144,11 @@ def _digests(folder: str, there: Mapping[str, os.stat_result]) -> dict[str, str]
 
 
 def _sha256(data: bytes) -> str:
-    import hashlib  # a start that reads no skill needs none of it
-
     return hashlib.sha256(data).hexdigest()
 
 
 def file_digest(path: str) -> str:
     """What stands for the content of a file."""
-    import hashlib
-
     digest = hashlib.sha256()
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(fd, "rb") as file:

@@ -14,6 +14,7 @@ import msgspec
 
 from bridle.base.files import first_entries, repository_root
 from bridle.base.paths import is_beneath
+from bridle.context.skills.skill_content import UnusableSkill, read_folder
 from bridle.context.skills.skill_index import (
     MAX_BYTES_OF_PLACE,
     MAX_FILES_OF_PLACE,
@@ -148,8 +149,6 @@ def _found(
     if place.inside and leads_out:
         return SkillProblem(shown=shown, line=0, problem="a link that leads out of the project is not read")
     if indexed is None:
-        from bridle.context.skills.skill_content import UnusableSkill, read_folder
-
         try:
             indexed = read_folder(real, name, room if place.root else None)
         except UnusableSkill as problem:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bridle.base.line_diff import DiffLine, line_diff, lines_of
 from bridle.base.visible import hidden_characters
+from bridle.protocol.questions import HiddenCharacters, LaunchShown, TrustKind, TrustQuestion
 from bridle.safety.trust.lockfile import TrustedKind
 
 if TYPE_CHECKING:
-    from bridle.protocol.questions import HiddenCharacters, TrustKind, TrustQuestion
     from bridle.safety.trust.launches import ProgramLaunch
 
 _SUSPECT_LINES: Final = 10
@@ -46,9 +47,6 @@ class ReviewedText(msgspec.Struct, frozen=True, kw_only=True):
 
 def file_question(file: ReviewedText, *, sha256: str = "", now_ms: int) -> TrustQuestion:
     """The question about a file: as a whole where it is new, as a change where an older content was approved."""
-    from bridle.base.line_diff import DiffLine, line_diff, lines_of
-    from bridle.protocol.questions import TrustQuestion
-
     before = file.before
     lines = lines_of(file.text)
     hidden = _hidden(file.text)
@@ -97,8 +95,6 @@ def launch_question(
 
     `trusted_ms` is when another program was trusted at the same place.
     """
-    from bridle.protocol.questions import LaunchShown, TrustQuestion
-
     return TrustQuestion(
         kind=kind,
         path=name,
@@ -120,8 +116,6 @@ def launch_question(
 
 
 def _hidden(text: str) -> tuple[HiddenCharacters, ...]:
-    from bridle.protocol.questions import HiddenCharacters
-
     by_line: dict[int, list[int]] = {}
     for line, code in hidden_characters(text):
         by_line.setdefault(line, []).append(code)
