@@ -26,8 +26,6 @@ _SUSPECT = (
     r"\U000e0000-\U000e0fff"  # tags and more variation selectors
 )
 
-_PRINTABLE_SUSPECTS = (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x3164, 0xFFA0)
-
 _EMOJI = (
     r"\xa9\xae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u25fe\u2600-\u27bf\u2934\u2935"
     r"\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -40,12 +38,7 @@ def visible(text: str, *, newlines: bool = True) -> str:
     Line feeds stay where `newlines` allows them, tabs always. A joiner stays between two emoji, a style
     selector right after an emoji or inside a keycap.
     """
-    if _is_plain((text.replace("\n", " ") if newlines else text).replace("\t", " ")):
-        return text
-    suspect = suspects(newlines=newlines)
-    if suspect.search(text) is None:
-        return text
-    return suspect.sub(
+    return suspects(newlines=newlines).sub(
         lambda match: match[0] if _is_ordinary(text, match.start()) else _written(match[0]), text
     )
 
@@ -65,19 +58,6 @@ def hidden_characters(text: str) -> list[tuple[int, int]]:
         counted = at
         found.append((line, ord(match[0])))
     return found
-
-
-def _is_plain(text: str) -> bool:
-    """A first look that needs no regex, which would be slow to compile: surely nothing suspect when true."""
-    if not text.isprintable():
-        return False
-    return text.isascii() or _printable_suspects().isdisjoint(text)
-
-
-@functools.cache
-def _printable_suspects() -> frozenset[str]:
-    """The suspect characters that Python calls printable all the same."""
-    return frozenset(map(chr, (*_PRINTABLE_SUSPECTS, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 
 
 def _written(character: str) -> str:
