@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import json
 import socket
 import ssl
 import struct
 import subprocess
-import sys
 import traceback
 
 import pytest
@@ -974,30 +972,3 @@ async def test_a_proxy_that_does_not_connect_is_named_without_its_credentials(re
 async def test_a_proxy_setting_that_cannot_be_used_is_a_fault_without_the_setting(setting):
     async with connecting({"ALL_PROXY": setting}) as connections:
         assert (await fault_of(post(connections, "http://model.test/"))).kind == "proxy"
-
-
-def test_a_plain_request_imports_no_more_of_ssl_than_asyncio_does(tmp_path):
-    script = tmp_path / "ask.py"
-    script.write_text(
-        "import asyncio, json, sys\n"
-        "before = set(sys.modules)\n"
-        "from bridle.base.clock import SystemClock\n"
-        "from bridle.base.http import HttpConnections\n"
-        "assert 'h11' not in sys.modules\n"
-        "async def main():\n"
-        "    server = await asyncio.start_server(serve, '127.0.0.1', 0)\n"
-        "    url = 'http://127.0.0.1:%d/' % server.sockets[0].getsockname()[1]\n"
-        "    connections = HttpConnections(env={}, clock=SystemClock())\n"
-        "    print((await connections.get(url, headers={}, limit_bytes=9)).status, file=sys.stderr)\n"
-        "    await connections.close()\n"
-        "    server.close()\n"
-        "async def serve(reader, writer):\n"
-        "    await reader.readuntil(b'\\r\\n\\r\\n')\n"
-        "    writer.write(b'HTTP/1.1 204 No Content\\r\\nconnection: close\\r\\n\\r\\n')\n"
-        "    writer.close()\n"
-        "asyncio.run(main())\n"
-        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
-    )
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stderr == "204\n"
-    assert not {"ssl", "urllib.parse", "email", "http.client", "encodings.idna"} & set(json.loads(run.stdout))

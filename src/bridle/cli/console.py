@@ -1,6 +1,7 @@
 """The standard streams of a command: text and JSON on stdout, remarks on stderr, and what happens when nobody reads or
 somebody presses Ctrl-C before there is anything to stop."""
 
+# Loaded before Ctrl-C is taken care of, so it imports little.
 from __future__ import annotations
 
 import errno
@@ -10,9 +11,6 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from bridle.base.json_line import json_line
-from bridle.base.visible import visible
-
 
 def say(text: str) -> int:
     """Writes text for people to stdout: a terminal obeys nothing in it. The exit code is that of `say_raw`."""
@@ -21,6 +19,8 @@ def say(text: str) -> int:
 
 def say_json(value: object) -> int:
     """Writes one line of JSON for programs to stdout. A terminal obeys nothing in it."""
+    from bridle.base.json_line import json_line
+
     return say_raw(json_line(value))
 
 
@@ -55,6 +55,8 @@ def safe(text: str) -> str:
     """`text` as a terminal may get it. What is plain already, which is nearly everything, needs no look at it."""
     if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
         return text
+    from bridle.base.visible import visible
+
     return visible(text)
 
 
