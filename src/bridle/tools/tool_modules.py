@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -191,5 +190,6 @@ async def _asked(module: ModuleFile, place: ModulePlace, given: dict[str, Any] |
 
 
 def _launch() -> list[str]:
-    runner = Path(__file__).with_name("module_runner.py").read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(__file__), "module_runner.py"), encoding="utf-8") as file:
+        runner = file.read()
     return [os.path.realpath(sys.executable), "-I", "-c", runner]
