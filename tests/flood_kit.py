@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -69,21 +70,33 @@ def disk_bytes(folder: Path) -> int:
 
 
 class FloodServer(LoopbackServer):
-    """Answers every request for an answer with the pieces of `flood`, over and over, up to `SENT_BYTES`."""
+    """Answers every request for an answer with the pieces of `flood`, over and over, up to `SENT_BYTES`.
 
-    def __init__(self, flood: Iterator[bytes] | list[bytes], *, first: bytes = b"") -> None:
+    With `silent_after` it falls silent after so many bytes and leaves the answer open.
+    """
+
+    def __init__(
+        self,
+        flood: Iterator[bytes] | list[bytes],
+        *,
+        first: bytes = b"",
+        silent_after: int | None = None,
+    ) -> None:
         super().__init__()
         self._flood = flood
         self._first = first
         self.sent = 0
+        self._silent_after = silent_after
 
     async def answer(self, request: Received, reply: ReplyWriter) -> bool:
         if request.method == "GET":
             return await reply.whole(404, {"error": "not found"})
         await reply.begin_stream()
         await reply.write(self._first)
-        while self.sent < SENT_BYTES:
+        while self.sent < (self._silent_after or SENT_BYTES):
             for piece in self._flood:
                 await reply.write(piece)
                 self.sent += len(piece)
+        if self._silent_after is not None:
+            await asyncio.Event().wait()  # until the test ends
         return await reply.end_stream()

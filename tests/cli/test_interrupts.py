@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from bridle.base.redact import redact
+from bridle.engine.sizes import MAX_ANSWER
 from bridle.protocol.events import TurnEnded
 from cli.test_floods import FLOODS, KEY
 from cli_kit import BRIDLE, TIMEOUT_S, Place
@@ -25,10 +26,16 @@ NEVER_ENDS = f"yes {NEAR_SECRETS[:3_000]}"
 SCRIPTS = {
     "a provider that is silent": ("wait 600\nsay too late\n", "StepStarted"),
     "a provider that falls silent": ("say begun\nwait 600\nsay too late\n", "TextDelta"),
-    "one long piece of text": (f"chunk 1000000\nsay {NEAR_SECRETS}\n", "TextDelta"),
-    "one long thought": (f"chunk 1000000\nthink {NEAR_SECRETS}\n", "ThinkingDelta"),
+    "one long piece of text": (
+        f"chunk 1000000\nsay {NEAR_SECRETS}\nwait 600\nsay too late\n",
+        "TextDelta",
+    ),
+    "one long thought": (
+        f"chunk 1000000\nthink {NEAR_SECRETS}\nwait 600\nsay too late\n",
+        "ThinkingDelta",
+    ),
     "long arguments": (
-        f"call write_file {json.dumps({'path': 'a', 'content': NEAR_SECRETS})}\n",
+        f"call write_file {json.dumps({'path': 'a', 'content': NEAR_SECRETS})}\n---\nwait 600\nsay too late\n",
         "StepStarted",
     ),
     "a command that prints": (f"call bash {json.dumps({'command': NEVER_ENDS})}\n", "ToolCallProgress"),
@@ -91,9 +98,9 @@ def test_ctrl_c_ends_a_run_whatever_it_is_about(place: Place, what: str, reading
 
 @pytest.mark.parametrize("flood", ["chat text", "chat thinking", "chat arguments", "anthropic arguments"])
 async def test_ctrl_c_ends_an_answer_that_floods(place: Place, flood: str) -> None:
-    """Unless it is stopped it is cut off, which is another end."""
+    """It falls silent before it would be cut off, so only Ctrl-C ends it."""
     wire, first, piece = FLOODS[flood]
-    async with FloodServer([piece], first=first) as server:
+    async with FloodServer([piece], first=first, silent_after=MAX_ANSWER // 2) as server:
         at = (("base_url", f"{server.origin}/v1"), ("key_env", "WORK_KEY"), ("wire", wire))
         settings = [word for key, value in at for word in ("--set", f"providers.work.{key}={value}")]
         words = (*settings, "-m", "work:any", "hello")
@@ -102,6 +109,7 @@ async def test_ctrl_c_ends_an_answer_that_floods(place: Place, flood: str) -> No
     is_whole(place)
 
 
+@pytest.mark.full
 def test_what_is_still_looked_through_does_not_hold_up_the_end(place: Place) -> None:
     """It takes as long as it takes, here and now; whoever presses Ctrl-C waits for much less."""
     begun = time.perf_counter()
