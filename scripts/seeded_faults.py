@@ -29,6 +29,8 @@ PACKAGES = ROOT / "src" / "bridle"
 FOLDERS = {"mcp": "mcp_client", "plugin": "app"}
 """Packages whose tests are in a folder with another name."""
 LATER = ("tests/app", "tests/cli", "tests/clients", "tests/control", "tests/conformance")
+TIMEOUT_S = 240
+HANGS = "tests that hang"
 TURNED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -134,23 +136,41 @@ def _caught(clone: Path, fault: Fault, env: dict[str, str], spoilt: dict[str, li
         failed = _failing(clone, ["-x", part, *(f"--deselect={name}" for name in spoilt[part])], env)
         path.write_bytes(good)
         for name in failed:
-            if not _failing(clone, [name], env):
+            if name == HANGS or not _failing(clone, [name], env):
                 return name
     return ""
 
 
 def _contained(clone: Path) -> list[str]:
     own = ("--ro-bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp")
-    here = ("--bind", str(clone), str(clone), "--setenv", "HOME", "/tmp", "--die-with-parent")
+    here = (
+        "--bind",
+        str(clone),
+        str(clone),
+        "--setenv",
+        "HOME",
+        "/tmp",
+        "--unshare-pid",
+        "--die-with-parent",
+    )
     return ["bwrap", "--cap-add", "ALL", *own, *here]
 
 
 def _failing(clone: Path, tests: list[str], env: dict[str, str]) -> list[str]:
     """Return the tests that fail; the folder if its tests could not be collected."""
     command = [*_contained(clone), ".venv/bin/python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup"]
-    done = subprocess.run(
-        [*command, "-m", "not peers", *tests], check=False, cwd=clone, capture_output=True, text=True, env=env
-    )
+    try:
+        done = subprocess.run(
+            [*command, "-m", "not peers", *tests],
+            check=False,
+            cwd=clone,
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return [HANGS]
     if done.returncode == 0:
         return []
     lines = done.stdout.splitlines()

@@ -54,15 +54,17 @@ def test_runs_that_begin_at_once_on_one_home_all_end_well_and_are_stored(place: 
     models = [place.script(work(f"notes-{number}"), f"{number}.script") for number in range(RUNS)]
     said = at_once(place, [["run", "-q", "-y", "-m", model, "Go"] for model in models])
     assert [text.splitlines()[-1] for text in said] == ["[scripted] done"] * RUNS
-    for number in range(RUNS):
-        lines = Path(place.work, f"notes-{number}").read_text().split()
-        assert lines == [str(step) for step in range(STEPS)], "each step was done once"
     rows = place.sessions()
     assert len(rows) == RUNS + (home == "used")
+    printed = "".join(f"{step}\n" for step in range(STEPS))
     for row in rows[:RUNS]:
         events = [envelope.event for envelope in place.events(row.id)]
         assert [event.stop for event in events if isinstance(event, TurnEnded)] == ["end_turn"]
-        assert [event.outcome for event in events if isinstance(event, ToolResult)] == ["ok"] * STEPS
+        results = [event for event in events if isinstance(event, ToolResult)]
+        assert [event.outcome for event in results] == ["ok"] * STEPS, results
+        assert results[-1].content == printed, results
         place.verify(row.id)
+    for number in range(RUNS):
+        assert Path(place.work, f"notes-{number}").read_text() == printed, "each step was done once"
     checked = place.bridle("sessions", "repair", "--check")
     assert checked.code == 0, checked.out + checked.err
