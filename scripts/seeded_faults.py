@@ -29,7 +29,7 @@ PACKAGES = ROOT / "src" / "bridle"
 FOLDERS = {"mcp": "mcp_client", "plugin": "app"}
 """Packages whose tests are in a folder with another name."""
 LATER = ("tests/app", "tests/cli", "tests/clients", "tests/control", "tests/conformance")
-TIMEOUT_S = 240
+TIMEOUT_S = 900
 HANGS = "tests that hang"
 TURNED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
