@@ -7,9 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.file_digests import FileDigests
-from bridle.base.launched_code import LaunchedPart, find_program, is_system_file, launched_code
-from bridle.conformance.fake_clock import FakeClock
+from bridle.base.launched_code import LaunchedPart, file_sha256, find_program, is_system_file, launched_code
 from bridle.mcp.launch_pins import LaunchPin, launch_changes
 from bridle.mcp.tool_lists import ListedTool
 from bridle.mcp.tool_pins import judge_tools, tool_digests
@@ -100,7 +98,6 @@ def code(tmp_path: Path, *argv: str, cwd: Path | None = None, **env: str):
         (programs / name).chmod(0o755)
     return launched_code(
         argv, cwd=str(cwd or tmp_path), env={"HOME": str(tmp_path), **env}, search_path=str(programs),
-        digest=FileDigests().sha256,
     )  # fmt: skip
 
 
@@ -194,36 +191,12 @@ def test_what_is_known_by_its_command_line_alone_says_so(tmp_path):
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=5))
 def test_no_words_are_too_odd_to_be_read(words):
     words = [word.replace("\0", "") for word in words]
-    launched_code(words, cwd="/", env={}, search_path="/nowhere", digest=lambda _path: "")
-
-
-def test_a_file_that_did_not_change_is_not_read_again(tmp_path):
-    path, kept = tmp_path / "program", tmp_path / "state" / "digests.json"
-    path.write_text("one")
-    later = FakeClock(path.stat().st_ctime_ns // 1_000_000 + 10_000)
-    first = FileDigests(str(kept), later)
-    digest = first.sha256(str(path))
-    first.save()
-    stored = kept.read_text()
-    kept.write_text(stored.replace(digest, "f" * 64))
-    kept.chmod(0o600)
-    assert FileDigests(str(kept), later).sha256(str(path)) == "f" * 64, "what is remembered is believed"
-    path.write_text("two")
-    assert FileDigests(str(kept), later).sha256(str(path)) not in ("f" * 64, digest)
-
-
-def test_a_file_that_changed_a_moment_ago_is_not_remembered(tmp_path):
-    path, kept = tmp_path / "program", tmp_path / "state" / "digests.json"
-    path.write_text("one")
-    digests = FileDigests(str(kept), FakeClock(path.stat().st_ctime_ns // 1_000_000 + 500))
-    assert digests.sha256(str(path))
-    digests.save()
-    assert not kept.exists(), "it could change again in the same tick"
+    launched_code(words, cwd="/", env={}, search_path="/nowhere")
 
 
 def test_what_cannot_be_read_has_no_digest(tmp_path):
-    assert FileDigests().sha256(str(tmp_path)) == ""
-    assert FileDigests().sha256(str(tmp_path / "nothing")) == ""
+    assert file_sha256(str(tmp_path)) == ""
+    assert file_sha256(str(tmp_path / "nothing")) == ""
 
 
 def test_a_program_is_where_the_system_would_find_it(tmp_path):

@@ -169,7 +169,7 @@ def _project_launch(parts: SessionParts, server: str) -> TrustItem | None:
 
 
 def _place(parts: SessionParts) -> ServerPlace:
-    return ServerPlace(cwd=parts.opened.cwd, env=parts.opened.env, state=parts.services.where.state)
+    return ServerPlace(cwd=parts.opened.cwd, env=parts.opened.env)
 
 
 # The session's model for a server

@@ -145,7 +145,7 @@ def project_items(
         *(_instruction_item(file) for file in files if file.scope == "project" and not file.problem),
         *_skill_items(tiers, where=where, cwd=cwd, env=env),
         *_hook_items(tiers, root=root, cwd=cwd, where=where),
-        *_server_items(tiers, cwd=cwd, env=env, state=where.state),
+        *_server_items(tiers, cwd=cwd, env=env),
         *_secrets_items(root),
         *_prompt_items(tiers, root=root, cwd=cwd, where=where),
         *_named_items(
@@ -189,13 +189,13 @@ def _project_servers(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
     return {name: server for name, server in servers.items() if name in of_project}
 
 
-def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str], state: str) -> Iterator[TrustItem]:
+def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str]) -> Iterator[TrustItem]:
     """The programs that servers of the project would be."""
     for name, server in _project_servers(tiers).items():
         if server.get("command"):
             from bridle.app.server_trust import ServerPlace, project_server_item
 
-            yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env, state=state))
+            yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env))
 
 
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:

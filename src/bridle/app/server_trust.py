@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.base.file_digests import FileDigests
 from bridle.base.files import repository_root
 from bridle.base.threads import in_thread
 from bridle.base.visible import visible
 from bridle.mcp.pin_gate import PinGate, PinReview
-from bridle.mcp.server_pins import PinStore, digests_path
+from bridle.mcp.server_pins import PinStore
 from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.questions import TrustQuestion
@@ -29,11 +28,10 @@ if TYPE_CHECKING:
 
 
 class ServerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where servers would start: the folder of the session, its variables, and the state folder of the user."""
+    """The folder and the variables that servers would start with."""
 
     cwd: str
     env: Mapping[str, str]
-    state: str
 
 
 def untrusted_servers(settings: ServerSettings, place: ServerPlace, approvals: Approvals) -> Iterator[str]:
@@ -48,10 +46,8 @@ def untrusted_servers(settings: ServerSettings, place: ServerPlace, approvals: A
 def project_server_item(name: str, table: Mapping[str, Any], place: ServerPlace) -> TrustItem:
     """Return the program that a project asks to start as a server. Reads files."""
     root = repository_root(place.cwd)
-    digests = FileDigests(digests_path(place.state))
     search_path = place.env.get("PATH", os.defpath)
-    launch = server_launch(table, root=root, cwd=place.cwd, search_path=search_path, digest=digests.sha256)
-    digests.save()
+    launch = server_launch(table, root=root, cwd=place.cwd, search_path=search_path)
     return launch_item("mcp_server", root, f"mcp_servers.{name}", launch, "Bridle starts")
 
 
@@ -75,13 +71,12 @@ async def require_server_trust(
 ) -> None:
     """Refuse to begin (`--require-trust`) while no user has seen what a server would start. `env` is that of the
     session."""
-    state = services.where.state
-    place = ServerPlace(cwd=cwd, env=env, state=state)
+    place = ServerPlace(cwd=cwd, env=env)
     for name in untrusted_servers(settings, place, approvals):
         raise CommandRefused(
             "NonInteractiveAckRefused", kind=f"program of MCP server {visible(name, newlines=False)}"
         )
-    store = PinStore(state, services.clock)
+    store = PinStore(services.where.state, services.clock)
     for one in settings.definitions:
         gate = PinGate(one, cwd=cwd, env=env, store=store)
         try:

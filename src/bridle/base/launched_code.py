@@ -6,16 +6,14 @@ not predicted: `LaunchedCode.unpinned` says so.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
-
-Digest: TypeAlias = Callable[[str], str]
-"""Return the digest of a file's content, or an empty text if it cannot be read."""
 
 _PACKAGE_LAUNCHERS: Final = (
     "npx", "bunx", "pnpx", "npm exec", "npm x", "pnpm dlx", "pnpm exec", "yarn dlx", "bun x", "uvx", "uv tool run",
@@ -116,9 +114,7 @@ def is_system_file(path: str, lstat: Callable[[str], os.stat_result] = os.lstat)
     )
 
 
-def launched_code(
-    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], search_path: str, digest: Digest
-) -> LaunchedCode:
+def launched_code(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], search_path: str) -> LaunchedCode:
     """Return the code that `argv` names when it is started in `cwd` with the variables `env`."""
     program = find_program(argv[0], cwd=cwd, search_path=search_path)
     words = list(argv)
@@ -128,8 +124,8 @@ def launched_code(
         while rest and (rest[0].startswith("-") or "=" in rest[0]):
             rest = rest[1:]
         words = rest or words
-        parts += _script(find_program(words[0], cwd=cwd, search_path=search_path), digest)
-    named = _named_code(words, cwd=cwd, env=env, digest=digest)
+        parts += _script(find_program(words[0], cwd=cwd, search_path=search_path))
+    named = _named_code(words, cwd=cwd, env=env)
     return msgspec.structs.replace(
         named,
         program=program,
@@ -138,10 +134,24 @@ def launched_code(
     )
 
 
-def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str], digest: Digest) -> LaunchedCode:
+def file_sha256(path: str) -> str:
+    """Return the digest of a regular file's content, links followed; an empty text if it cannot be read."""
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() if os.path.isfile(file.fileno()) else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, as a pipe would."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> LaunchedCode:
     name = os.path.basename(words[0])
     folder = _started_in(words, cwd) if name in _FOLDER_LAUNCHERS else cwd
-    configured = tuple(_configuration(name, folder, env.get("HOME", ""), digest))
+    configured = tuple(_configuration(name, folder, env.get("HOME", "")))
     for launcher in _PACKAGE_LAUNCHERS:
         own = launcher.split(" ")
         if [name, *words[1 : len(own)]] == own:
@@ -157,7 +167,7 @@ def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str], diges
             parts=(LaunchedPart(kind="package", name=module, version=version if is_exact else ""),),
             unpinned=unpinned,
         )
-    scripts = tuple(_scripts(name, words[1:], folder, digest))
+    scripts = tuple(_scripts(name, words[1:], folder))
     parts = (*scripts, *configured)
     if name in _FOLDER_LAUNCHERS and not scripts:
         sentence = "runs code of the folder it starts in; nothing of it is pinned"
@@ -206,7 +216,7 @@ def _package(spec: str, cwd: str) -> LaunchedPart:
     )
 
 
-def _scripts(name: str, words: Sequence[str], folder: str, digest: Digest) -> Iterator[LaunchedPart]:
+def _scripts(name: str, words: Sequence[str], folder: str) -> Iterator[LaunchedPart]:
     """Yield the words that are existing files with code, and the script of an interpreter even if its name does not
     tell that it is one."""
     takes_script = _INTERPRETERS.fullmatch(name) is not None
@@ -221,13 +231,13 @@ def _scripts(name: str, words: Sequence[str], folder: str, digest: Digest) -> It
             path = next((path + end for end in _ENTRIES if os.path.isfile(path + end)), path)
         if os.path.isfile(path) and (takes_script or _is_code(path)):
             takes_script = takes_script and word.startswith("-")
-            yield from _script(path, digest)
+            yield from _script(path)
 
 
-def _script(path: str, digest: Digest) -> Iterator[LaunchedPart]:
+def _script(path: str) -> Iterator[LaunchedPart]:
     if path:
         real = os.path.realpath(path)
-        sha256 = "" if is_system_file(real) else digest(real)
+        sha256 = "" if is_system_file(real) else file_sha256(real)
         integrity = f"sha256:{sha256}" if sha256 else ""
         yield LaunchedPart(kind="script", name=real, integrity=integrity, place=os.path.dirname(real))
 
@@ -257,7 +267,7 @@ def _started_in(words: Sequence[str], cwd: str) -> str:
     return cwd
 
 
-def _configuration(name: str, folder: str, home: str, digest: Digest) -> Iterator[LaunchedPart]:
+def _configuration(name: str, folder: str, home: str) -> Iterator[LaunchedPart]:
     """Yield the files that configure this launcher, up to the user's home: those there are the user's own."""
     names = _CONFIGURATION.get(name, ())
     for above in _upward(folder) if names else ():
@@ -265,7 +275,7 @@ def _configuration(name: str, folder: str, home: str, digest: Digest) -> Iterato
             return
         for path in (os.path.join(above, one) for one in names):
             if os.path.isfile(path):
-                yield from _script(path, digest)
+                yield from _script(path)
 
 
 def _imports_from_folder(name: str, words: Sequence[str], cwd: str, env: Mapping[str, str]) -> bool:

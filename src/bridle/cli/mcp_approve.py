@@ -115,5 +115,5 @@ def _keep(gate: PinGate, shown: PinReview) -> None:
 def _trust(
     here: FolderServers, definition: ServerDefinition, table: Mapping[str, object], env: Mapping[str, str]
 ) -> None:
-    place = ServerPlace(cwd=here.cwd, env=env, state=here.where.state)
+    place = ServerPlace(cwd=here.cwd, env=env)
     project_server_item(definition.name, table, place).approve(here.approvals)

@@ -103,7 +103,7 @@ class FolderServers(msgspec.Struct, frozen=True, kw_only=True):
         untrusted = frozenset(
             untrusted_servers(
                 ServerSettings(definitions=good, tables=counting),
-                ServerPlace(cwd=self.cwd, env=env, state=self.where.state),
+                ServerPlace(cwd=self.cwd, env=env),
                 self.approvals,
             )
         )

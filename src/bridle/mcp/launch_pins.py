@@ -15,8 +15,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.file_digests import FileDigests
-from bridle.base.launched_code import LaunchedPart, is_system_file, launched_code
+from bridle.base.launched_code import LaunchedPart, file_sha256, is_system_file, launched_code
 from bridle.base.paths import is_beneath
 from bridle.base.redact import redact_values
 from bridle.mcp.server_definitions import ServerDefinition
@@ -61,7 +60,6 @@ def launch_pin(
     *,
     cwd: str,
     env: Mapping[str, str],
-    digests: FileDigests,
 ) -> LaunchPin:
     """Return the pin of the server as it would start now in the folder `cwd` with these variables. Reads files.
 
@@ -81,7 +79,6 @@ def launch_pin(
         cwd=os.path.join(cwd, launched.folder),
         env=variables,
         search_path=variables.get("PATH", os.defpath),
-        digest=digests.sha256,
     )
     by_path = is_system_file(code.target)
     target = code.program if by_path and is_system_file(code.program) else code.target
@@ -95,7 +92,7 @@ def launch_pin(
         folder=definition.folder,
         program=code.program,
         target=target,
-        sha256=digests.sha256(target) if has_digest else "",
+        sha256=file_sha256(target) if has_digest else "",
         by_path=by_path,
         parts=code.parts,
         unpinned=code.unpinned,
@@ -105,8 +102,7 @@ def launch_pin(
 
 
 def unpinned_words(definition: ServerDefinition, *, cwd: str, env: Mapping[str, str]) -> str:
-    """Return what of a server's launch can be other code the next time, as a sentence, or an empty text. Reads no
-    program."""
+    """Return what of a server's launch can be other code the next time, as a sentence. Reads files."""
     if definition.transport != "stdio":
         return ""
     variables = {**env, **definition.env}
@@ -115,7 +111,6 @@ def unpinned_words(definition: ServerDefinition, *, cwd: str, env: Mapping[str, 
         cwd=os.path.join(cwd, definition.folder),
         env=variables,
         search_path=variables.get("PATH", os.defpath),
-        digest=lambda _path: "",
     ).unpinned
 
 

@@ -182,9 +182,7 @@ class PinGate:
         return None
 
     def _look(self) -> LaunchPin:
-        digests = self._store.digests()
-        found = launch_pin(self._definition, self.launched, cwd=self._cwd, env=self._env, digests=digests)
-        digests.save()
+        found = launch_pin(self._definition, self.launched, cwd=self._cwd, env=self._env)
         self.unpinned = found.unpinned
         self._folder = self._root if self._root and is_of_folder(found, self._root) else ""
         return found

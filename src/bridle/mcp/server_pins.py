@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.file_digests import FileDigests
 from bridle.base.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
 from bridle.base.paths import is_beneath
 from bridle.mcp.launch_pins import LaunchPin
@@ -58,12 +57,7 @@ class PinStore:
 
     def __init__(self, state_folder: str, clock: Clock) -> None:
         self.folder = os.path.join(state_folder, "mcp", "pins")
-        self._digests = digests_path(state_folder)
         self._clock = clock
-
-    def digests(self) -> FileDigests:
-        """Digests of files, those known from before included; for one thread."""
-        return FileDigests(self._digests, self._clock)
 
     def read(self, place: str) -> ServerPins | None:
         """What was agreed to; None where nothing was. Raises `PinsUnreadable`."""
@@ -173,11 +167,6 @@ class PinStore:
 
     def _tools_path(self, place: str) -> str:
         return os.path.join(self.folder, f"{place}.tools")
-
-
-def digests_path(state_folder: str) -> str:
-    """Where digests of programs are remembered."""
-    return os.path.join(state_folder, "mcp", "digests.json")
 
 
 def pin_place(definition: ServerDefinition, folder: str = "") -> str:

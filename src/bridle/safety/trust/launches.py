@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from bridle.base.file_digests import FileDigests
-from bridle.base.launched_code import find_program, launched_code
+from bridle.base.launched_code import file_sha256, find_program, launched_code
 from bridle.base.paths import is_beneath
 
 SHELL: Final = "/bin/sh"
@@ -71,19 +70,16 @@ def launch_of(
     cwd: str,
     env: Mapping[str, str],
     search_path: str,
-    digest: Callable[[str], str] | None = None,
 ) -> ProgramLaunch:
     """Looks at everything `command` would run, and runs nothing. A text is a line for the shell.
 
-    `env` are the variables the project asks for; `search_path` is the PATH the program is found on. `digest` is that of
-    a file, for who remembers them.
+    `env` are the variables the project asks for; `search_path` is the PATH the program is found on.
     """
-    sha256 = digest or FileDigests().sha256
     argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
     program = (
         os.path.realpath(found) if (found := find_program(argv[0], cwd=cwd, search_path=search_path)) else ""
     )
-    code = launched_code(argv, cwd=cwd, env=env, search_path=search_path, digest=sha256)
+    code = launched_code(argv, cwd=cwd, env=env, search_path=search_path)
     real_root = os.path.realpath(root)
     run = [part for part in code.parts if part.kind != "package" and os.path.isabs(part.name)]
     scripts = [(part.name, part.integrity) for part in run if not is_beneath(part.name, real_root)]
@@ -91,13 +87,13 @@ def launch_of(
     words = _words(command) if isinstance(command, str) else argv[1:]
     named = {path for word in (*words, *env.values()) for path in _named(word, cwd, root)}
     files = sorted(named | of_project)
-    pinned = [(os.path.relpath(path, real_root), sha256(path)) for path in files if path != program]
+    pinned = [(os.path.relpath(path, real_root), file_sha256(path)) for path in files if path != program]
     return ProgramLaunch(
         argv=argv,
         env=tuple(sorted(env.items())),
         cwd=os.path.relpath(cwd, root),
         program=program,
-        program_digest=sha256(program) if program else "",
+        program_digest=file_sha256(program) if program else "",
         files=tuple(pinned),
         fetched=_fetched((words if isinstance(command, str) else argv) or ("",)),
         scripts=tuple(scripts),

@@ -7,7 +7,7 @@ item.is_trusted(approvals), item.question(approvals, now_ms), item.approve(appro
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -80,10 +80,9 @@ def server_launch(
     root: str,
     cwd: str,
     search_path: str,
-    digest: Callable[[str], str] | None = None,
 ) -> ProgramLaunch:
-    """What an MCP server of the project's settings would run in a session of the folder `cwd`: its words are no line
-    for a shell. `digest` is that of a file, for who remembers them."""
+    """What an MCP server of the project's settings would run in a session of the folder `cwd`. It is no line for a
+    shell."""
     from bridle.safety.trust.launches import launch_of
 
     env = cast("Mapping[str, str]", server.get("env") or {})
@@ -93,7 +92,6 @@ def server_launch(
         cwd=os.path.join(cwd, server.get("cwd") or ""),
         env=env,
         search_path=env.get("PATH", search_path),
-        digest=digest,
     )
 
 
