@@ -77,7 +77,6 @@ class Shop:
             where=bridle_folders({"BRIDLE_HOME": str(self.home)}),
             cwd=str(self.work),
             env=env,
-            now_ms=SystemClock().now_ms(),
         )
         for item in found:
             item.approve(self.approvals)

@@ -1,4 +1,4 @@
-"""Finding skills on a real disk: what is kept between two starts, and when it is not believed."""
+"""Finding skills on a real disk."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import hashlib
 import itertools
 import os
 import threading
-import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from bridle.context.skills.skill_content import is_as_read, reviewed_text
 from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
-from bridle.context.skills.skill_index import IndexedFolders
-from bridle.context.skills.skill_records import FoundSkills
 
-LATER_MS = int(time.time() * 1000) + 86_400_000  # also where this file is run long after it was collected
 TEXT = "---\nname: beans\ndescription: Counts.\n---\nCount.\n"
 
 
@@ -31,31 +26,15 @@ def place(tmp_path: Path) -> SkillPlace:
     )
 
 
-def find(place: SkillPlace, tmp_path: Path, now_ms: int = LATER_MS) -> FoundSkills:
-    return find_skills([place], lambda folder: IndexedFolders(str(tmp_path / "state"), folder, now_ms))
-
-
-def rewrite_index(tmp_path: Path, old: bytes, new: bytes) -> int:
-    """Changes what is kept, so that whoever believes it is known by it. Returns how many places were changed."""
-    (kept,) = (tmp_path / "state/skills").iterdir()
-    data = kept.read_bytes()
-    kept.write_bytes(data.replace(old, new))
-    return data.count(old)
-
-
-def test_what_was_read_once_is_not_read_again_until_a_file_changes(place: SkillPlace, tmp_path: Path):
-    first = find(place, tmp_path)
-    assert rewrite_index(tmp_path, b"Counts.", b"Painted") == 1
-    (again,) = find(place, tmp_path).skills
-    assert again.head.description == "Painted"
-    assert again.files == first.skills[0].files
+def test_a_change_that_keeps_size_and_time_makes_another_skill(place: SkillPlace, tmp_path: Path):
+    (first,) = find_skills([place]).skills
     script = tmp_path / "skills/beans/scripts/go.sh"
     before = script.stat()
     script.write_text("echo no\n")
-    os.utime(script, ns=(before.st_atime_ns, before.st_mtime_ns))  # same size, same time
-    (changed,) = find(place, tmp_path).skills
-    assert changed.head.description == "Counts."
-    assert changed.digest != again.digest
+    os.utime(script, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (changed,) = find_skills([place]).skills
+    assert changed.digest != first.digest
+    assert changed.head == first.head
 
 
 def test_a_linked_file_is_read_again_when_what_it_leads_to_changes(tmp_path: Path):
@@ -63,29 +42,14 @@ def test_a_linked_file_is_read_again_when_what_it_leads_to_changes(tmp_path: Pat
     (tmp_path / "kept.md").write_text(TEXT)
     (tmp_path / "skills/beans/SKILL.md").symlink_to(tmp_path / "kept.md")
     own = SkillPlace(folder=str(tmp_path / "skills"), source="yours", shown="skills")
-    assert find(own, tmp_path).skills[0].head.description == "Counts."
+    assert find_skills([own]).skills[0].head.description == "Counts."
     (tmp_path / "kept.md").write_text(TEXT.replace("Counts.", "Paints."))
-    assert find(own, tmp_path).skills[0].head.description == "Paints."
-
-
-@pytest.mark.parametrize("damage", [b"", b"\x00\x01", b"\x93\xa1x\xa1y\x80"])
-def test_what_is_damaged_is_made_anew(place: SkillPlace, tmp_path: Path, damage: bytes):
-    first = find(place, tmp_path)
-    (kept,) = (tmp_path / "state/skills").iterdir()
-    kept.write_bytes(damage)
-    assert find(place, tmp_path) == first
-    assert kept.read_bytes() != damage
-    assert kept.stat().st_mode & 0o077 == 0
-
-
-def test_what_changed_a_moment_ago_is_not_kept(place: SkillPlace, tmp_path: Path):
-    find(place, tmp_path, now_ms=int(time.time() * 1000))
-    assert not list((tmp_path / "state").rglob("*.index")) or rewrite_index(tmp_path, b"Counts.", b"X") == 0
+    assert find_skills([own]).skills[0].head.description == "Paints."
 
 
 def test_every_name_and_every_byte_counts_for_what_a_person_agrees_to(place: SkillPlace, tmp_path: Path):
     def digest() -> str:
-        return find(place, tmp_path).skills[0].digest
+        return find_skills([place]).skills[0].digest
 
     seen = {digest()}
     beans = tmp_path / "skills/beans"
@@ -106,7 +70,7 @@ def test_every_name_and_every_byte_counts_for_what_a_person_agrees_to(place: Ski
 
 
 def test_a_skill_is_known_to_be_as_it_was_read_or_not(place: SkillPlace, tmp_path: Path):
-    (skill,) = find(place, tmp_path).skills
+    (skill,) = find_skills([place]).skills
     script = tmp_path / "skills/beans/scripts/go.sh"
     os.utime(script)
     assert is_as_read(skill)
@@ -119,7 +83,7 @@ def test_a_skill_is_known_to_be_as_it_was_read_or_not(place: SkillPlace, tmp_pat
 def test_a_text_for_people_shows_what_is_text_and_tells_of_the_rest(place: SkillPlace, tmp_path: Path):
     beans = tmp_path / "skills/beans"
     (beans / "picture.png").write_bytes(b"\x89PNG\x00")
-    (skill,) = find(place, tmp_path).skills
+    (skill,) = find_skills([place]).skills
     text = reviewed_text(skill.folder, skill.files).decode()
     assert text.startswith("3 files, by sha256:\n")
     assert text.index("== SKILL.md") < text.index("== picture.png")
@@ -156,17 +120,6 @@ def test_places_count_from_bridles_own_to_the_projects(tmp_path: Path):
     ]
 
 
-def test_an_index_of_another_place_is_not_believed(place: SkillPlace, tmp_path: Path):
-    find(place, tmp_path)
-    (kept,) = (tmp_path / "state/skills").iterdir()
-    version, _folder, folders = msgspec.msgpack.decode(kept.read_bytes()).values()
-    kept.write_bytes(msgspec.msgpack.encode({"version": version, "place": "/other", "folders": folders}))
-    assert (
-        IndexedFolders(str(tmp_path / "state"), place.folder, LATER_MS).get("beans", f"{place.folder}/beans")
-        is None
-    )
-
-
 def test_what_is_told_of_a_skill_is_what_its_digest_stands_for_while_another_swaps_the_file(
     place: SkillPlace, tmp_path: Path
 ):
@@ -183,7 +136,7 @@ def test_what_is_told_of_a_skill_is_what_its_digest_stands_for_while_another_swa
     swapper = threading.Thread(target=swap)
     swapper.start()
     try:
-        found = [find(place, tmp_path, now_ms=0).skills for _ in range(400)]
+        found = [find_skills([place]).skills for _ in range(400)]
     finally:
         over.set()
         swapper.join()
@@ -201,7 +154,7 @@ def digest_of(text: str) -> str:
 
 def test_a_skill_that_could_not_be_shown_to_a_person_is_none(place: SkillPlace, tmp_path: Path):
     (tmp_path / "skills/beans/SKILL.md").write_text(TEXT + "\0")
-    (problem,) = find(place, tmp_path).problems
+    (problem,) = find_skills([place]).problems
     assert "no text" in problem.problem
 
 
@@ -218,10 +171,9 @@ def test_of_all_skills_of_a_place_together_no_more_is_read_than_a_place_has_room
         (folder / "SKILL.md").write_text(TEXT.replace("beans", folder.name))
         with open(folder / "data", "wb") as file:
             file.truncate(16 * 1024 * 1024)
-    for _ in range(2):  # read anew, and as it is kept
-        found = find(place, tmp_path)
-        assert [one.name for one in found.skills] == ["beans", "large-0", "large-1", "large-2"]
-        assert [str(one) for one in found.problems] == [f"skills: from large-3 on {FULL}"]
+    found = find_skills([place])
+    assert [one.name for one in found.skills] == ["beans", "large-0", "large-1", "large-2"]
+    assert [str(one) for one in found.problems] == [f"skills: from large-3 on {FULL}"]
 
 
 def test_skills_that_are_none_because_they_are_too_large_take_room_as_well(place: SkillPlace, tmp_path: Path):
@@ -232,7 +184,7 @@ def test_skills_that_are_none_because_they_are_too_large_take_room_as_well(place
     (folder / "SKILL.md").write_text(TEXT)
     for name in ("c-1", "c-2", "c-3"):
         (tmp_path / "skills" / name).symlink_to(folder)
-    problems = [str(one) for one in find(place, tmp_path).problems]
+    problems = [str(one) for one in find_skills([place]).problems]
     assert problems == [
         "skills/c-0/: it has more than 2,000 files: keep only what the skill needs",
         f"skills: from c-1 on {FULL}",
@@ -241,5 +193,5 @@ def test_skills_that_are_none_because_they_are_too_large_take_room_as_well(place
 
 def test_a_file_too_much_is_seen_before_any_is_read(place: SkillPlace, tmp_path: Path):
     os.mkfifo(tmp_path / "skills/beans/zzz")
-    (found,) = find(place, tmp_path).problems
+    (found,) = find_skills([place]).problems
     assert str(found) == "skills/beans/zzz: this is no file: take it away"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from bridle.context.skills.skill_file import read_skill
-from bridle.context.skills.skill_list import BUILT_IN, MAX_LIST_BYTES
+from bridle.context.skills.skill_list import MAX_LIST_BYTES, built_in_skills
 from bridle.context.skills.skill_records import MAX_DESCRIPTION, MAX_NAME
 from bridle.protocol.events import ContextAdded, text_of
 from cli_kit import Place
@@ -47,6 +47,6 @@ def test_the_page_names_the_limits_and_the_skills_that_come_along() -> None:
     assert f"at most {MAX_NAME}; the same as the folder" in PAGE
     assert f"at most {MAX_DESCRIPTION:,} characters" in PAGE
     assert f"at most {MAX_LIST_BYTES // 1024} KB for all of them" in PAGE
-    assert all(f"`{head.name}`" in PAGE for head in BUILT_IN)
+    assert all(f"`{skill.name}`" in PAGE for skill in built_in_skills())
     (written,) = re.findall(r"^```markdown\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert read_skill(written, folder="release-notes").head.triggers.files == ("CHANGELOG.md",)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bridle.app.skill_sources import project_skill_items
-from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.safety.trust.approvals import Approvals
@@ -48,7 +47,6 @@ def test_published_skills_load_unchanged(tmp_path: Path, package: str) -> None:
         where=folders(env),
         cwd=str(place.work),
         env=env,
-        now_ms=SystemClock().now_ms(),
     )
     for item in items:
         item.approve(Approvals(str(config)))

@@ -16,7 +16,7 @@ from bridle.app.agent_sources import agent_items
 from bridle.app.settings import consent_kind, is_acked, skill_settings
 from bridle.app.skill_sources import project_skill_items
 from bridle.app.tool_module_source import module_items
-from bridle.base.clock import Clock, SystemClock
+from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders
@@ -211,7 +211,7 @@ def _skill_items(tiers: Tiers, *, where: Folders, cwd: str, env: Mapping[str, st
     settings = skill_settings(tiers)
     if not settings.enabled:
         return iter(())
-    return project_skill_items(settings, where=where, cwd=cwd, env=env, now_ms=SystemClock().now_ms())
+    return project_skill_items(settings, where=where, cwd=cwd, env=env)
 
 
 def _secrets_items(root: str) -> Iterator[TrustItem]:

@@ -392,7 +392,7 @@ def _profile(sources: Sources, name: str) -> q.ProfileDescription:
 
 
 def _own_skills(sources: Sources) -> SessionSkills:
-    return own_skills(where=sources.where, env=sources.env, now_ms=sources.clock.now_ms())
+    return own_skills(where=sources.where, env=sources.env)
 
 
 def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:

@@ -121,7 +121,6 @@ class SessionOpening:
                     where=self._services.where,
                     cwd=place.cwd,
                     env=self._services.env,
-                    now_ms=self._services.clock.now_ms(),
                 )
             listed = settings.agents.folders if settings.agents is not None else ()
             more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)

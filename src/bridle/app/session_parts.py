@@ -243,7 +243,6 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
             where=where,
             cwd=opened.cwd,
             env=opened.env if "HOME" in opened.env else services.env,
-            clock=clock,
             approvals=opened.approvals,
         ),
         goals=GoalSlot(),

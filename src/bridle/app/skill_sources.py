@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from bridle.base.clock import Clock
 from bridle.config.folders import Folders, home_of, project_folder
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
+from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 from bridle.context.skills.skill_list import built_in_skills
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
@@ -16,22 +15,12 @@ from bridle.safety.trust.approvals import content_digest
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.safety.trust.trust_questions import ReviewedText
 
-if TYPE_CHECKING:
-    from bridle.context.skills.skill_folders import SkillPlace
-
 
 def find_all(
-    settings: SkillSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str], now_ms: int
+    settings: SkillSettings, *, where: Folders, cwd: str | None, env: Mapping[str, str]
 ) -> FoundSkills:
     """Every skill there is for a session in `cwd`, or for none in particular, agreed to or not."""
     home, project = home_of(env), project_folder(cwd) if cwd else None
-    folders = (os.path.join(where.config, "skills"), os.path.join(project, "skills") if project else "")
-    wanted = settings.folders or settings.bundles
-    if not wanted and not any(folder and os.path.isdir(folder) for folder in folders):
-        return FoundSkills(skills=built_in_skills())
-    from bridle.context.skills.skill_folders import find_skills, skill_places
-    from bridle.context.skills.skill_index import IndexedFolders
-
     places = skill_places(
         config_folder=where.config,
         project=project,
@@ -39,15 +28,14 @@ def find_all(
         home=home,
         listed=settings.folders if cwd else (),
     )
-    of_bundles = _bundle_places(settings.bundles, where) if settings.bundles else ()
-    found = find_skills([*of_bundles, *places], lambda folder: IndexedFolders(where.state, folder, now_ms))
+    of_bundles = _bundle_places(settings.bundles, where)
+    found = find_skills([*of_bundles, *places])
     return FoundSkills(skills=(*built_in_skills(), *found.skills), problems=found.problems)
 
 
 def _bundle_places(bundles: Sequence[str], where: Folders) -> Iterator[SkillPlace]:
     """The skills of these bundles, where they are as the person agreed to them, under the names of the bundles."""
     from bridle.config.bundles import counting_bundles
-    from bridle.context.skills.skill_folders import SkillPlace
 
     for bundle in counting_bundles(where.data, bundles):
         for one in bundle.skills:
@@ -83,7 +71,6 @@ def session_skills(
     where: Folders,
     cwd: str,
     env: Mapping[str, str],
-    clock: Clock,
     approvals: Approvals,
 ) -> SessionSkills | None:
     """The skills of a session in `cwd`, looked for when they are needed; None where settings want none."""
@@ -91,18 +78,18 @@ def session_skills(
         return None
 
     def find() -> Offered:
-        found = find_all(settings, where=where, cwd=cwd, env=env, now_ms=clock.now_ms())
+        found = find_all(settings, where=where, cwd=cwd, env=env)
         return offered_of(found, agreed_of(approvals), settings.disabled)
 
     return SessionSkills(find)
 
 
-def own_skills(*, where: Folders, env: Mapping[str, str], now_ms: int) -> SessionSkills:
+def own_skills(*, where: Folders, env: Mapping[str, str]) -> SessionSkills:
     """Those that are there whatever the session: Bridle's, the person's own, and those of their bundles."""
 
     def find() -> Offered:
         settings = SkillSettings(bundles=_all_bundles(where))
-        found = find_all(settings, where=where, cwd=None, env=env, now_ms=now_ms)
+        found = find_all(settings, where=where, cwd=None, env=env)
         return offered_of(found, _of_bundles, ())
 
     return SessionSkills(find)
@@ -133,10 +120,10 @@ def skill_item(skill: Skill) -> TrustItem:
 
 
 def project_skill_items(
-    settings: SkillSettings, *, where: Folders, cwd: str, env: Mapping[str, str], now_ms: int
+    settings: SkillSettings, *, where: Folders, cwd: str, env: Mapping[str, str]
 ) -> Iterator[TrustItem]:
     """The skills here that want a person's word, agreed to or not."""
-    found = find_all(settings, where=where, cwd=cwd, env=env, now_ms=now_ms)
+    found = find_all(settings, where=where, cwd=cwd, env=env)
     off = frozenset(settings.disabled)
     asked = (skill for skill in found.skills if skill.root and skill.source != "bundle")
     return (skill_item(skill) for skill in asked if skill.name not in off)

@@ -13,7 +13,6 @@ import msgspec
 from bridle.app.profile_answers import is_trusted_profile, profile_entries
 from bridle.app.settings import skill_settings
 from bridle.app.skill_sources import session_skills
-from bridle.base.clock import SystemClock
 from bridle.base.files import private_folder, write_atomic
 from bridle.base.phrases import counted
 from bridle.base.spelling import meant_words
@@ -139,10 +138,8 @@ def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
 
 
 def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    approvals, clock = Approvals(where.config), SystemClock()
-    found = session_skills(
-        skill_settings(tiers), where=where, cwd=cwd, env=env, clock=clock, approvals=approvals
-    )
+    approvals = Approvals(where.config)
+    found = session_skills(skill_settings(tiers), where=where, cwd=cwd, env=env, approvals=approvals)
     return () if found is None else tuple(found.offered.skills)
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from bridle.app.settings import is_acked, skill_settings
 from bridle.app.skill_sources import agreed_of, find_all
-from bridle.base.clock import SystemClock
 from bridle.base.files import read_limited, write_new
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
@@ -69,7 +68,7 @@ def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSk
     def find() -> Offered:
         if not settings.enabled:
             return Offered(skills={})
-        found = find_all(settings, where=folders(env), cwd=cwd, env=env, now_ms=SystemClock().now_ms())
+        found = find_all(settings, where=folders(env), cwd=cwd, env=env)
         return offered_of(found, agreed_of(approvals), settings.disabled)
 
     return SessionSkills(find)

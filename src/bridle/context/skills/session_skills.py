@@ -122,11 +122,11 @@ def unknown_skill(name: str, known: Iterable[str]) -> CommandRefused:
 
 
 def _differs(before: Skill | None, now: Skill) -> bool:
-    return before is not None and (before.head, before.signature, before.folder) != (
-        now.head,
-        now.signature,
-        now.folder,
-    )
+    return before is not None and _content(before) != _content(now)
+
+
+def _content(skill: Skill) -> tuple[str, str, str]:
+    return skill.folder, skill.digest, skill.text_digest
 
 
 class SkillArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,4 @@
-"""What is in the folder of a skill, read now: its files and their digests, within bounds, and all of it as one text.
-
-Loaded where a folder changed, or a skill is used: a start where nothing changed needs none of it.
-"""
+"""What is in the folder of a skill, read now: its files and their digests, within bounds, and all of it as one text."""
 
 from __future__ import annotations
 
@@ -9,39 +6,66 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from bridle.base.files import first_entries, read_limited
 from bridle.base.paths import is_beneath
 from bridle.base.phrases import counted
 from bridle.context.skills.skill_file import BadSkill, read_skill
-from bridle.context.skills.skill_index import IndexedFolder, Room, signature_of
-from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE, Skill
+from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE, Skill, SkillHead
 
 MAX_FILES: Final = 2_000
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_FILES_OF_PLACE: Final = 4_000
+MAX_BYTES_OF_PLACE: Final = 64 * 1024 * 1024
+"""What is read of all skills of a folder together, where others may have filled it."""
 _LEFT_OUT: Final = frozenset({".git"})
 """Not part of a skill, and never read as one."""
 _CHUNK: Final = 1024 * 1024
 
 
 class UnusableSkill(ValueError):
-    """Why a folder cannot be a skill, and which of its files is to blame."""
+    """Why a folder cannot be a skill, and which of its files is to blame; `line` counts from 1, 0 stands for none."""
 
-    def __init__(self, file: str, problem: str) -> None:
+    def __init__(self, file: str, problem: str, line: int = 0) -> None:
         super().__init__(problem)
         self.file = file
+        self.line = line
 
 
-def _entries(folder: str) -> tuple[list[str], dict[str, os.stat_result]]:
-    """Every folder and every file below a folder, by its path in it. Links are not followed. Raises `UnusableSkill`."""
-    folders, files, waiting = list[str](), dict[str, os.stat_result](), [""]
+class PlaceFull(Exception):
+    """A folder holds more than is read of one."""
+
+
+class Room:
+    """How much more of a place is read."""
+
+    def __init__(self) -> None:
+        self._files, self._bytes = MAX_FILES_OF_PLACE, MAX_BYTES_OF_PLACE
+
+    def take(self, files: int, size: int) -> None:
+        """Raises `PlaceFull` where there is no room for so much."""
+        self._files -= files
+        self._bytes -= size
+        if self._files < 0 or self._bytes < 0:
+            raise PlaceFull
+
+
+class ReadSkill(NamedTuple):
+    """A skill as its folder has it: the digest of its SKILL.md, and where all is read, of each file and of all."""
+
+    head: SkillHead
+    text_digest: str
+    digest: str
+    files: dict[str, str]
+
+
+def _entries(folder: str) -> dict[str, os.stat_result]:
+    """Every file below a folder, by its path in it. Links are not followed. Raises `UnusableSkill`."""
+    files, waiting = dict[str, os.stat_result](), [""]
     while waiting:
         below = waiting.pop()
-        folders.append(below)
         for entry in first_entries(f"{folder}/{below}", MAX_FILES + 1 + len(_LEFT_OUT)):
             if entry.name in _LEFT_OUT:
                 continue
@@ -56,65 +80,45 @@ def _entries(folder: str) -> tuple[list[str], dict[str, os.stat_result]]:
                 raise UnusableSkill(
                     "", f"it has more than {MAX_FILES:,} files: keep only what the skill needs"
                 )
-    return folders, files
+    return files
 
 
-def read_folder(folder: str, name: str, room: Room | None) -> IndexedFolder:
-    """The skill in a folder, read now. With `room` every file of it is read for its digest.
-
-    What it is known by is looked at before it is read: what changes meanwhile is read again the next time.
-    """
-    whole = room is not None
-    folders, there = (
-        ([], {SKILL_FILE: os.lstat(f"{folder}/{SKILL_FILE}")}) if room is None else _fitting(folder, room)
-    )
-    paths = (*folders, *there)
-    signature = signature_of(folder, paths)
-    files = _digests(folder, there) if whole else {}
+def read_folder(folder: str, name: str, room: Room | None) -> ReadSkill:
+    """The skill in a folder. With `room` every file of it is read for its digest. Raises `UnusableSkill`, `PlaceFull`
+    and OSError."""
+    files = {} if room is None else _digests(folder, _fitting(folder, room))
     contents = read_limited(os.path.join(folder, SKILL_FILE), MAX_BODY_BYTES)
-    if whole and not contents.truncated and _sha256(contents.data) not in files.values():
-        raise UnusableSkill(SKILL_FILE, "it changed while it was read: look again")
-    digest = _sha256(reviewed_text(folder, files)) if whole else ""
-    found = IndexedFolder(
-        signature=signature,
-        paths=paths,
-        digest=digest,
-        files=msgspec.Raw(msgspec.msgpack.encode(files)),
-        count=len(files),
-        size=_size(there),
-    )
     if contents.truncated:
         problem = f"it has more than {MAX_BODY_BYTES:,} bytes: move parts of it into references/"
-        return msgspec.structs.replace(found, problem=problem)
+        raise UnusableSkill(SKILL_FILE, problem)
+    text_digest = _sha256(contents.data)
+    if room is not None and text_digest not in files.values():
+        raise UnusableSkill(SKILL_FILE, "it changed while it was read: look again")
     if b"\0" in contents.data:  # a person would be shown nothing of it
-        return msgspec.structs.replace(found, problem="it is no text: take the NUL bytes out of it")
+        raise UnusableSkill(SKILL_FILE, "it is no text: take the NUL bytes out of it")
     try:
-        text = contents.data.decode()
+        head = read_skill(contents.data.decode(), folder=name).head
     except UnicodeDecodeError as problem:
         line = contents.data.count(b"\n", 0, problem.start) + 1
-        return msgspec.structs.replace(found, line=line, problem="it is not UTF-8 text: save it as that")
-    try:
-        return msgspec.structs.replace(found, head=read_skill(text, folder=name).head)
+        raise UnusableSkill(SKILL_FILE, "it is not UTF-8 text: save it as that", line) from None
     except BadSkill as bad:
-        return msgspec.structs.replace(found, line=bad.line, problem=str(bad))
+        raise UnusableSkill(SKILL_FILE, str(bad), bad.line) from None
+    digest = _sha256(reviewed_text(folder, files)) if room is not None else ""
+    return ReadSkill(head, text_digest, digest, files)
 
 
-def _fitting(folder: str, room: Room) -> tuple[list[str], dict[str, os.stat_result]]:
-    """Every folder and file of a skill for which there is room. Raises `UnusableSkill`, and `PlaceFull` before
+def _fitting(folder: str, room: Room) -> dict[str, os.stat_result]:
+    """Every file of a skill for which there is room. Raises `UnusableSkill`, and `PlaceFull` before
     anything is read."""
     try:
-        folders, there = _entries(folder)
+        there = _entries(folder)
     except UnusableSkill:
         room.take(MAX_FILES, 0)
         raise
     room.take(len(there), 0)
     _check(folder, there)
-    room.take(0, _size(there))
-    return folders, there
-
-
-def _size(there: Mapping[str, os.stat_result]) -> int:
-    return sum(status.st_size for status in there.values())
+    room.take(0, sum(status.st_size for status in there.values()))
+    return there
 
 
 def _check(folder: str, there: Mapping[str, os.stat_result]) -> None:
@@ -194,7 +198,7 @@ def is_as_read(skill: Skill) -> bool:
     if not skill.digest:
         return True
     try:
-        there = _entries(skill.folder)[1]
+        there = _entries(skill.folder)
         _check(skill.folder, there)
         return _digests(skill.folder, there) == skill.files
     except (OSError, ValueError):

@@ -1,26 +1,22 @@
-"""Finding skills: the folders that are searched, what lies in each, and what is kept of that between two starts.
-
-A folder's files are read when their signature differs from the one that is kept: sizes, times and inodes. A
-start where nothing changed reads no skill and computes no digest. Finding a skill obeys nothing of it.
-"""
+"""Finding skills: the folders that are searched, and what lies in each. Finding a skill obeys nothing of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from bridle.base.files import first_entries, repository_root
 from bridle.base.paths import is_beneath
-from bridle.context.skills.skill_content import UnusableSkill, read_folder
-from bridle.context.skills.skill_index import (
+from bridle.context.skills.skill_content import (
     MAX_BYTES_OF_PLACE,
     MAX_FILES_OF_PLACE,
-    IndexedFolders,
     PlaceFull,
     Room,
+    UnusableSkill,
+    read_folder,
 )
 from bridle.context.skills.skill_records import (
     SKILL_FILE,
@@ -87,15 +83,15 @@ def _short(path: str, home: str) -> str:
     return f"~/{os.path.relpath(path, home)}" if home and path.startswith(f"{home}/") else path
 
 
-def find_skills(places: Sequence[SkillPlace], index: Callable[[str], IndexedFolders]) -> FoundSkills:
-    """What lies in these places. `index` gives what is kept of one, and keeps what was read anew."""
+def find_skills(places: Sequence[SkillPlace]) -> FoundSkills:
+    """What lies in these places."""
     skills: list[Skill] = []
     problems: list[SkillProblem] = []
     for place in places:
-        kept, within, room = index(place.folder), _Within(place), Room()
+        within, room = _Within(place), Room()
         for name, is_link in _names(place, problems):
             try:
-                found = _found(place, within, name, is_link, kept, room)
+                found = _found(place, within, name, is_link, room)
             except PlaceFull:
                 most = f"{MAX_FILES_OF_PLACE:,} files and {MAX_BYTES_OF_PLACE >> 20} MiB"
                 problem = f"from {name} on nothing is looked at: its skills together have more than {most}"
@@ -105,7 +101,6 @@ def find_skills(places: Sequence[SkillPlace], index: Callable[[str], IndexedFold
                 problems.append(found)
             elif found is not None:
                 skills.append(found)
-        kept.save()
     return FoundSkills(skills=tuple(skills), problems=tuple(problems))
 
 
@@ -135,7 +130,7 @@ def _names(place: SkillPlace, problems: list[SkillProblem]) -> list[tuple[str, b
 
 
 def _found(
-    place: SkillPlace, within: _Within, name: str, is_link: bool, kept: IndexedFolders, room: Room
+    place: SkillPlace, within: _Within, name: str, is_link: bool, room: Room
 ) -> Skill | SkillProblem | None:
     """The skill in a folder of this name; None where there is no SKILL.md, so that it is something else. Raises
     `PlaceFull`."""
@@ -143,25 +138,18 @@ def _found(
     if is_link:
         real = os.path.realpath(real)
         leads_out = not is_beneath(real, within.root)
-    indexed = kept.get(name, real)
-    if indexed is None and not os.path.lexists(f"{real}/{SKILL_FILE}"):
+    if not os.path.lexists(f"{real}/{SKILL_FILE}"):
         return None
     if place.inside and leads_out:
         return SkillProblem(shown=shown, line=0, problem="a link that leads out of the project is not read")
-    if indexed is None:
-        try:
-            indexed = read_folder(real, name, room if place.root else None)
-        except UnusableSkill as problem:
-            return SkillProblem(shown=os.path.join(shown, problem.file), line=0, problem=str(problem))
-        except OSError as problem:
-            why = problem.strerror or str(problem)
-            return SkillProblem(shown=os.path.join(shown, SKILL_FILE), line=0, problem=why)
-        kept.put(name, indexed)
-    elif indexed.digest:
-        room.take(indexed.count, indexed.size)
-    if indexed.head is None:
-        return SkillProblem(shown=os.path.join(shown, SKILL_FILE), line=indexed.line, problem=indexed.problem)
-    head = indexed.head
+    try:
+        read = read_folder(real, name, room if place.root else None)
+    except UnusableSkill as problem:
+        return SkillProblem(shown=os.path.join(shown, problem.file), line=problem.line, problem=str(problem))
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        return SkillProblem(shown=os.path.join(shown, SKILL_FILE), line=0, problem=why)
+    head = read.head
     if place.bundle:
         head = msgspec.structs.replace(head, name=f"{place.bundle}:{head.name}")
     return Skill(
@@ -171,7 +159,7 @@ def _found(
         shown=shown,
         root=place.root,
         path=f"{within.path}/{name}" if place.root else "",
-        digest=indexed.digest,
-        packed_files=indexed.files,
-        signature=indexed.signature,
+        digest=read.digest,
+        files=read.files,
+        text_digest=read.text_digest,
     )

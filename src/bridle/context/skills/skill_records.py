@@ -14,8 +14,7 @@ SkillSource: TypeAlias = Literal["built-in", "yours", "listed", "project", "bund
 bundle that a person agreed to as a whole."""
 
 
-# Annotations are values here, not text: decoding would have to compile each of them, at every start.
-class SkillTriggers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SkillTriggers(msgspec.Struct, frozen=True, kw_only=True):
     """Globs of files and patterns of words. Either, met in a conversation, brings the skill in."""
 
     files: tuple[str, ...] = ()
@@ -23,10 +22,9 @@ class SkillTriggers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 NO_TRIGGERS: Final = SkillTriggers()
-NO_FILES: Final = msgspec.Raw(msgspec.msgpack.encode({}))
 
 
-class SkillHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SkillHead(msgspec.Struct, frozen=True, kw_only=True):
     """What the front matter of a SKILL.md says. `fields` are the others that stand there, as they are written.
 
     `warnings` say what is not as the format has it, although it could be read.
@@ -59,9 +57,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """A skill that can be offered. One of a bundle has the name of that before its own: `bundle:name`.
 
     `folder` is where it lies without links, `shown` its path as people read it. Where a person must agree to it,
-    `digest` stands for all of its files, `packed_files` are the digests of each, and `path` is its folder below `root`;
-    where it is the person's own or Bridle's, all of these are empty. `signature` tells whether its files are still
-    those that were read.
+    `digest` stands for all of its files, `files` are the digests of each, and `path` is its folder below `root`;
+    where it is the person's own or Bridle's, all of these are empty. `text_digest` is that of its SKILL.md.
     """
 
     head: SkillHead
@@ -71,17 +68,12 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
     path: str = ""
     digest: str = ""
-    packed_files: msgspec.Raw = NO_FILES
-    signature: tuple[int, ...] = ()
+    files: dict[str, str] = {}
+    text_digest: str = ""
 
     @property
     def name(self) -> str:
         return self.head.name
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The digest of each of its files. Unpacked where it is asked for: a start asks for none."""
-        return msgspec.msgpack.decode(self.packed_files, type=dict[str, str])
 
     @property
     def own_name(self) -> str:
