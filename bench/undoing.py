@@ -15,7 +15,8 @@ from bridle.base.ids import Ids
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.undo.keeper import Keeper, WatchedFolders
+from bridle.undo.file_tree import WatchedFolders
+from bridle.undo.keeper import Keeper
 
 FOLDERS = 200
 FILES = 20_000 - FOLDERS

@@ -27,7 +27,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import AnyQuestion, ConflictAnswer, ConflictQuestion, UndoAnswer, UndoQuestion
 from bridle.providers.script import call, say
-from bridle.undo.keeper import WatchedFolders
+from bridle.undo.file_tree import WatchedFolders
 from bridle.undo.undo_service import Undo as Undoing
 from git_kit import Repository
 

@@ -99,15 +99,30 @@ def test_an_excluded_folder_is_one_until_a_link_from_outside_leads_in(
     assert walker.again()[".venv/lib/x"] == ("(excluded)",)
 
 
-def test_a_walk_that_is_cut_short_says_so_and_forgets_nothing(tmp_path: Path) -> None:
+def test_a_walk_that_is_cut_short_says_so_and_calls_nothing_listed_that_was_not(tmp_path: Path) -> None:
     for name in ("a", "b", "node_modules/c"):
         (tmp_path / name).mkdir(parents=True)
     walker = Walker(tmp_path)
-    whole = walker.again()
+    walker.again()
     (tmp_path / "x").touch()
-    assert walker.again(max_folders=1) == {**whole, ".": ("a", "b", "node_modules", "x")}
+    assert walker.again(max_folders=1) == {".": ("a", "b", "node_modules", "x")}
     assert walker.walk.cut
     assert set(Walker(tmp_path).again(max_folders=3)) == {".", "a", "b"}, "excluded folders come last"
+
+
+def test_a_folder_with_too_many_names_is_left_out_and_the_walk_continues(tmp_path: Path) -> None:
+    for name in ("few/1", "many/1", "many/2", "many/3", "node_modules/1", "node_modules/2", "node_modules/3"):
+        (tmp_path / name).mkdir(parents=True)
+    walker = Walker(tmp_path)
+    for _ in range(2):
+        assert set(walker.again(max_entries=5)) - {"node_modules/1", "node_modules/2", "node_modules/3"} == {
+            ".",
+            "few",
+            "few/1",
+            "node_modules",
+        }
+        assert walker.walk.cut
+    assert set(walker.again(max_entries=7)) >= {"many", "many/3"}
 
 
 @settings(max_examples=40)

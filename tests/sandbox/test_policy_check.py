@@ -25,6 +25,7 @@ from bridle.protocol.events import Notice
 from bridle.sandbox import policy_check
 from bridle.sandbox.plain_spawn import ConfinedProcess
 from bridle.sandbox.policy_check import PolicyCheck
+from bridle.sandbox.policy_files import NOTHING, compare, take_snapshot
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
 from bridle.sandbox.unshare import programs
@@ -334,6 +335,21 @@ async def test_a_walk_that_was_cut_short_is_reported_once_and_takes_no_old_file_
     assert sorted(path.name for path in world.work.glob("*/*")) == ["AGENTS.md"] * 3 + [
         "CLAUDE.md.put-aside-1"
     ]
+
+
+def test_a_policy_file_beyond_the_limit_of_a_later_walk_is_compared_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/AGENTS.md").write_text("mine")
+    before = take_snapshot([str(tmp_path)], NOTHING)
+    (tmp_path / "a/AGENTS.md").write_text("theirs")
+    monkeypatch.setattr(
+        "bridle.sandbox.policy_files.walk_folders", partial(walker.walk_folders, max_folders=1)
+    )
+    after = take_snapshot([str(tmp_path)], before)
+    changes = compare(before, after, [str(tmp_path)]).changes
+    assert (after.cut, [change.path for change in changes]) == (True, [str(tmp_path / "a/AGENTS.md")])
 
 
 # Threads

@@ -11,8 +11,8 @@ import pytest
 from bridle.engine.undo_records import NEVER_THE_SAME
 from bridle.sessions import retention, undo_store
 from bridle.undo.content_intake import BATCH_BYTES, Keeping
-from bridle.undo.file_tree import signature_of
-from bridle.undo.keeper import Keeper, WatchedFolders, last_tree
+from bridle.undo.file_tree import Look, WatchedFolders, signature_of
+from bridle.undo.keeper import Keeper, last_tree
 from sessions.session_kit import new_store, python, raw
 from undo.undo_kit import Workshop, workshop
 
@@ -60,7 +60,7 @@ def test_parts_of_a_large_workspace_are_kept_until_the_call_is_stored(tmp_path: 
         for name in ("a", "b"):
             (shop.folder / name).write_text(name * (BATCH_BYTES // 2))
         keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
-        shop.ground.around({}, keep, first=True)
+        shop.ground.around(Look(), keep, first=True)
         assert not keep.rest()
         sweep_elsewhere(data)
         assert stored(data) == 2

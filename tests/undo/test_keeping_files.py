@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bridle.engine.undo_records import NEVER_THE_SAME
-from bridle.undo.file_tree import Limits, look_around, signature_of
+from bridle.engine.undo_records import NEVER_THE_SAME, Missed
+from bridle.undo.file_tree import Limits, Look, WatchedFolders, newly_missed, signature_of
 from bridle.undo.keeper import Begun, last_tree
 from bridle.undo.undo_words import interrupted
 from effort import examples
@@ -224,10 +225,11 @@ def test_a_file_that_has_just_changed_is_read_again(tmp_path: Path):
     changed_ns = status.st_ctime_ns
     assert signature_of(status, changed_ns + 1_000_000) == NEVER_THE_SAME
     assert signature_of(status, changed_ns + 3_000_000_000) != NEVER_THE_SAME
-    first = look_around((str(tmp_path),), known={}, keep=lambda _digest, _data: None).tree[str(file)]
+    ground = WatchedFolders(roots=(str(tmp_path),), kept_objects="")
+    first = ground.around(Look(), lambda _digest, _data: None).tree[str(file)]
     seen = msgspec.structs.replace(first, signature=NEVER_THE_SAME)
     read: list[bytes] = []
-    look_around((str(tmp_path),), known={str(file): seen}, keep=lambda _digest, data: read.append(data))
+    ground.around(Look(tree={str(file): seen}), lambda _digest, data: read.append(data))
     assert read == [b"one"]
 
 
@@ -348,6 +350,155 @@ def test_calling_a_folder_a_cache_does_not_hide_what_was_covered(tmp_path: Path)
         shop.call(work)
         shop.undo_last()
         assert shop.tree() == before
+
+
+def test_a_link_from_outside_makes_undo_cover_what_it_leads_to_in_an_excluded_folder(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        (shop.folder / ".venv/lib/deep").mkdir(parents=True)
+        for name in (".venv/lib/a", ".venv/lib/deep/b", ".venv/alone"):
+            (shop.folder / name).write_text("one")
+        (shop.folder / "link").symlink_to(".venv/lib")
+        before = shop.tree()
+        shop.call(lambda: (shop.folder / ".venv/lib/a").write_text("two"))
+        shop.undo_last()
+        assert shop.tree() == before
+        shop.call(lambda: shutil.rmtree(shop.folder / ".venv"))
+        shop.undo_last()
+        del before[b".venv/alone"]
+        assert shop.tree() == before
+
+
+def uncover(folder: Path) -> None:
+    """Make undo cover two folders, and change a file in each."""
+    (folder / "link").symlink_to(".venv/lib")
+    (folder / ".venv/lib/a").write_text("two")
+    (folder / "cache/CACHEDIR.TAG").unlink()
+    (folder / "cache/a").write_text("two")
+
+
+def test_what_a_call_made_undo_cover_is_not_taken_for_new(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        for name in (".venv/lib", "cache"):
+            (shop.folder / name).mkdir(parents=True)
+            (shop.folder / name / "a").write_text("one")
+        (shop.folder / "cache/CACHEDIR.TAG").write_text("")
+        shop.call(lambda: uncover(shop.folder))
+        after = shop.tree()
+        shop.undo_last()
+        del after[b"link"]
+        assert shop.tree() == after
+
+
+def test_a_link_into_an_excluded_folder_made_before_bridle_was_killed_takes_nothing_for_new(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        (shop.folder / ".venv/lib").mkdir(parents=True)
+        (shop.folder / ".venv/lib/a").write_text("one")
+        before = shop.tree()
+        shop.begin()
+        (shop.folder / "link").symlink_to(".venv/lib")
+        shop.undo_last()
+        assert shop.tree() == before
+
+
+def test_a_file_is_restored_that_was_changed_in_a_folder_that_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + 10_000_000_000)  # all has long been as it is
+    with workshop(tmp_path / "data", tmp_path / "work") as shop:
+        (shop.folder / "sub").mkdir()
+        (shop.folder / "sub/a").write_text("one")
+        listed: list[object] = []
+        for content in ("one", "other"):
+            shop.call(lambda content=content: (shop.folder / "sub/a").write_text(content))
+            assert shop.keeper._look is not None
+            listed.append(shop.keeper._look.folders[str(shop.folder / "sub")])
+        assert listed[0] is listed[1], "it is not listed again"
+        shop.undo_last()
+        assert (shop.folder / "sub/a").read_text() == "one"
+
+
+def test_a_folder_that_becomes_a_link_between_looks_or_during_one_is_not_followed(tmp_path: Path):
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    for folder in (outside, work / "one", work / "two"):
+        folder.mkdir(parents=True)
+        (folder / "a").write_text(folder.name)
+    (work / "first").write_text("first")
+    swapped, other = (work / name for name in os.listdir(work) if name != "first")  # as a look comes to them
+    read: list[bytes] = []
+
+    def swap() -> None:
+        remove(swapped)
+        swapped.symlink_to(outside)
+
+    def keep(_digest: bytes, data: bytes) -> None:
+        read.append(data)
+        if data == b"first":  # what is near is read before what is below
+            swap()
+
+    look = WatchedFolders(roots=(str(work),), kept_objects="").around(Look(), keep)
+    assert (read, look.unlisted) == ([b"first", other.name.encode()], {str(swapped)})
+
+    remove(swapped)
+    swapped.mkdir()
+    (swapped / "a").write_text("inside")
+    with workshop(tmp_path / "data", work) as shop:
+        before = shop.tree()
+        shop.call(swap)
+        known = {os.path.relpath(path, work) for path in last_tree(shop.log.undo_store())}
+        assert known == {"first", "one", "two", f"{other.name}/a"}
+        shop.undo_last()
+        assert shop.tree() == before
+
+
+def test_folders_left_out_by_rule_are_reported_when_they_change_and_bridle_s_own_are_not(tmp_path: Path):
+    for name in (".hg", "node_modules", "own", "placeholder"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "a").write_text("one")
+    remove(tmp_path / "work/placeholder/a")
+    (tmp_path / "work/placeholder").chmod(0o1755)
+    work = str(tmp_path / "work")
+    ground = WatchedFolders(roots=(work,), kept_objects="", apart=(f"{work}/own",))
+    before = ground.around(Look(), lambda _digest, _data: None)
+    for name in (".hg", "node_modules", "own"):
+        (tmp_path / "work" / name / "b").write_text("two")
+    after = ground.around(before, lambda _digest, _data: None)
+    assert (before.tree, after.tree) == ({}, {})
+    assert newly_missed(before, after, (work,)) == [
+        Missed(".hg", "skipped"),
+        Missed("node_modules", "skipped"),
+    ]
+
+
+def test_a_large_repository_takes_no_room_from_the_workspace(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work", Limits(entries=5, git_entries=4)) as shop:
+        (shop.folder / ".git/refs").mkdir(parents=True)
+        (shop.folder / "sub").mkdir()
+        (shop.folder / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        for name in "abc":
+            (shop.folder / ".git/refs" / name).write_text("0" * 40)
+            (shop.folder / "sub" / name).write_text("one")
+        before = shop.tree()
+
+        def work() -> None:
+            (shop.folder / ".git/HEAD").unlink()
+            shutil.rmtree(shop.folder / "sub")
+
+        shop.call(work)
+        (row,) = shop.log.undo_store().calls()
+        assert row.kept.missed == (Missed(".git/refs", "limit"),)
+        shop.undo_last()
+        assert shop.tree() == before
+
+
+def test_a_look_that_ran_out_of_time_takes_nothing_for_new_or_gone(tmp_path: Path):
+    with workshop(tmp_path / "data", tmp_path / "work", Limits(later_s=0)) as shop:
+        (shop.folder / "sub").mkdir()
+        (shop.folder / "sub/a").write_text("one")
+        shop.call(lambda: ((shop.folder / "sub/a").unlink(), (shop.folder / "sub/new").touch()))
+        assert shop.undo.plan() is None
+        (row,) = shop.log.undo_store().calls()
+        assert {missed.why for missed in row.kept.missed} == {"limit"}
 
 
 def test_a_later_session_reads_only_what_changed(tmp_path: Path):

@@ -13,6 +13,7 @@ import pytest
 
 from bridle.clients.interaction.undo_form import undo_lines
 from bridle.engine.undo_records import Lost
+from bridle.undo.object_links import ObjectLinks
 from bridle.undo.undo_preview import preview
 from git_kit import Repository
 from undo.undo_kit import Workshop, remove, workshop
@@ -240,7 +241,7 @@ def test_submodules_and_working_trees_come_back(shop: Workshop, repository: Repo
 
 
 def test_what_went_a_month_ago_is_not_kept_for_ever(shop: Workshop, repository: Repository, tmp_path: Path):
-    objects = shop.ground.objects()
+    objects = ObjectLinks(shop.ground.kept_objects)
     shop.call(lambda: every_fan_out(shop.folder))
     kept = tmp_path / "data/git-objects"
     count = len([path for path in kept.rglob("*") if path.is_file()])

@@ -19,8 +19,8 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.undo.file_tree import USUAL, Limits
-from bridle.undo.keeper import Begun, Keeper, WatchedFolders
+from bridle.undo.file_tree import USUAL, Limits, WatchedFolders
+from bridle.undo.keeper import Begun, Keeper
 from bridle.undo.undo_service import Undo
 from sessions.session_kit import new_store, put
 

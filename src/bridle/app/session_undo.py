@@ -31,7 +31,8 @@ from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.sessions.store import SessionStore
-from bridle.undo.keeper import Keeper, WatchedFolders
+from bridle.undo.file_tree import WatchedFolders
+from bridle.undo.keeper import Keeper
 from bridle.undo.placed_rows import CallNumbers, places_of
 from bridle.undo.undo_commands import Talk, run_redo, run_undo
 from bridle.undo.undo_service import Undo

@@ -115,12 +115,13 @@ def take_snapshot(
 ) -> Snapshot:
     """Return what is there. Unchanged files are not read again. `skip` are repositories that sandboxes hold.
 
-    A folder that was closed since `since_ns` is opened for its owner.
+    A folder that was closed since `since_ns` is opened for its owner. Folders beyond a limit are as they were before.
     """
     walk: FolderWalk[_Entries | None] = walk_folders(roots, before.folders, _note, reopen_since_ns=since_ns)
+    folders = {**before.folders, **walk.folders} if walk.cut else walk.folders
     files: dict[str, PolicyFile] = {}
     repositories: dict[str, SeenRepository] = {}
-    for path, seen in walk.folders.items():
+    for path, seen in folders.items():
         if seen.entries is None:
             continue
         entry, is_bare = os.path.join(path, _GIT), seen.entries.bare and path not in roots
@@ -130,7 +131,7 @@ def take_snapshot(
             _add_repository(path, roots, repositories, bare=True)
         for name, is_folder in seen.entries.obeyed:
             _add(os.path.join(path, name), is_folder, roots, before, files)
-    return Snapshot(walk.folders, files, repositories, before.theirs & files.keys(), walk.cut)
+    return Snapshot(folders, files, repositories, before.theirs & files.keys(), walk.cut)
 
 
 def compare(

@@ -1,8 +1,7 @@
 """Looking at a workspace: every file below it, and the content of those that are new or changed since the last look.
 
-The first look reads everything it keeps; a later one asks the system how each file is described and reads only what
-differs. No symlink is followed, each folder is entered from the one above it, and every look has limits: what lies
-beyond them is named, never guessed.
+The walker lists the folders that changed. In each folder the system is asked how every file is described, and what
+differs is read. No symlink is followed, and every look has limits: what lies beyond them is named, never guessed.
 """
 
 from __future__ import annotations
@@ -12,32 +11,29 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from hashlib import sha256
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from bridle.base.file_times import is_settled
 from bridle.base.files import PathChanged, open_beneath, read_limited
+from bridle.base.paths import is_beneath_any
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.base.walker import FolderEntry, Note, SeenFolder, walk_folders
 from bridle.engine.undo_records import NEVER_THE_SAME, Missed, Seen, Signature, State
 from bridle.undo.repositories import GIT, Keep
 
-MAX_DEPTH = 100
 _SMALL_BYTES = 256 << 10
 """Files up to this size are read on the way; larger ones afterwards, the smallest first."""
 
-# fmt: off
-NOT_COVERED = frozenset({
-    ".hg", ".svn", ".jj", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".nox", ".mypy_cache",
-    ".pytest_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
-})
-# fmt: on
-"""Folders that tools make again by themselves, and the records of version control other than git's."""
-NOT_COVERED_OF_GIT = frozenset({"lfs", "annex", "rr-cache"})
+_OTHER_REPOSITORIES = frozenset({".hg", ".svn", ".jj"})
+_NOT_COVERED_OF_GIT = frozenset({"objects", "lfs", "annex", "rr-cache"})
 _OBJECTS = "objects"
 _CACHE_TAG = "CACHEDIR.TAG"
 _KIND = 0o170000
+_SEARCH = getattr(os, "O_PATH", os.O_RDONLY)
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -46,8 +42,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a look goes.
 
     `entries` are files, links and folders of one look, `git_entries` those of repositories, their objects apart,
-    `file_bytes` the largest file it reads, `read_bytes` what it
-    reads at most. A first look, which reads the whole workspace, may take `first_s`, a later one `later_s`.
+    `file_bytes` the largest file it reads, `read_bytes` what it reads at most. A first look, which reads the whole
+    workspace, may take `first_s`, a later one `later_s`.
     """
 
     entries: int = 20_000
@@ -63,9 +59,20 @@ MAX_EXACT_BYTES = 16 << 20
 """The largest file that is kept when a call names it."""
 
 
+class _Names(NamedTuple):
+    """The names in a folder. `special` is a folder among them that is looked at in its own way: a repository, or the
+    objects of one."""
+
+    names: tuple[str, ...]
+    special: str = ""
+
+
+Folders: TypeAlias = dict[str, SeenFolder[_Names | None]]
+
+
 class Look(msgspec.Struct, kw_only=True):
-    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule,
-    `objects` those in which repositories keep their objects.
+    """What was seen. Nothing is known about what lies in `unlisted` folders. `apart` are folders left out by rule, with
+    their times, `objects` those in which repositories keep their objects. `folders` is for the next walk.
 
     `fresh` is what differs from what was known before: entries that are not the same, and None for what is gone. Of
     thousands that is mostly few, and nobody needs to look at the others again.
@@ -76,43 +83,48 @@ class Look(msgspec.Struct, kw_only=True):
     unlisted: set[str] = set()
     apart: dict[str, tuple[int, ...]] = {}
     objects: list[str] = []
+    folders: Folders = {}
 
     def put(self, path: str, seen: Seen) -> None:
         self.tree[path] = self.fresh[path] = seen
 
-    def drop(self, path: str) -> None:
-        del self.tree[path]
-        self.fresh[path] = None
-
     def covers(self, path: str) -> bool:
-        """Whether a path that was not seen was certainly not there."""
-        if not self.unlisted:
-            return True
-        folder = os.path.dirname(path)
-        while folder not in self.unlisted:
-            if folder == "/":
+        """Tell whether a path that was not seen was certainly not there: the nearest folder that is known decides."""
+        while path not in self.unlisted and path not in self.apart:
+            if path == "/" or path in self.tree or path in self.folders:
                 return True
-            folder = os.path.dirname(folder)
+            path = os.path.dirname(path)
         return False
 
 
-def look_around(
-    roots: Sequence[str],
-    *,
-    known: Mapping[str, Seen],
-    keep: Keep,
-    repositories: Sequence[str] = (),
-    apart: Collection[str] = (),
-    limits: Limits = USUAL,
-    first: bool = False,
-) -> Look:
-    """Everything below the resolved folders, and the small files of `repositories` that lie elsewhere. `apart` are
-    absolute folders nobody looks into.
+class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
+    """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
 
-    What is `known` and described as before is taken over; the rest is read and given to `keep`.
+    `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
+    `kept_objects` are the objects of repositories, under the names git gave them. `place` is whose record in the store
+    it is (`placed_rows`).
     """
-    limit_s = limits.first_s if first else limits.later_s
-    return _Walk(known, keep, frozenset(apart), limits, limit_s).around(roots, repositories)
+
+    roots: tuple[str, ...]
+    kept_objects: str
+    repositories: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    limits: Limits = USUAL
+    place: str = ""
+
+    def around(self, known: Look, keep: Keep, *, first: bool = False) -> Look:
+        """Look at everything. What is `known` and described as before is taken over; the rest is read, for `keep`."""
+        limit_s = self.limits.first_s if first else self.limits.later_s
+        looking = _Looking(self, known, keep, time.monotonic() + limit_s)
+        looking.around(walk_s=limit_s / 2)
+        return looking.look
+
+    def is_of_repository(self, path: str) -> bool:
+        """Whether it belongs to a repository that lies elsewhere."""
+        return is_beneath_any(path, self.repositories)
+
+    def holds(self, path: str) -> bool:
+        return is_beneath_any(path, self.roots)
 
 
 def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
@@ -122,20 +134,24 @@ def look_at(path: str, *, keep: Keep, limit: int = MAX_EXACT_BYTES) -> Seen:
     """
     encoded = os.fsencode(path)
     folder, name = os.path.split(path)
-    try:
-        where = open_beneath(folder, _ENTER)
-    except (FileNotFoundError, NotADirectoryError, PathChanged):
-        return Seen(encoded, NEVER_THE_SAME, None)
-    try:
-        now_ns = time.time_ns()
+    with (
+        contextlib.suppress(FileNotFoundError, NotADirectoryError, PathChanged),
+        opened_folder(folder) as where,
+    ):
         status = os.stat(name, dir_fd=where, follow_symlinks=False)
-        if may_be_stand_in(status.st_mode) and is_stand_in(name, where):
-            return Seen(encoded, NEVER_THE_SAME, None)
-        return _seen(encoded, name, where, status, now_ns, limit, keep)
-    except FileNotFoundError:
-        return Seen(encoded, NEVER_THE_SAME, None)
+        if not (may_be_stand_in(status.st_mode) and is_stand_in(name, where)):
+            return _seen(encoded, name, where, status, limit, keep)
+    return Seen(encoded, NEVER_THE_SAME, None)
+
+
+@contextlib.contextmanager
+def opened_folder(path: str, flags: int = os.O_RDONLY) -> Generator[int]:
+    """Open a folder, through no symbolic link."""
+    fd = open_beneath(path, flags | os.O_DIRECTORY)
+    try:
+        yield fd
     finally:
-        os.close(where)
+        os.close(fd)
 
 
 def newly_missed(before: Look, after: Look, roots: Sequence[str]) -> list[Missed]:
@@ -158,20 +174,19 @@ def shown_below(path: str, roots: Sequence[str]) -> str:
 
 def signature_of(status: os.stat_result, now_ns: int) -> Signature:
     """How the system describes a file, if that is enough to notice the next change; folders have only a mode."""
-    if stat.S_ISDIR(status.st_mode):
-        return (0, 0, 0, 0, status.st_mode)
-    if not is_settled(status.st_ctime_ns, now_ns):
-        return NEVER_THE_SAME
-    return _described(status)
+    if stat.S_ISDIR(status.st_mode) or is_settled(status.st_ctime_ns, now_ns):
+        return _described(status)
+    return NEVER_THE_SAME
 
 
 def _described(status: os.stat_result) -> Signature:
+    if status.st_mode & _KIND == stat.S_IFDIR:
+        return (0, 0, 0, 0, status.st_mode)
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
 
 
-def _seen(
-    encoded: bytes, name: str, where: int, status: os.stat_result, now_ns: int, limit: int, keep: Keep
-) -> Seen:
+def _seen(encoded: bytes, name: str, where: int, status: os.stat_result, limit: int, keep: Keep) -> Seen:
+    now_ns = time.time_ns()  # before it is read
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISREG(status.st_mode):
         data = _content(name, where, status, limit)
@@ -192,197 +207,155 @@ def _content(name: str, where: int, status: os.stat_result, limit: int) -> bytes
     """What the file holds, if it may be read, is not too large and was not swapped since it was looked at."""
     if status.st_size > limit:
         return None
-    try:
+    with contextlib.suppress(OSError):
         fd = os.open(name, _READ, dir_fd=where)
-    except OSError:
-        return None
-    try:
-        if not os.path.samestat(os.fstat(fd), status):
-            return None
-        contents = read_limited(fd, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    return None if contents.truncated else contents.data
-
-
-class _Walk:
-    def __init__(
-        self, known: Mapping[str, Seen], keep: Keep, apart: frozenset[str], limits: Limits, limit_s: float
-    ) -> None:
-        self._known = known
-        self._keep = keep
-        self._apart = apart
-        self._limits = limits
-        self._until_s = time.monotonic() + limit_s
-        self._now_ns = time.time_ns()
-        self._room = limits.entries
-        self._git_room = min(limits.git_entries, limits.entries)
-        self._read = 0
-        self._later: list[tuple[int, str]] = []
-        self._device = 0
-        self._look = Look(tree=dict(known))  # what is as before stays; what was not met goes in the end
-        self._met: list[str] = []
-
-    def around(self, roots: Sequence[str], repositories: Sequence[str]) -> Look:
-        for root in (*repositories, *roots):
-            if any(root == other or root.startswith(f"{other}/") for other in roots if other is not root):
-                continue
-            try:
-                fd = open_beneath(root, _ENTER)
-            except OSError:
-                self._look.unlisted.add(root)
-                continue
-            try:
-                self._device = os.fstat(fd).st_dev
-                self._below(fd, root, 0, git=root in repositories)
-            finally:
-                os.close(fd)
-        self._drop_gone()
-        self._read_later()
-        return self._look
-
-    def _drop_gone(self) -> None:
-        tree = self._look.tree
-        if len(self._met) < len(tree):
-            for path in tree.keys() - set(self._met):
-                self._look.drop(path)
-
-    def _below(self, fd: int, folder: str, depth: int, *, git: bool) -> None:
-        """The files of a folder first, then the folders in it, a repository before the others.
-
-        With `git` it is a folder of a repository's own: those have limits of their own, however large the rest is.
-        """
-        room = self._git_room if git else self._room
         try:
-            with os.scandir(fd) as found:
-                entries = list(itertools.islice(found, room + 1))
-        except OSError:
-            self._look.unlisted.add(folder)
-            return
-        if len(entries) > room or depth > MAX_DEPTH or time.monotonic() > self._until_s:
-            self._look.unlisted.add(folder)
-            return
-        if git:
-            self._git_room -= len(entries)
-        else:
-            self._room -= len(entries)
-        folders: list[tuple[str, str]] = []
-        known, met = self._known.get, self._met.append
-        above = folder if folder == "/" else f"{folder}/"
-        for entry in entries:  # thousands of times per command: hence so plain
-            name = entry.name
-            path = above + name
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue  # it went away while we were looking
-            old = known(path)
-            mode = status.st_mode
-            if mode & _KIND == stat.S_IFDIR:
-                if self._is_apart(name, path, status, fd, git) or (
-                    mode & stat.S_ISVTX and is_stand_in(name, fd)
-                ):
-                    continue
-                if name == GIT:
-                    folders.insert(0, (name, path))
-                else:
-                    folders.append((name, path))
-                is_as_before = old is not None and old.signature == (0, 0, 0, 0, mode)
-            else:
-                # what is known has settled, or is called never the same; `_described`, without a call
-                is_as_before = old is not None and old.signature == (
-                    status.st_mtime_ns,
-                    status.st_ctime_ns,
-                    status.st_size,
-                    status.st_ino,
-                    mode,
-                )
-            if is_as_before:
-                met(path)
-            else:
-                self._take(path, name, fd, status)
-        is_top = git and (folder.endswith(f"/{GIT}") or {_OBJECTS, "refs"} <= {name for name, _ in folders})
-        for name, path in folders:
-            if is_top and name == _OBJECTS:
-                self._look.objects.append(path)
-                self._take_alternates(path)
-            elif not (is_top and name in NOT_COVERED_OF_GIT):
-                self._enter(name, path, fd, depth, git=git or name == GIT)
-
-    def _take_alternates(self, objects: str) -> None:
-        """The one small file among the objects: it says where more of them are."""
-        path = f"{objects}/info/alternates"
-        with contextlib.suppress(OSError):
-            seen = look_at(path, keep=self._keep, limit=self._limits.file_bytes)
-            if seen.state is not None:
-                self._met.append(path)
-                if self._known.get(path) != seen:
-                    self._look.put(path, seen)
-
-    def _enter(self, name: str, path: str, where: int, depth: int, *, git: bool) -> None:
-        try:
-            fd = os.open(name, _ENTER, dir_fd=where)
-        except OSError:
-            self._look.unlisted.add(path)
-            return
-        try:
-            self._below(fd, path, depth + 1, git=git)
+            if os.path.samestat(os.fstat(fd), status):
+                contents = read_limited(fd, limit)
+                return None if contents.truncated else contents.data
         finally:
             os.close(fd)
+    return None
 
-    def _is_apart(self, name: str, path: str, status: os.stat_result, where: int, git: bool) -> bool:
-        """A folder that was covered stays so: nobody hides it by calling it a cache."""
-        if path in self._apart or status.st_dev != self._device:
-            return True
-        if git or (
-            name not in NOT_COVERED and (path in self._known or not _exists(f"{name}/{_CACHE_TAG}", where))
+
+class _Looking(msgspec.Struct):
+    """A look that goes on until `until_s`. `read` counts bytes; `large` are files to read in the end, by their size."""
+
+    ground: WatchedFolders
+    known: Look
+    keep: Keep
+    until_s: float
+    read: int = 0
+    large: list[tuple[int, str]] = []
+    look: Look = msgspec.field(default_factory=Look)
+
+    def around(self, walk_s: float) -> None:
+        """List the folders, then look into them. Repositories come first and have a limit of their own."""
+        look, ground, limits = self.look, self.ground, self.ground.limits
+        ordinary = self._walk(ground.roots, self._note, limits.entries, walk_s)
+        found = [
+            os.path.join(path, GIT)
+            for path, seen in ordinary.items()
+            if seen.entries and seen.entries.special
+        ]
+        git_entries = min(limits.git_entries, limits.entries)
+        within = self._walk((*ground.repositories, *found), _note_of_repository, git_entries, walk_s)
+        look.folders = within | ordinary
+        look.apart = {path: seen.times for path, seen in look.folders.items() if seen.entries is None}
+        for above, paths in itertools.groupby(look.folders, os.path.dirname):
+            inside = [path for path in paths if path not in look.apart]
+            look.unlisted.update(inside)  # until they are looked into
+            with contextlib.suppress(OSError), opened_folder(above, _SEARCH) as where:
+                for path in inside:
+                    with contextlib.suppress(OSError):
+                        self._look_into(path, where)
+        self._read_large()
+        look.fresh |= dict.fromkeys(path for path in self.known.tree if path not in look.tree)
+
+    def _walk(
+        self, roots: Sequence[str], note: Note[_Names | None], max_entries: int, max_s: float
+    ) -> Folders:
+        known = self.known.folders
+        folders = walk_folders(roots, known, note, max_entries=max_entries, max_s=max_s).folders
+        wanted = itertools.chain(roots, *(seen.folders for seen in folders.values()))
+        self.look.unlisted.update(path for path in wanted if path not in folders)
+        return folders
+
+    def _note(
+        self, path: str, listed: Sequence[FolderEntry], excluded: bool
+    ) -> tuple[_Names | None, Sequence[str]]:
+        """Keep nothing of what tools make again, nor of other file systems. A folder that was covered stays so: a
+        command cannot hide it by calling it a cache."""
+        above, own = os.path.join(path, ""), self.ground.apart
+        names = {one.name: one.is_folder for one in listed if above + one.name not in own}
+        if path not in self.ground.roots and (
+            excluded
+            or os.path.basename(path) in _OTHER_REPOSITORIES
+            or (_CACHE_TAG in names and path not in self.known.tree)
+            or _is_mount(path)
         ):
-            return False
-        self._look.apart[path] = (status.st_mtime_ns, status.st_ino)
-        return True
+            return None, ()
+        inner = [name for name, is_folder in names.items() if is_folder and name != GIT]
+        return _Names(tuple(names), GIT if names.get(GIT) else ""), inner
+
+    def _look_into(self, path: str, where: int) -> None:
+        look, entries = self.look, self.look.folders[path].entries
+        if entries is None or time.monotonic() > self.until_s:
+            return
+        fd = os.open(os.path.basename(path) or ".", _ENTER, dir_fd=where)
+        try:
+            self._look_at_names(fd, path, entries.names)
+        finally:
+            os.close(fd)
+        look.unlisted.discard(path)
+        if entries.special == _OBJECTS:  # the one small file among them says where more of them are
+            look.objects.append(f"{path}/{_OBJECTS}")
+            self._take_path(f"{path}/{_OBJECTS}/info/alternates")
+        roots = self.ground.roots
+        while path not in look.tree and path not in roots and is_beneath_any(path, roots):
+            self._take_path(path)  # a link leads here: to restore it takes the folders above it
+            path = os.path.dirname(path)
+
+    def _look_at_names(self, fd: int, folder: str, names: Sequence[str]) -> None:
+        known, apart, tree = self.known.tree.get, self.look.apart, self.look.tree
+        above = os.path.join(folder, "")
+        for name in names:  # thousands of times per command: hence so plain
+            path = above + name
+            try:
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # it went away while we were looking
+            mode = status.st_mode
+            if path in apart or (mode & stat.S_ISVTX and is_stand_in(name, fd)):
+                continue
+            # what is known has settled, or is called never the same
+            old = known(path)
+            if old is not None and old.signature == _described(status):
+                tree[path] = old
+            else:
+                self._take(path, name, fd, status)
+
+    def _take_path(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            seen = look_at(path, keep=self.keep, limit=self.ground.limits.file_bytes)
+            if seen.state is not None:
+                self.look.tree[path] = seen
+                if seen != self.known.tree.get(path):
+                    self.look.fresh[path] = seen
 
     def _take(self, path: str, name: str, where: int, status: os.stat_result) -> None:
-        size = status.st_size
-        if stat.S_ISREG(status.st_mode) and size > _SMALL_BYTES:
-            self._later.append((size, path))
-            self._met.append(path)
-            unread = State("file", stat.S_IMODE(status.st_mode), size=size)
-            self._look.put(path, Seen(os.fsencode(path), _described(status), unread))
-            return
-        limit = -1 if self._read > self._limits.read_bytes else self._limits.file_bytes
-        try:
-            seen = _seen(os.fsencode(path), name, where, status, self._now_ns, limit, self._keep)
-        except OSError:
-            return  # it went away while we were looking
-        self._met.append(path)
-        self._look.put(path, seen)
-        self._read += size
-
-    def _read_later(self) -> None:
-        """Large files, the smallest first, as far as the limits allow. The others stay unknown."""
-        for size, path in sorted(self._later):
-            if (
-                size > self._limits.file_bytes
-                or self._read + size > self._limits.read_bytes
-                or time.monotonic() > self._until_s
-            ):
-                return
-            self._read += size
-            try:
-                seen = look_at(path, keep=self._keep, limit=self._limits.file_bytes)
-            except OSError:
-                continue
-            if seen.state is None:
-                self._look.drop(path)
+        limits, is_small = self.ground.limits, status.st_size <= _SMALL_BYTES
+        limit = limits.file_bytes if is_small and self.read <= limits.read_bytes else -1
+        with contextlib.suppress(OSError):  # it went away while we were looking
+            self.look.put(path, _seen(os.fsencode(path), name, where, status, limit, self.keep))
+            if is_small:
+                self.read += status.st_size
             else:
-                self._look.put(path, seen)
+                self.large.append((status.st_size, path))
+
+    def _read_large(self) -> None:
+        """Read large files, the smallest first, as far as the limits allow. The others stay unknown."""
+        limits = self.ground.limits
+        for size, path in sorted(self.large):
+            self.read += size
+            if size > limits.file_bytes or self.read > limits.read_bytes or time.monotonic() > self.until_s:
+                return
+            self._take_path(path)
 
 
-def _exists(name: str, where: int) -> bool:
-    try:
-        os.stat(name, dir_fd=where, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+def _is_mount(path: str) -> bool:
+    """Tell whether a folder lies on another device than the one above it: `os.path.ismount` resolves the whole path."""
+    with contextlib.suppress(OSError):
+        return os.lstat(path).st_dev != os.lstat(os.path.dirname(path)).st_dev
+    return False
+
+
+def _note_of_repository(
+    path: str, listed: Sequence[FolderEntry], _excluded: bool
+) -> tuple[_Names, Sequence[str]]:
+    """Walk everything of a repository but its objects and its large files."""
+    names = tuple(one.name for one in listed)
+    inner = {one.name for one in listed if one.is_folder}
+    if not (path.endswith(f"/{GIT}") or {_OBJECTS, "refs"} <= inner):
+        return _Names(names), sorted(inner)
+    return _Names(names, _OBJECTS if _OBJECTS in inner else ""), sorted(inner - _NOT_COVERED_OF_GIT)

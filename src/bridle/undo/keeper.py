@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.paths import is_beneath_any
 from bridle.base.redact import redact
 from bridle.base.visible import visible
+from bridle.base.walker import EXCLUDED
 from bridle.engine.tools import ToolCall
 from bridle.engine.undo_records import (
     DAYS_KEPT,
@@ -30,15 +30,7 @@ from bridle.engine.undo_records import (
 )
 from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import differences, is_own_file, tree_of
-from bridle.undo.file_tree import (
-    USUAL,
-    Limits,
-    Look,
-    look_around,
-    look_at,
-    newly_missed,
-    shown_below,
-)
+from bridle.undo.file_tree import Look, WatchedFolders, look_at, newly_missed, shown_below
 from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
@@ -50,44 +42,6 @@ _DOES_CHARACTERS = 200
 _INSTALLS = "installs packages"
 """What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
-
-
-class WatchedFolders(msgspec.Struct, frozen=True, kw_only=True):
-    """Where undo looks: the workspace first, then folders added to it, all resolved; `apart` are Bridle's own.
-
-    `repositories` are git's own folders for them that lie elsewhere: of a working tree, or of a folder above. Below
-    `kept_objects` are the objects of repositories, under the names git gave them. `place` is whose record in the store
-    it is (`placed_rows`).
-    """
-
-    roots: tuple[str, ...]
-    kept_objects: str
-    repositories: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
-    limits: Limits = USUAL
-    place: str = ""
-
-    def around(self, known: Mapping[str, Seen], keep: Keep, *, first: bool = False) -> Look:
-        """Everything there is to see."""
-        return look_around(
-            self.roots,
-            repositories=self.repositories,
-            known=known,
-            keep=keep,
-            apart=self.apart,
-            limits=self.limits,
-            first=first,
-        )
-
-    def is_of_repository(self, path: str) -> bool:
-        """Whether it belongs to a repository that lies elsewhere."""
-        return is_beneath_any(path, self.repositories)
-
-    def objects(self) -> ObjectLinks:
-        return ObjectLinks(self.kept_objects)
-
-    def holds(self, path: str) -> bool:
-        return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in self.roots)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +165,7 @@ class Keeper:
         store = self._store
         if not self._is_settled:
             with store.elsewhere() as own:
-                self._objects = self._ground.objects()
+                self._objects = ObjectLinks(self._ground.kept_objects)
                 if own.forget_old(self._clock.now_ms()):
                     self._objects.forget_old(self._clock.now_ms(), DAYS_KEPT)
                 settle(own, self._ground, self._clock.now_ms())
@@ -251,9 +205,9 @@ class Keeper:
         if self._look is None:
             with self._store.elsewhere() as own:
                 self._sweeps = own.sweeps()
-                known = last_tree(own, self._ground.place)
+                known = Look(tree=last_tree(own, self._ground.place))
         else:
-            known = self._look.tree
+            known = self._look
         look = self._ground.around(known, keep, first=first)
         _deepen(look, named, keep)
         assert self._objects is not None
@@ -287,7 +241,7 @@ class Keeper:
             before = self._look
             assert before is not None
             assert self._objects is not None
-            after = self._ground.around(before.tree, keep)
+            after = self._ground.around(before, keep)
             _deepen(after, begun.named, keep)
             kept = _with_changes(begun.kept, before, after, self._ground, self._objects, store, keep)
             self._look = after
@@ -334,8 +288,12 @@ def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
             tree = tree_of(rows[: at + 1])
             before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
             before.objects = [path for path in tree if path.endswith("/objects") and f"/{GIT}/" in path]
-            after = ground.around(tree, keep, first=True)
-            kept = _with_changes(row.kept, before, after, ground, ground.objects(), store, keep)
+            after = ground.around(Look(tree=tree), keep, first=True)
+            # a link that leads into an excluded folder may be new: the files there are not
+            before.apart = {path: () for path in after.folders if os.path.basename(path) in EXCLUDED}
+            kept = _with_changes(
+                row.kept, before, after, ground, ObjectLinks(ground.kept_objects), store, keep
+            )
             kept = msgspec.structs.replace(kept, missed=row.kept.missed)
         store.end(row.number, kept, keep.rest())
 

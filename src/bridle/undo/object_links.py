@@ -14,7 +14,7 @@ import struct
 
 from bridle.base.files import private_folder
 from bridle.engine.undo_records import Lost
-from bridle.undo.restored_files import opened_folder
+from bridle.undo.file_tree import opened_folder
 
 _NAME = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})|pack/pack-[0-9a-f]{40,64}\.[a-z]+")
 _INDEX = b"\377tOc\0\0\0\2"

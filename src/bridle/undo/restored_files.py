@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from bridle.base.files import open_beneath
 from bridle.engine.undo_records import Item, State
-from bridle.undo.file_tree import look_at
+from bridle.undo.file_tree import look_at, opened_folder
 
 CHANGED = "it changed just now"
 """Why a path that is not what it was when the plan was made was left alone."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 Content = Callable[[bytes], bytes | None]
@@ -139,13 +137,3 @@ def _check_unchanged(item: Item) -> None:
         return
     if now != item.before:
         raise Failed(CHANGED)
-
-
-@contextlib.contextmanager
-def opened_folder(path: str) -> Generator[int]:
-    """Open a folder, through no symbolic link."""
-    fd = open_beneath(path, _FOLDER)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

@@ -17,8 +17,9 @@ from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
 from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import is_own_file, merged, same
-from bridle.undo.file_tree import Keep, look_at, shown_below
-from bridle.undo.keeper import WatchedFolders, settle
+from bridle.undo.file_tree import Keep, WatchedFolders, look_at, shown_below
+from bridle.undo.keeper import settle
+from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import actions_in, rows_in
 from bridle.undo.restored_files import CHANGED, put_all
 from bridle.undo.undo_plan import (
@@ -178,10 +179,9 @@ class Undo:
             if changed and not plan.lost and plan.continues is None:
                 store.close_action(number)  # it took nothing back, so it must not count as an undo
                 return None
+            objects = ObjectLinks(self._ground.kept_objects)
             for lost in plan.lost:
-                left |= {
-                    os.path.join(lost.name, name): "spoiled" for name in self._ground.objects().put_back(lost)
-                }
+                left |= {os.path.join(lost.name, name): "spoiled" for name in objects.put_back(lost)}
         done = [item.name for item in items if item.name not in left]
         done += [lost.name for lost in plan.lost]
         return UndoApplied(

@@ -9,7 +9,8 @@ from typing import Protocol
 import msgspec
 
 from bridle.base.paths import is_beneath_any
-from bridle.undo.keeper import WatchedFolders
+from bridle.undo.file_tree import WatchedFolders
+from bridle.undo.object_links import ObjectLinks
 
 
 class FoundRepository(Protocol):
@@ -47,7 +48,7 @@ def with_destroyed(
 
     `named_repositories` are those a folder and the ones above it name, there or not.
     """
-    objects = watched.objects()
+    objects = ObjectLinks(watched.kept_objects)
     named = dict.fromkeys(
         (*watched.repositories, *(path for root in watched.roots for path in named_repositories(root)))
     )
