@@ -1,7 +1,6 @@
 """Which memories go with a turn: by their tags and by the words of their names and descriptions. Pure.
 
-The same memories and the same words give the same choice, whatever the order of the files. What is chosen from was
-prepared when files were read: with many memories, a turn looks up its own words and nothing else.
+The same memories and the same words give the same choice, whatever the order of the files.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _MAX_SPREAD = 100
 MemoryScope: TypeAlias = Literal["user", "project"]
 
 
-class MemoryRow(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a memory without reading its file again.
+class MemoryRow(msgspec.Struct, frozen=True):
+    """A memory file as it was read.
 
     `digest` tells which content it was. `problem` says, as a clause, why a file is no memory; it is then not chosen.
     `size` is how long it is, in bytes, and `text` the beginning of it, as much as goes with a turn.
@@ -64,41 +63,15 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemoryIndex:
-    """The memories of a folder, prepared: each as bytes, and for each word where it stands and what it counts there.
+    """The memories of a folder by name, and for each word the numbers of the memories with their weights."""
 
-    It is made of lists and maps that a file can keep. `weights` has a number and a weight in turn.
-    """
-
-    __slots__ = ("_beginnings", "always", "bad", "packed", "weights")
-
-    def __init__(
-        self, packed: list[bytes], weights: dict[str, list[int]], always: list[int], bad: list[int]
-    ) -> None:
-        self.packed = packed
-        self.weights = weights
-        self.always = always
-        self.bad = bad
+    def __init__(self, rows: Iterable[MemoryRow]) -> None:
+        self.rows = tuple(rows)
+        self.weights: dict[str, list[tuple[int, int]]] = {}
         self._beginnings: dict[str, list[str]] = {}
-
-    @classmethod
-    def of(cls, rows: Iterable[MemoryRow]) -> MemoryIndex:
-        index = cls([], {}, [], [])
-        for number, row in enumerate(rows):
-            index.packed.append(msgspec.msgpack.encode(row))
-            if row.problem:
-                index.bad.append(number)
-                continue
-            for word, weight in _weights(row).items():
-                index.weights.setdefault(word, []).extend((number, weight))
-            if ALWAYS in row.tags:
-                index.always.append(number)
-        return index
-
-    def row(self, number: int) -> MemoryRow:
-        return msgspec.msgpack.decode(self.packed[number], type=MemoryRow)
-
-    def rows(self) -> list[MemoryRow]:
-        return [self.row(number) for number in range(len(self.packed))]
+        for number, row in enumerate(self.rows):
+            for word, weight in () if row.problem else _weights(row).items():
+                self.weights.setdefault(word, []).append((number, weight))
 
     def meant(self, word: str) -> tuple[str, ...]:
         """The word itself where it is one of theirs; else those that somebody may have meant who typed it."""
@@ -132,28 +105,32 @@ def choose(
 
 def _ranked(indexes: Sequence[MemoryIndex], said: Sequence[str]) -> list[MemoryRow]:
     """The memories that count enough. A word that many have says that each fits, and not which fits best."""
-    total = sum(len(index.packed) for index in indexes)
+    total = sum(len(index.rows) for index in indexes)
     common = max(_MIN_COMMON, total // _COMMON_SHARE)
     fits: dict[tuple[int, int], float] = {}
-    ranks = {(which, number): float("inf") for which, index in enumerate(indexes) for number in index.always}
+    ranks = {
+        (which, number): float("inf")
+        for which, index in enumerate(indexes)
+        for number, row in enumerate(index.rows)
+        if ALWAYS in row.tags and not row.problem
+    }
     for word in said:
         best: dict[tuple[int, int], tuple[float, float]] = {}
         found = [(which, meant) for which, index in enumerate(indexes) for meant in index.meant(word)]
-        spread = sum(len(indexes[which].weights[meant]) for which, meant in found) // 2
+        spread = sum(len(indexes[which].weights[meant]) for which, meant in found)
         if spread > _MAX_SPREAD:
             continue
         share = 0.5 if spread > common else 1
         for which, meant in found:
             slip = 1 if meant == word else _SLIP
-            pairs = iter(indexes[which].weights[meant])
-            for number, weight in zip(pairs, pairs, strict=True):
+            for number, weight in indexes[which].weights[meant]:
                 counted = (weight * slip, weight * slip * share)
                 best[which, number] = max(best.get((which, number), (0, 0)), counted)
         for place, (weight, rank) in best.items():
             fits[place] = fits.get(place, 0) + weight
             ranks[place] = ranks.get(place, 0) + rank
     enough = [place for place, rank in ranks.items() if rank == float("inf") or fits.get(place, 0) >= _ENOUGH]
-    rows = [(ranks[which, number], indexes[which].row(number)) for which, number in enough]
+    rows = [(ranks[which, number], indexes[which].rows[number]) for which, number in enough]
     return [row for _, row in sorted(rows, key=_order)]
 
 

@@ -1,7 +1,7 @@
 """The memories of a person and of a project on disk: one file each, `MEMORY.md`, and what is known of them.
 
 They lie in the data folder, never in the workspace. Files may be edited by hand: one that cannot be read is named and
-left as it is. What was read is kept in the state folder, so that only files that changed are read again. Blocks.
+left as it is. Only files that changed are read again. Blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from bridle.base.files import MEMORIES, repository_root
 from bridle.context.memory.memory_choice import ENDING, INDEX, MemoryIndex, MemoryRow, MemoryScope
 from bridle.context.memory.memory_entry import BadMemory, is_name
-from bridle.context.memory.memory_reading import keep_index, keep_known, read_file, row_of
+from bridle.context.memory.memory_reading import keep_index, read_file, row_of
 from bridle.protocol.errors import BridleError
 
 if TYPE_CHECKING:
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
 PROJECTS = "projects"
 MAX_MEMORIES = 2_000
 """Of one scope. Whoever has more wants another tool."""
-_CACHE_VERSION = 3
 
 
 class MemoryFolder:
-    """The memories of one scope. `about` says whose they are, in the words of `MEMORY.md`; `cache` is the file of what
-    is known of them."""
+    """The memories of one scope. `about` says whose they are, in the words of `MEMORY.md`. Writers hold the file
+    `lock`."""
 
-    def __init__(self, path: str, *, scope: MemoryScope, cache: str, about: str) -> None:
+    def __init__(self, path: str, *, scope: MemoryScope, lock: str, about: str) -> None:
         self.path = path
         self.scope: MemoryScope = scope
-        self.cache = cache
+        self.lock = lock
         self.about = about
-        self._index: MemoryIndex | None = None
+        self._index = MemoryIndex(())
         self._signatures: dict[str, int] = {}
 
     def exists(self) -> bool:
@@ -51,50 +50,28 @@ class MemoryFolder:
             raise BadMemory(f'"{name}" is no name of a memory: small letters, digits and single hyphens')
         return os.path.join(self.path, name + ENDING)
 
-    def known(self) -> MemoryIndex | None:
-        """The memories as they are, where that is known without reading any; else None."""
-        if self._index is None:
-            self._load()
-        return self._index if self._index is not None and self._listed() == self._signatures else None
-
     def index(self) -> MemoryIndex:
-        """The memories as they are. Files that did not change are not read again."""
-        known = self.known()
-        return known if known is not None else self._read_again()
+        """Return the memories by name, those that cannot be read too."""
+        signatures = self._listed()
+        if signatures != self._signatures:
+            old = {row.name + ENDING: row for row in self._index.rows}
+            rows = [
+                old[file]
+                if file in old and self._signatures.get(file) == signature
+                else row_of(self.path, file, self.scope)
+                for file, signature in sorted(signatures.items())
+            ]
+            self._index, self._signatures = MemoryIndex(rows), signatures
+            keep_index(self.path, self.about, rows)
+        return self._index
 
-    def rows(self) -> list[MemoryRow]:
+    def rows(self) -> tuple[MemoryRow, ...]:
         """All of them by name, those that cannot be read too."""
-        return self.index().rows()
+        return self.index().rows
 
     def read(self, name: str) -> tuple[Memory, str]:
         """A memory and the digest of its file. Raises `BadMemory`, `OSError`."""
         return read_file(self.file(name), name, self.scope)
-
-    def _read_again(self) -> MemoryIndex:
-        signatures = self._listed()
-        old = {row.name + ENDING: row for row in self._index.rows()} if self._index is not None else {}
-        rows = [
-            old[file]
-            if file in old and self._signatures.get(file) == signature
-            else row_of(self.path, file, self.scope)
-            for file, signature in sorted(signatures.items())
-        ]
-        self._index, self._signatures = MemoryIndex.of(rows), signatures
-        index = self._index
-        kept = [_CACHE_VERSION, signatures, index.packed, index.weights, index.always, index.bad]
-        keep_index(self.path, self.about, rows)
-        keep_known(self.cache, msgspec.msgpack.encode(kept))
-        return index
-
-    def _load(self) -> None:
-        try:
-            with open(self.cache, "rb") as file:
-                kept: Any = msgspec.msgpack.decode(file.read())
-            version, signatures, *parts = kept
-            if version == _CACHE_VERSION:
-                self._index, self._signatures = MemoryIndex(*parts), signatures
-        except (OSError, msgspec.DecodeError, ValueError, TypeError):
-            return  # it is made again
 
     def _listed(self) -> dict[str, int]:
         """The files, each with what tells a change of it. Where the index is missing, nothing is as it was."""
@@ -149,11 +126,11 @@ def memory_files(data: str, state: str, cwd: str) -> MemoryFiles:
     folder, kept = os.path.join(data, MEMORIES), os.path.join(state, MEMORIES)
     root = os.path.realpath(repository_root(os.path.realpath(cwd)))
     key = project_key(root)
-    user = MemoryFolder(folder, scope="user", cache=os.path.join(kept, "user"), about="the person")
+    user = MemoryFolder(folder, scope="user", lock=os.path.join(kept, "user.lock"), about="the person")
     project = MemoryFolder(
         os.path.join(folder, PROJECTS, key),
         scope="project",
-        cache=os.path.join(kept, f"project-{key}"),
+        lock=os.path.join(kept, f"project-{key}.lock"),
         about=root,
     )
     return MemoryFiles(user, project)

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Iterable
 
 from bridle.base.untrusted import wrap
-from bridle.context.memory.memory_choice import MAX_ENTRY_BYTES, MemoryIndex, MemoryRow, choose
-from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder
+from bridle.context.memory.memory_choice import MAX_ENTRY_BYTES, MemoryRow, choose
+from bridle.context.memory.memory_files import MemoryFiles
 from bridle.engine.conversation import Conversation
 from bridle.engine.steps import Step
 from bridle.protocol.errors import sentence
@@ -37,13 +37,11 @@ class MemoryTurns:
     async def add(self, step: Step) -> None:
         """Appends the memories that go with what was said, and a notice that names them."""
         try:
-            indexes = [folder.known() or await _read_again(folder) for folder in self._files.both]
+            indexes = [await asyncio.to_thread(folder.index) for folder in self._files.both]
         except OSError as failure:
             self._tell({("", failure.strerror or "it cannot be read")}, step)
             return
-        if any(index.bad for index in indexes):
-            bad = (index.row(number) for index in indexes for number in index.bad)
-            self._tell({(row.key, row.problem) for row in bad}, step)
+        self._tell({(row.key, row.problem) for index in indexes for row in index.rows if row.problem}, step)
         conversation = step.journal.conversation
         chosen = choose(indexes, said_in_turn(conversation), in_context(conversation.messages))
         if not chosen:
@@ -92,7 +90,3 @@ def said_in_turn(conversation: Conversation) -> str:
         for block in entry.message.content
         if isinstance(block, (TextBlock, FileMention))
     )
-
-
-async def _read_again(folder: MemoryFolder) -> MemoryIndex:
-    return await asyncio.to_thread(folder.index)

@@ -1,4 +1,4 @@
-"""Reading the files of memories, and keeping what was read. Loaded when one is read, or no longer as it was. Blocks."""
+"""Read memory files and write `MEMORY.md`. Blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 import time
 from collections.abc import Iterable
 
-from bridle.base.files import private_folder, read_limited, write_atomic
+from bridle.base.files import read_limited, write_atomic
 from bridle.context.memory.memory_choice import ENDING, INDEX, MAX_ENTRY_BYTES, MemoryRow, MemoryScope
 from bridle.context.memory.memory_entry import MAX_FILE_BYTES, BadMemory, Memory, is_name, read_memory
 
@@ -55,13 +55,6 @@ def keep_index(folder: str, about: str, rows: Iterable[MemoryRow]) -> None:
         path, text = os.path.join(folder, INDEX), _index_text(about, rows).encode()
         if os.path.isdir(folder) and _present(path) != text:
             write_atomic(path, text, durable=False)
-
-
-def keep_known(cache: str, known: bytes) -> None:
-    """Keeps what is known of a folder, where that works."""
-    with contextlib.suppress(OSError):
-        private_folder(os.path.dirname(cache))
-        write_atomic(cache, known, durable=False)
 
 
 def today(now_ms: int) -> str:

@@ -47,8 +47,8 @@ def digest_in(folder: MemoryFolder, name: str) -> str:
 @contextlib.contextmanager
 def _alone(folder: MemoryFolder, name: str, was: str) -> Generator[None]:
     private_folder(folder.path)
-    private_folder(os.path.dirname(folder.cache))
-    lock = FileLock(f"{folder.cache}.lock")
+    private_folder(os.path.dirname(folder.lock))
+    lock = FileLock(folder.lock)
     if not lock.acquire(timeout_s=_WAIT_S):
         raise OSError(errno.EBUSY, "another Bridle is writing there", folder.path)
     try:
