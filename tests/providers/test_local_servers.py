@@ -150,7 +150,8 @@ async def test_where_nobody_listens_nothing_is_found(connections: HttpConnection
 
 async def test_only_this_machine_is_ever_asked(connections: HttpConnections) -> None:
     async with ModelServer.playing(say("Hi.")) as server:
-        far = msgspec.structs.replace(at("vllm", server.origin), base_url="http://models.example:8000/v1")
+        port = server.origin.rpartition(":")[2]
+        far = msgspec.structs.replace(at("vllm", server.origin), base_url=f"http://models.example:{port}/v1")
         remote = msgspec.structs.replace(at("vllm", server.origin), local=False)
         assert await find_local_servers(connections, presets=[far, remote]) == ()
         assert server.connections == 0
