@@ -111,6 +111,9 @@ def test_the_package_of_a_launcher_is_known_by_its_words(tmp_path):
         ("npx github:acme/server", "github:acme/server", "", "npx"),
         ("npx git+https://acme.example/x@1.0", "git+https://acme.example/x@1.0", "", "npx"),
         ("npm exec tool@1.0.0", "tool", "1.0.0", ""),
+        ("npx tool@1", "tool", "1", "npx"),
+        ("npx tool@1.2", "tool", "1.2", "npx"),
+        ("npx tool@1.2.x", "tool", "1.2.x", "npx"),
         ("uvx mcp-server-git", "mcp-server-git", "", "uvx"),
         ("uvx mcp-server-git@1.0", "mcp-server-git", "1.0", ""),
         ("uvx -p 3.12 mcp-server-git[all]==1.0", "mcp-server-git", "1.0", ""),
@@ -121,6 +124,7 @@ def test_the_package_of_a_launcher_is_known_by_its_words(tmp_path):
         ("env A=b npx tool", "tool", "", "npx"),
         ("go run x.org/y@v1.2.3", "x.org/y", "v1.2.3", ""),
         ("go run x.org/y@latest", "x.org/y", "", "go run"),
+        ("go run x.org/y@v1", "x.org/y", "v1", "go run"),
     ]
     wrong = []
     for argv, name, version, unpinned in cases:
@@ -175,6 +179,11 @@ def test_what_is_known_by_its_command_line_alone_says_so(tmp_path):
         ("docker run -i image", "docker"),
         (f"docker run image@sha256:{'a' * 64}", ""),
         ("serve --stdio", ""),
+        ("env -S server.py", "env"),
+        ("env -u A python3 -m server", "env"),
+        ("env -C lib serve", "env"),
+        ("env --split-string=server.py", "env"),
+        ("env -i A=b serve", ""),
     ]
     sentences = {
         "": "",

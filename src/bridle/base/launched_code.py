@@ -28,11 +28,16 @@ _PACKAGE: Final = re.compile(
     r"(?P<name>(?:@[^/@:\s]+/)?[^./@:=<>~!\[\s][^/@:=<>~!\[\s]*)(?:\[[^\]]*\])?(?:(?:@|===?)(?P<version>[^\s/]*))?"
 )
 _EXACT: Final = re.compile(r"v?\d+(\.\d+)*([-+.a-zA-Z0-9]*)")
+_ONE_VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+([-+].*)?")
+"""To npm and go, `1.2` and `1.x` are any version that begins so."""
+_PYTHON_LAUNCHERS: Final = ("uvx", "uv tool run", "pipx run")
 _INTERPRETERS: Final = re.compile(
     r"(python|pypy)[0-9.]*[a-z]?|node|nodejs|bun|deno|tsx|ts-node|ruby|perl|php|(ba|da|z|a|k|fi)?sh|uv"
 )
 _INLINE_CODE: Final = re.compile(r"-[bBdEiIlOPqsSuvx]*[mce]|--eval|--print")
 """Options of interpreters that run a module or the next word in place of a script."""
+_PLAIN_ENV_OPTIONS: Final = frozenset({"-", "-i", "--ignore-environment", "--"})
+"""Options of `env` behind which the program follows. Others take a word, or are a command line of their own."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _FOLDER_LAUNCHERS: Final = frozenset({
     "npm", "pnpm", "yarn", "bun", "deno", "make", "gmake", "just", "task", "cargo", "go", "poetry", "pdm", "hatch",
@@ -119,9 +124,12 @@ def launched_code(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], sear
     program = find_program(argv[0], cwd=cwd, search_path=search_path)
     words = list(argv)
     parts: list[LaunchedPart] = []
+    unpinned = ""
     if os.path.basename(words[0]) == "env":
         rest = words[1:]
         while rest and (rest[0].startswith("-") or "=" in rest[0]):
+            if rest[0].startswith("-") and rest[0] not in _PLAIN_ENV_OPTIONS:
+                unpinned = "unpinned: only the command line of env is pinned"
             rest = rest[1:]
         words = rest or words
         parts += _script(find_program(words[0], cwd=cwd, search_path=search_path))
@@ -131,6 +139,7 @@ def launched_code(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], sear
         program=program,
         target=os.path.realpath(program) if program else "",
         parts=tuple(dict.fromkeys((*parts, *named.parts))),
+        unpinned=named.unpinned or unpinned,
     )
 
 
@@ -156,16 +165,17 @@ def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> La
         own = launcher.split(" ")
         if [name, *words[1 : len(own)]] == own:
             packages = _packages(launcher, words[len(own) :], cwd)
-            is_exact = bool(packages) and all(one.version for one in packages)
+            exact = _EXACT if launcher in _PYTHON_LAUNCHERS else _ONE_VERSION
+            is_exact = bool(packages) and all(exact.fullmatch(one.version) for one in packages)
             unpinned = "" if is_exact else f"unpinned: {launcher} may run other code tomorrow"
             return LaunchedCode(parts=(*packages, *configured), unpinned=unpinned)
     if [name, *words[1:2]] == ["go", "run"] and (found := [word for word in words[2:] if "@" in word]):
         module, _, version = found[0].partition("@")
-        is_exact = _EXACT.fullmatch(version) is not None
+        is_exact = _ONE_VERSION.fullmatch(version) is not None
         unpinned = "" if is_exact else "unpinned: go run may run other code tomorrow"
+        version = version if _EXACT.fullmatch(version) else ""
         return LaunchedCode(
-            parts=(LaunchedPart(kind="package", name=module, version=version if is_exact else ""),),
-            unpinned=unpinned,
+            parts=(LaunchedPart(kind="package", name=module, version=version),), unpinned=unpinned
         )
     scripts = tuple(_scripts(name, words[1:], folder))
     parts = (*scripts, *configured)
@@ -182,7 +192,7 @@ def _named_code(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> La
 
 def _packages(launcher: str, words: Sequence[str], cwd: str) -> tuple[LaunchedPart, ...]:
     """Return the packages that a launcher is told to run, each with its version if that is exact."""
-    is_npm = launcher not in ("uvx", "uv tool run", "pipx run")
+    is_npm = launcher not in _PYTHON_LAUNCHERS
     named: list[str] = []
     first: list[str] = []
     at = 0
