@@ -8,16 +8,19 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bare_machine import has_landlock
 from bridle.base import walker
 from bridle.base.duplex import DuplexProcess, open_duplex
+from bridle.base.file_times import is_telling
 from bridle.base.processes import Processes
 from bridle.config.folders import folders, home_of
 from bridle.engine.ports import BeginCall, SpawnPolicy
@@ -25,7 +28,7 @@ from bridle.protocol.events import Notice
 from bridle.sandbox import policy_check
 from bridle.sandbox.plain_spawn import ConfinedProcess
 from bridle.sandbox.policy_check import PolicyCheck
-from bridle.sandbox.policy_files import NOTHING, compare, take_snapshot
+from bridle.sandbox.policy_files import NOTHING, compare, read_policy_file, take_snapshot
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
 from bridle.sandbox.unshare import programs
@@ -76,11 +79,16 @@ class World:
         self.where = folders(self.env)
         self.lists = Path(self.where.state) / "policy-lists"
         self.processes = Processes()
+        self._adapter = adapter
+        self.spawn = self.new_spawn()
+
+    def new_spawn(self) -> SandboxSpawn:
+        """How another engine starts commands in the same folder."""
 
         async def choose():
-            return adapter_named(adapter)
+            return adapter_named(self._adapter)
 
-        self.spawn = SandboxSpawn(
+        return SandboxSpawn(
             self.processes,
             place=lambda: this_place(self.where, self.env, home=home_of(self.env)),
             choose=choose,
@@ -115,10 +123,12 @@ class World:
         finally:
             await process.stop()
 
-    async def start(self, line: str, **more) -> ConfinedProcess:
-        return await self.spawn(
+    async def start(
+        self, line: str, *, spawn: SandboxSpawn | None = None, cwd: Path | None = None, **more
+    ) -> ConfinedProcess:
+        return await (spawn or self.spawn)(
             ["/bin/sh", "-c", line],
-            cwd=str(self.work),
+            cwd=str(cwd or self.work),
             env=self.env,
             policy=self.policy(**more),
             call_id="call_1",
@@ -221,6 +231,97 @@ async def test_the_file_that_a_policy_link_leads_to_counts(world: World) -> None
     assert await world.run("true > plain") == []
 
 
+async def test_a_folder_that_a_policy_link_leads_to_counts_and_is_left_alone_otherwise(world: World) -> None:
+    for name in ("shared", "lib", "src", "src/.claude"):
+        (world.work / name).mkdir()
+        (world.work / name / "x.json").write_text("mine")
+    (world.work / "src/.vscode").symlink_to("../shared")
+    assert await world.run("true > plain") == []
+    assert await world.run("echo evil > shared/x.json; echo evil > shared/new.json") == ["PutAside"] * 2
+    assert (world.work / "shared/x.json").read_text() == "mine"
+    assert await world.run("ln -sfn ../lib src/.vscode; ln -s ../lib src/.idea") == ["PutAside"] * 2
+    assert await world.run("ln -s ../../lib src/.claude/skills") == ["PutAside"]
+    (world.work / "src/.zed").symlink_to("../lib")
+    (world.work / "lib/.zed").symlink_to("../../work")
+    assert await world.run("true > plain") == []
+    assert os.readlink(world.work / "src/.vscode") == "../shared"
+    assert (world.work / "lib/x.json").read_text() == "mine"
+
+
+async def test_a_policy_folder_that_a_command_closes_is_opened_and_compared(world: World) -> None:
+    """A program that knows the name of a file needs no right to list its folder."""
+    (world.work / "src/.vscode/more").mkdir(parents=True)
+    line = "cd src/.vscode; echo x > tasks.json; echo x > more/tasks.json; chmod 311 . more"
+    assert await world.run(line) == ["PutAside"] * 2
+    assert [path.stat().st_mode & 0o777 for path in world.work.glob("src/.vscode/**/")] == [0o711] * 2
+
+
+async def test_a_policy_folder_with_more_files_than_are_read_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (world.work / "src/.claude").mkdir(parents=True)
+    monkeypatch.setattr("bridle.sandbox.policy_files._MAX_FILES", 2)
+    told = await world.run("cd src/.claude; touch 1 2 3", scratch=str(world.home / "one"))
+    assert told == ["PutAside", "PutAside", "PolicyCheckCut"]
+
+
+async def test_policy_places_are_found_in_any_case(world: World) -> None:
+    line = "mkdir -p src/Library/LaunchAgents src/.GitHub; echo x > src/.GitHub/hooks"
+    assert await world.run(line) == ["PutAside"] * 2
+
+
+def test_a_file_that_was_read_right_after_a_change_is_read_again(tmp_path: Path) -> None:
+    """A change within the same tick of the clock may have the same time."""
+    path = tmp_path / "AGENTS.md"
+    path.write_text("new")
+    seen = read_policy_file(str(path), [str(tmp_path)])
+    assert seen is not None
+    while not is_telling(path.stat().st_ctime_ns, time.time_ns()):
+        pass
+    before_the_tick = msgspec.structs.replace(seen, digest=b"old", content=b"old")
+    assert read_policy_file(str(path), [str(tmp_path)], before_the_tick) == msgspec.structs.replace(
+        seen, settled=True
+    )
+
+
+# Repositories
+
+
+async def test_a_policy_file_in_a_folder_of_the_user_that_became_a_repository_is_quarantined(
+    world: World,
+) -> None:
+    for name in ("src", "empty"):
+        (world.work / name).mkdir()
+    (world.work / "src/a.py").write_text("mine")
+    line = "for name in src empty new; do git init -q $name; echo x > $name/AGENTS.md; done"
+    assert await world.run(line) == ["PutAside"]
+    assert sorted(path.name for path in world.work.glob("src/AGENTS*")) == ["AGENTS.md.put-aside-1"]
+
+
+async def test_a_folder_that_git_takes_for_a_repository_by_its_commondir_is_quarantined(world: World) -> None:
+    led = "mkdir x; mv y/HEAD x; echo ../y > x/commondir"
+    assert await world.run(f"git init -q --bare y; {led}; git config -f y/config core.fsmonitor ./x") == [
+        "PutAside"
+    ]
+    assert (world.work / "x/HEAD.put-aside-1").exists()
+
+
+async def test_a_repository_that_another_command_could_not_change_is_checked_after_this_one(
+    world: World,
+) -> None:
+    (world.work / "one").mkdir()
+    for line in (
+        "init -q .",
+        "-c user.name=x -c user.email=x commit -q --allow-empty -m x",
+        "worktree add -q ../two",
+    ):
+        subprocess.run(["git", *line.split()], check=True, env=world.env, cwd=world.work / "one")
+    assert await world.run("true > plain", cwd=world.work / "two") == []
+    assert await world.run("rm two/.git; git init -q two; git -C two config core.fsmonitor ./x") == [
+        "PutAside"
+    ]
+
+
 # Servers
 
 
@@ -260,6 +361,16 @@ async def test_what_appears_between_the_calls_of_a_server_is_reported_once_and_s
         assert await each.run("true > plain") == ["PolicyFileAppeared"]
     assert server.reasons() == ["PolicyFileAppeared"] * 2
     assert each.names() == {"AGENTS.md", "CLAUDE.md", "plain", "src"}
+
+
+async def test_a_server_hides_nothing_between_its_calls_in_a_folder_that_it_closes(world: World) -> None:
+    async with world.server() as server:
+        await server.do("mkdir src; echo x > src/AGENTS.md; chmod 311 src")
+        while not is_telling((world.work / "src").stat().st_ctime_ns, time.time_ns()):
+            pass
+        await server.call("true")
+    assert server.reasons() == ["PolicyFileAppeared"]
+    assert (world.work / "src").stat().st_mode & 0o777 == 0o711
 
 
 async def test_what_a_server_makes_before_its_end_is_reported(world: World) -> None:
@@ -458,6 +569,56 @@ async def test_where_there_is_no_room_for_a_thread_it_is_checked_all_the_same(
     assert world.names() == {"AGENTS.md.put-aside-1", "pipe"}
 
 
+# Several commands
+
+
+async def test_a_session_puts_nothing_back_that_the_command_of_another_one_wrote(world: World) -> None:
+    (world.work / "src").mkdir()
+    (world.work / "src/AGENTS.md").write_text("good\n")
+    lines = {"evil": "echo > written; read -r _ < evil", "harmless": "read -r _ < harmless"}
+    lines["worse"] = "read -r _ < worse; echo worse > src/AGENTS.md"
+    for name in ("written", *lines):
+        os.mkfifo(world.work / name)
+    processes = {"evil": await world.start(f"echo evil > src/AGENTS.md; {lines.pop('evil')}")}
+    await asyncio.to_thread((world.work / "written").read_text)
+    for name, line in lines.items():
+        processes[name] = await world.start(line, spawn=world.new_spawn())
+    reasons: dict[str, list[str]] = {}
+    for name in ("evil", "worse", "late", "harmless"):
+        if name == "late":
+            processes[name] = await world.start(lines["worse"], spawn=world.new_spawn())
+        pipe = "worse" if name == "late" else name
+        await asyncio.to_thread((world.work / pipe).write_text, "go\n")
+        assert await processes[name].wait() == 0
+        reasons[name] = [notice.reason for notice in processes[name].put_aside]
+        assert (world.work / "src/AGENTS.md").read_text() == "good\n"
+    changed = ["PutAside"]
+    assert reasons == {"evil": changed, "worse": changed, "late": changed, "harmless": []}
+
+
+async def test_what_a_command_writes_again_and_again_is_put_back_in_the_end(world: World) -> None:
+    (world.work / "src").mkdir()
+    (world.work / "src/AGENTS.md").write_text("good\n")
+    writing = await world.start("until [ -e stop ]; do echo evil > src/AGENTS.md; done")
+    told = [reason for _ in range(5) for reason in await world.run("true > plain")]
+    (world.work / "stop").touch()
+    await writing.wait()
+    assert set(told) <= {"PutAside"}
+    assert (world.work / "src/AGENTS.md").read_text() == "good\n"
+
+
+async def test_what_a_command_adds_to_the_index_beside_a_git_command_is_quarantined(world: World) -> None:
+    subprocess.run(["git", "init", "-q", str(world.work)], check=True, env=world.env)
+    (world.work / "src").mkdir()
+    os.mkfifo(world.work / "written")
+    line = "echo x > src/AGENTS.md; git add -f src/AGENTS.md; echo > written; read -r _ < written"
+    beside = await world.start(line)
+    await asyncio.to_thread((world.work / "written").read_text)
+    assert await world.run("true > plain", git_tree=True) == ["PutAside"]
+    await beside.stop()
+    assert not (world.work / "src/AGENTS.md").exists()
+
+
 # After a kill
 
 
@@ -484,6 +645,19 @@ async def test_the_next_session_compares_with_the_list_of_a_killed_engine(
     assert (world.work / "old/AGENTS.md").read_text() == "Be kind.\n"
     assert token_file.read_text() == "token"
     assert list(world.lists.iterdir()) == []
+
+
+async def test_a_name_that_is_no_text_is_reported_after_a_kill(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = PolicyCheck([str(world.work)], str(world.lists))
+    check.begin(object(), world.policy(), ())
+    folder = os.fsencode(world.work) + b"/\xff\x1b"
+    os.mkdir(folder)
+    os.mkfifo(folder + b"/AGENTS.md")
+    monkeypatch.setattr(policy_check, "_is_locked", lambda _path: False)
+    (notice,) = await left_behind(str(world.work), world.where)
+    assert msgspec.json.decode(msgspec.json.encode(notice.data))["path"] == "⟨U+DCFF⟩⟨ESC⟩/AGENTS.md"
 
 
 async def test_a_list_is_there_while_a_command_runs_and_no_longer(world: World) -> None:

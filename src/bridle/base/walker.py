@@ -115,6 +115,20 @@ def walk_folders(
     return FolderWalk(found, cut)
 
 
+def reopen(folder: str, since_ns: int | None) -> os.stat_result:
+    """Return the status of a folder. One that cannot be read, and has changed since `since_ns`, is opened for its owner
+    first."""
+    status = os.lstat(folder)
+    if (
+        since_ns is not None
+        and status.st_ctime_ns >= since_ns
+        and status.st_mode & _READ_AND_ENTER != _READ_AND_ENTER
+    ):
+        open_up(folder)
+        status = os.lstat(folder)
+    return status
+
+
 def _led_into(links: Iterable[str], roots: Sequence[str]) -> list[str]:
     """Return the folders in excluded ones below the roots that links lead to."""
     return [
@@ -135,18 +149,10 @@ def _seen(
     reopen_since_ns: int | None,
 ) -> SeenFolder[T] | None:
     try:
-        status = os.lstat(path)
+        status = reopen(path, reopen_since_ns)
         times = (status.st_dev, status.st_ino, status.st_ctime_ns)
         if known is not None and known.settled and known.times == times and known.excluded == excluded:
             return known
-        if (
-            reopen_since_ns is not None
-            and status.st_ctime_ns >= reopen_since_ns
-            and status.st_mode & _READ_AND_ENTER != _READ_AND_ENTER
-        ):
-            open_up(path)
-            status = os.lstat(path)
-            times = (status.st_dev, status.st_ino, status.st_ctime_ns)
         settled = is_telling(status.st_ctime_ns, time.time_ns())
         with os.scandir(path) as found:
             listed = [

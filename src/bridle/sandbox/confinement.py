@@ -341,7 +341,7 @@ def _policy_files(folder: str, home: str) -> Iterator[str]:
 def _policy_files_in(folder: str) -> Iterator[str]:
     """What programs obey at the top of a folder."""
     for name in _names(folder):
-        if name in POLICY_PARENTS:
+        if name.lower() in POLICY_PARENTS:
             below = (f"{name}/{child}" for child in _names(os.path.join(folder, name)))
             yield from (os.path.join(folder, path) for path in below if is_held_file(path))
         elif name != ".git" and is_held_file(name):
@@ -365,7 +365,7 @@ def _agreed(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                 names = os.path.relpath(path, folder).split("/")
                 if names[0] != ".bridle" and ".git" not in names:
                     yield path
-                    yield os.path.join(folder, *names[: 2 if names[0] in POLICY_PARENTS else 1])
+                    yield os.path.join(folder, *names[: 2 if names[0].lower() in POLICY_PARENTS else 1])
 
 
 def _socket_names(place: HostContext, home: str) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import os
 import threading
 import time
@@ -91,8 +92,9 @@ class PolicyCheck:
         self._baseline = NOTHING
         self._began_ns = 0
         self._running: dict[object, SpawnPolicy] = {}
+        self._held: dict[object, frozenset[str]] = {}
         self._dropped: set[object] = set()
-        self._skip: set[str] = set()
+        self._earlier: dict[str, PolicyFile] = {}
         self._learned: list[tuple[str, PolicyFile | None]] = []
         self._list: _LockedFile | None = None
         self.servers = 0
@@ -106,13 +108,17 @@ class PolicyCheck:
         `held` are paths that no command can change.
         """
         with self._lock:
-            self._skip |= {path for path in held if os.path.basename(path) == ".git"}
             self._prune()
-            changes = [] if self._running else self._renew()
+            changes: list[PolicyChange] = []
+            if not self._running:
+                earlier = _earlier_files(self._roots, self._lists)
+                changes = self._renew()
+                self._earlier = earlier | _earlier_files(self._roots, self._lists)
             if token in self._dropped:
                 self._dropped.remove(token)
                 return changes
             self._running[token] = policy
+            self._held[token] = frozenset(path for path in held if os.path.basename(path) == ".git")
             if self._list is None:
                 self._store()
             return changes
@@ -138,7 +144,7 @@ class PolicyCheck:
         with self._lock:
             if token not in self._running:
                 return None
-            after = self._taken(since_ns=self._began_ns)
+            after = take_snapshot(self._roots, self._baseline, since_ns=self._began_ns, follow_new=False)
             agreed = self._agreed()
             before = self._learn(self._baseline)
             policies = [*self._running.values()]
@@ -147,37 +153,41 @@ class PolicyCheck:
                 after,
                 self._roots,
                 agreed=agreed,
+                skip=self._skip(),
                 may_start=any(policy.new_repository for policy in policies),
                 since_ns=self._began_ns,
             )
             changes, committed = found.changes, list[str]()
-            if changes and any(policy.git_tree for policy in policies):
+            if changes and all(policy.git_tree for policy in policies):
                 committed = [change.path for change in changes if is_committed(change.path)]
                 changes = [change for change in changes if change.path not in committed]
-            moved = [*_quarantined(changes)]
-            self._baseline = self._accepted(found.accepted, after, moved, committed)
-            del self._running[token]
+            restored = [change.path for change in changes if self._is_restored(change, after)]
+            moved = [*_quarantined(self._from_earlier(one) for one in changes if one.path not in restored)]
+            self._baseline = self._accepted(found.accepted, after, moved, [*committed, *restored])
+            del self._running[token], self._held[token]
             self._unstore()
             return Checked(moved, committed, after.cut or before.cut)
 
     def learn(self, paths: Iterable[str]) -> None:
         """Accept what Bridle's own tools wrote, as it is now."""
-        targets = {file.target for file in self._baseline.files.values() if file.target}
+        targets = [os.fsdecode(file.target) for file in self._baseline.files.values() if file.target]
         for path in paths:
             root = next((root for root in self._roots if is_beneath(path, root)), None)
             if root is not None and (
-                is_held_file(os.path.relpath(path, root)) or os.fsencode(path) in targets
+                is_held_file(os.path.relpath(path, root)) or is_beneath_any(path, targets)
             ):
                 self._learned.append((path, read_policy_file(path, self._roots)))
 
     def _prune(self) -> None:
         for token in [*self._dropped]:
             if self._running.pop(token, None) is not None:
+                del self._held[token]
                 self._dropped.remove(token)
 
     def _renew(self) -> list[PolicyChange]:
+        since_ns = self._began_ns if self.servers else None
         self._began_ns = time.time_ns() - CLOCK_TICK_NS
-        after, agreed = self._taken(), self._agreed()
+        after, agreed = take_snapshot(self._roots, self._baseline, since_ns=since_ns), self._agreed()
         before = self._learn(self._baseline)
         changes: list[PolicyChange] = []
         if self.servers and before.folders:
@@ -188,8 +198,21 @@ class PolicyCheck:
         self._baseline = after._replace(theirs=theirs)
         return changes
 
-    def _taken(self, since_ns: int | None = None) -> Snapshot:
-        return take_snapshot(self._roots, self._baseline, skip=self._skip, since_ns=since_ns)
+    def _skip(self) -> frozenset[str]:
+        """Return the repositories that every running sandbox holds."""
+        return frozenset[str].intersection(*self._held.values())
+
+    def _is_restored(self, change: PolicyChange, after: Snapshot) -> bool:
+        """Tell whether a file is as it was before a command of another session, whose own check put it back."""
+        now, earlier = after.files.get(change.path), self._earlier.get(change.path)
+        return now is not None and earlier is not None and now.is_same_as(earlier)
+
+    def _from_earlier(self, change: PolicyChange) -> PolicyChange:
+        """Return the change with what was there before a command of another session, where that is something else."""
+        earlier = self._earlier.get(change.path)
+        if earlier is None or (change.before is not None and change.before.is_same_as(earlier)):
+            return change
+        return change._replace(before=earlier)
 
     def _agreed(self) -> list[str]:
         policies = [policy.agreed for policy in self._running.values()]
@@ -214,12 +237,12 @@ class PolicyCheck:
         return snapshot._replace(files=files)
 
     def _accepted(
-        self, accepted: Snapshot, after: Snapshot, moved: Sequence[Quarantined], committed: Sequence[str]
+        self, accepted: Snapshot, after: Snapshot, moved: Sequence[Quarantined], stays: Sequence[str]
     ) -> Snapshot:
-        """Return what counts as it is: what git brought, what could not be moved, and what was quarantined where it is
+        """Return what counts as it is: what `stays`, what could not be moved, and what was quarantined where it is
         now."""
         stuck = [one.change.path for one in moved if isinstance(one.aside, OSError)]
-        stays = (*committed, *stuck)
+        stays = (*stays, *stuck)
         files, repositories = dict(accepted.files), dict(accepted.repositories)
         if stays:
             files |= {path: file for path, file in after.files.items() if is_beneath_any(path, stays)}
@@ -228,7 +251,7 @@ class PolicyCheck:
             }
         asides = [one.aside for one in moved if isinstance(one.aside, str)]
         if asides and (self.servers or len(self._running) > 1):
-            now = self._taken()
+            now = take_snapshot(self._roots, self._baseline)
             files |= {path: file for path, file in now.files.items() if is_beneath_any(path, asides)}
             repositories |= {
                 path: one for path, one in now.repositories.items() if is_beneath_any(path, asides)
@@ -238,14 +261,14 @@ class PolicyCheck:
     def _store(self) -> None:
         if not self._lists:
             return
-        before = self._baseline
+        before, files = self._baseline, {**self._baseline.files, **self._earlier}
         listed = _StoredList(
             roots=tuple(map(os.fsencode, self._roots)),
             began_ns=self._began_ns,
             cut=before.cut,
-            skip=tuple(map(os.fsencode, self._skip)),
+            skip=tuple(map(os.fsencode, self._skip())),
             may_start=any(policy.new_repository for policy in self._running.values()),
-            files={os.fsencode(path): _storable(path, file) for path, file in before.files.items()},
+            files={os.fsencode(path): _storable(path, file) for path, file in files.items()},
             repositories={os.fsencode(path): one for path, one in before.repositories.items()},
         )
         with contextlib.suppress(OSError):  # on a full disk, what a killed engine leaves is not found
@@ -293,7 +316,7 @@ def check_left_behind(workspace: str, lists: str) -> list[Quarantined]:
     """Compare with the snapshots that killed engines left, quarantine what may not be, and remove their placeholders
     in git's own folder."""
     found: list[Quarantined] = []
-    for path in _left_lists(workspace, lists):
+    for path in itertools.filterfalse(_is_locked, _lists_of(workspace, lists)):
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # it was not written to its end: nothing ran
             found += _check_list(path)
         with contextlib.suppress(OSError):  # not sooner: we may be killed too
@@ -307,9 +330,22 @@ def check_left_behind(workspace: str, lists: str) -> list[Quarantined]:
     return found
 
 
-def _check_list(path: str) -> Iterator[Quarantined]:
+def _read_list(path: str) -> _StoredList:
     with open(path, "rb") as file:
-        listed = msgspec.msgpack.decode(file.read(_MAX_LIST_BYTES), type=_StoredList)
+        return msgspec.msgpack.decode(file.read(_MAX_LIST_BYTES), type=_StoredList)
+
+
+def _earlier_files(roots: Sequence[str], lists: str) -> dict[str, PolicyFile]:
+    """Return the policy files as they were before commands of other sessions that still run in the first folder."""
+    found: dict[str, PolicyFile] = {}
+    for path in filter(_is_locked, _lists_of(roots[0], lists) if lists else ()):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):  # it ended, or begins only now
+            found |= {os.fsdecode(name): known for name, known in _read_list(path).files.items()}
+    return found
+
+
+def _check_list(path: str) -> Iterator[Quarantined]:
+    listed = _read_list(path)
     roots = tuple(map(os.fsdecode, listed.roots))
     before = Snapshot(
         {},
@@ -319,8 +355,8 @@ def _check_list(path: str) -> Iterator[Quarantined]:
         listed.cut,
     )
     skip = frozenset(map(os.fsdecode, listed.skip))
-    after = take_snapshot(roots, before, skip=skip, since_ns=listed.began_ns)
-    found = compare(before, after, roots, may_start=listed.may_start, since_ns=listed.began_ns)
+    after = take_snapshot(roots, before, since_ns=listed.began_ns, follow_new=False)
+    found = compare(before, after, roots, skip=skip, may_start=listed.may_start, since_ns=listed.began_ns)
     return _quarantined(found.changes)
 
 
@@ -335,13 +371,12 @@ def _quarantined(changes: Iterable[PolicyChange]) -> Iterator[Quarantined]:
             yield Quarantined(change, aside)
 
 
-def _left_lists(workspace: str, lists: str) -> list[str]:
+def _lists_of(workspace: str, lists: str) -> list[str]:
     beginning = f"{_name_of(workspace)}."
     try:
-        names = [name for name in os.listdir(lists) if name.startswith(beginning)]
+        return [os.path.join(lists, name) for name in os.listdir(lists) if name.startswith(beginning)]
     except OSError:
         return []
-    return [path for path in (os.path.join(lists, name) for name in names) if not _is_locked(path)]
 
 
 def _name_of(folder: str) -> str:

@@ -7,6 +7,7 @@ that is gone is none, nor is what came with a new, harmless repository.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -22,7 +23,7 @@ from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_set
 from bridle.base.paths import is_beneath, is_beneath_any
 from bridle.base.secret_files import POLICY_PARENTS, is_held_file
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
-from bridle.base.walker import FolderEntry, FolderWalk, SeenFolder, walk_folders
+from bridle.base.walker import FolderEntry, FolderWalk, SeenFolder, reopen, walk_folders
 from bridle.sandbox.git_places import GitPlaces, repository_at
 
 _MAX_BYTES = 256 * 1024
@@ -31,6 +32,8 @@ _MAX_FILES = 20_000
 _TRIES = 3
 _GIT = ".git"
 _BARE = frozenset({"HEAD", "objects", "refs"})
+_LED_ELSEWHERE = frozenset({"HEAD", "commondir"})
+"""The same to git, with objects and settings in another folder."""
 _OBEYED = "is something that later runs obey"
 _PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
 
@@ -38,8 +41,9 @@ _PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
 class PolicyFile(msgspec.Struct, frozen=True, array_like=True):
     """A policy file: its kernel times, what it holds if that is known, and where it leads if it is a link.
 
-    `signature` is (ctime, inode, size). `target` is the file below the same folders that a link leads to; `digest` and
-    `content` are of that one then. A file without a digest was too large or could not be read.
+    `signature` is (ctime, inode, size). `target` is the file or folder below the same folders that a link leads to;
+    `digest` and `content` are of that one then. A file without a digest was too large or could not be read.
+    `settled`: the next change to it has another time.
     """
 
     signature: tuple[int, int, int]
@@ -49,6 +53,7 @@ class PolicyFile(msgspec.Struct, frozen=True, array_like=True):
     content: bytes | None = None
     link: bytes = b""
     target: bytes = b""
+    settled: bool = False
 
     def is_same_as(self, other: PolicyFile) -> bool:
         """Tell whether it says what the other one says."""
@@ -111,27 +116,29 @@ class Difference(NamedTuple):
 
 
 def take_snapshot(
-    roots: Sequence[str], before: Snapshot, *, skip: Collection[str] = (), since_ns: int | None = None
+    roots: Sequence[str], before: Snapshot, *, since_ns: int | None = None, follow_new: bool = True
 ) -> Snapshot:
-    """Return what is there. Unchanged files are not read again. `skip` are repositories that sandboxes hold.
+    """Return what is there. Unchanged files are not read again.
 
     A folder that was closed since `since_ns` is opened for its owner. Folders beyond a limit are as they were before.
+    `follow_new`: what is in a folder that a new policy link leads to counts, too.
     """
     walk: FolderWalk[_Entries | None] = walk_folders(roots, before.folders, _note, reopen_since_ns=since_ns)
     folders = {**before.folders, **walk.folders} if walk.cut else walk.folders
     files: dict[str, PolicyFile] = {}
     repositories: dict[str, SeenRepository] = {}
+    cut = walk.cut
     for path, seen in folders.items():
         if seen.entries is None:
             continue
-        entry, is_bare = os.path.join(path, _GIT), seen.entries.bare and path not in roots
-        if seen.entries.repository and entry not in skip:
-            _add_repository(entry, roots, repositories, bare=False)
-        if is_bare:
+        if seen.entries.repository:
+            _add_repository(os.path.join(path, _GIT), roots, repositories, bare=False)
+        if seen.entries.bare and path not in roots:
             _add_repository(path, roots, repositories, bare=True)
         for name, is_folder in seen.entries.obeyed:
-            _add(os.path.join(path, name), is_folder, roots, before, files)
-    return Snapshot(folders, files, repositories, before.theirs & files.keys(), walk.cut)
+            inner = os.path.join(path, name)
+            cut |= _add(inner, is_folder, roots, before, files, since_ns=since_ns, follow_new=follow_new)
+    return Snapshot(folders, files, repositories, before.theirs & files.keys(), cut)
 
 
 def compare(
@@ -140,10 +147,12 @@ def compare(
     roots: Sequence[str],
     *,
     agreed: Collection[str] = (),
+    skip: Collection[str] = (),
     may_start: bool = False,
     since_ns: int = 0,
 ) -> Difference:
-    """Compare two moments. `agreed` may change; `may_start`: a root may become a repository.
+    """Compare two moments. `agreed` may change; `skip` are repositories that sandboxes hold; `may_start`: a root may
+    become a repository.
 
     Where the first walk was cut short, what the kernel says is older than `since_ns` was there before. A repository at
     the top of a root that is older was there as well.
@@ -156,7 +165,7 @@ def compare(
         is_recent = _changed_ns(path) >= since_ns
         is_start = is_new and is_recent and path in tops and not may_start
         why = _OBEYED if is_start else _words(_new_reasons(path, now, before))
-        if why and not (before.cut and is_new and not is_recent):
+        if why and path not in skip and not (before.cut and is_new and not is_recent):
             changes[path] = PolicyChange(_entry(path), why)
             del repositories[path]
     files: dict[str, PolicyFile] = {}
@@ -175,7 +184,7 @@ def compare(
             theirs.discard(path)
         elif old is not None and (path not in theirs or home):
             change = _changed(path, old, now, after, agreed)
-        elif home and f"{home}/{_GIT}" not in before.repositories and f"{home}/{_GIT}" in repositories:
+        elif home and _is_made(home, before) and f"{home}/{_GIT}" in repositories:
             theirs.add(path)
         else:
             theirs.discard(path)
@@ -194,6 +203,13 @@ def compare(
         repositories = {**before.repositories, **repositories}
     accepted = Snapshot(after.folders, files, repositories, frozenset(theirs & files.keys()), after.cut)
     return Difference([*changes.values()], accepted)
+
+
+def _is_made(folder: str, before: Snapshot) -> bool:
+    """Tell whether the repository of a folder is new, and nothing was in the folder before."""
+    if f"{folder}/{_GIT}" in before.repositories:
+        return False
+    return folder not in before.folders or before.folders[folder].size == 0
 
 
 def _changed(
@@ -223,14 +239,14 @@ def read_policy_file(
         if is_folder:
             return PolicyFile(signature, mode, is_folder=True)
         if stat.S_ISLNK(status.st_mode):
-            target = os.path.realpath(path)
-            link, inside = os.fsencode(os.readlink(path)), is_beneath_any(target, roots)
-            if not inside or os.path.isdir(target):
+            target, link = os.path.realpath(path), os.fsencode(os.readlink(path))
+            if not is_beneath_any(target, roots):
                 return PolicyFile(signature, mode, link=link)
             return PolicyFile(signature, mode, False, *_content(target), link, os.fsencode(target))
-        if known is not None and known.signature == signature and is_telling(signature[0], time.time_ns()):
+        if known is not None and known.settled and known.signature == signature:
             return known
-        return PolicyFile(signature, mode, False, *_content(path))
+        settled = is_telling(signature[0], time.time_ns())
+        return PolicyFile(signature, mode, False, *_content(path), settled=settled)
     except OSError:
         return None
 
@@ -249,7 +265,7 @@ def _note(path: str, listed: Sequence[FolderEntry], excluded: bool) -> tuple[_En
     inner: list[str] = []
     obeyed: list[tuple[str, bool]] = []
     above = path.rpartition("/")[2]
-    parent = f"{above}/" if above in POLICY_PARENTS else ""
+    parent = f"{above}/" if above.lower() in POLICY_PARENTS else ""
     names: set[str] = set()
     for name, is_folder, _ in listed:
         names.add(name)
@@ -259,28 +275,55 @@ def _note(path: str, listed: Sequence[FolderEntry], excluded: bool) -> tuple[_En
             obeyed.append((name, is_folder))
         elif is_folder:
             inner.append(name)
-    repository, bare = _GIT in names, names >= _BARE
+    repository, bare = _GIT in names, names >= _BARE or names >= _LED_ELSEWHERE
     entries = _Entries(tuple(sorted(obeyed)), repository, bare) if obeyed or repository or bare else None
     return entries, inner
 
 
 def _add(
-    path: str, is_folder: bool, roots: Sequence[str], before: Snapshot, files: dict[str, PolicyFile]
-) -> None:
-    file = read_policy_file(path, roots, before.files.get(path), is_folder=is_folder)
+    path: str,
+    is_folder: bool,
+    roots: Sequence[str],
+    before: Snapshot,
+    files: dict[str, PolicyFile],
+    *,
+    since_ns: int | None,
+    follow_new: bool,
+) -> bool:
+    """Add a policy file, and what is in it if it is a folder or leads to one. Return whether that was too much.
+
+    Without `follow_new`, a link that came or changed is a change by itself: what is in its folder may be anything.
+    """
+    known = before.files.get(path)
+    file = read_policy_file(path, roots, known, is_folder=is_folder)
     if file is None:
-        return
+        return False
     files[path] = file
-    below = path if is_folder else os.path.realpath(path) if file.link and not file.target else ""
-    if below and (is_folder or (path in before.files and is_beneath_any(below, roots))):
-        count = 0
-        for above, _, names in os.walk(below):
-            for name in names:
-                count += 1
-                inner = os.path.join(above, name)
-                found = read_policy_file(inner, roots, before.files.get(inner))
-                if found is not None and count <= _MAX_FILES:
-                    files[inner] = found
+    below = path if is_folder else os.fsdecode(file.target)
+    if not is_folder and (
+        is_beneath(path, below) or not (follow_new or (known is not None and known.target == file.target))
+    ):
+        return False
+    for count, inner in enumerate(_files_below(below, since_ns)):
+        if count == _MAX_FILES:
+            return True
+        if (found := read_policy_file(inner, roots, before.files.get(inner))) is not None:
+            files[inner] = found
+    return False
+
+
+def _files_below(folder: str, since_ns: int | None) -> Iterator[str]:
+    """Yield the files and links in a folder. Folders that were closed since `since_ns` are opened for their owner."""
+    with contextlib.suppress(OSError):
+        reopen(folder, since_ns)
+    for above, folders, names in os.walk(folder):
+        for inner in (os.path.join(above, name) for name in folders):
+            if os.path.islink(inner):
+                yield inner
+            else:
+                with contextlib.suppress(OSError):
+                    reopen(inner, since_ns)
+        yield from (os.path.join(above, name) for name in names)
 
 
 def _content(path: str) -> tuple[bytes, bytes | None]:

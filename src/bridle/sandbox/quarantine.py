@@ -124,16 +124,29 @@ def _put_back(path: str, kept: UnheldEntry | None) -> str:
             free = _free_name(name, where)
             os.rename(name, free, src_dir_fd=where, dst_dir_fd=where)
             aside = os.path.join(folder, free)
-        if kept is not None and kept.link:
-            os.symlink(kept.link, name, dir_fd=where)
-        elif kept is not None:
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=where)
-            with os.fdopen(fd, "wb") as file:
-                file.write(kept.content)
-                os.fchmod(fd, kept.mode)
+        if kept is not None:
+            _restore(kept, name, where)
     finally:
         os.close(where)
     return aside
+
+
+def _restore(kept: UnheldEntry, name: str, where: int) -> None:
+    """Put it there in one step, also over what another command made there meanwhile."""
+    begun = f"{PUT_ASIDE}-{os.urandom(8).hex()}"
+    try:
+        if kept.link:
+            os.symlink(kept.link, begun, dir_fd=where)
+        else:
+            fd = os.open(begun, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=where)
+            with os.fdopen(fd, "wb") as file:
+                file.write(kept.content)
+                os.fchmod(fd, kept.mode)
+        os.rename(begun, name, src_dir_fd=where, dst_dir_fd=where)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(begun, dir_fd=where)
+        raise
 
 
 def _free_name(name: str, where: int) -> str:

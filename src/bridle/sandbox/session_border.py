@@ -14,6 +14,7 @@ import msgspec
 from bridle.base.paths import SessionFolders
 from bridle.base.processes import Processes
 from bridle.base.surviving_processes import end_left_behind
+from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
@@ -202,12 +203,16 @@ async def left_behind(workspace: str, where: OwnFolders) -> list[Notice]:
 
 def _left_notice(found: Quarantined, workspace: str) -> Notice:
     change, aside = found
-    data = {"path": os.path.relpath(change.path, workspace), "why": change.why}
+    data = {"path": _shown(change.path, workspace), "why": change.why}
     if isinstance(aside, str):
-        reason, data["aside"] = "PutAside", os.path.relpath(aside, workspace)
+        reason, data["aside"] = "PutAside", _shown(aside, workspace)
     else:
         reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
     return Notice(reason=reason, message=sentence(reason, data), data=data)
+
+
+def _shown(path: str, workspace: str) -> str:
+    return visible(os.path.relpath(path, workspace), newlines=False)
 
 
 def _may_have_placeholders(workspace: str) -> bool:
