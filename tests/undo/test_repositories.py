@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,20 @@ def loose_objects_and_the_times_of_their_folders(folder: Path) -> None:
         os.utime(victim.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+def another_in_its_place(name: str, put: Callable[[Path], object]) -> Callable[[Path], None]:
+    def work(folder: Path) -> None:
+        remove(folder / name)
+        put(folder / name)
+
+    return work
+
+
+def a_new_repository(place: Path) -> None:
+    subprocess.run(
+        ["git", "init", "-q", "-b", "other", str(place.parent)], check=True, env={"PATH": os.defpath}
+    )
+
+
 HARM: dict[str, Callable[[Path], object]] = {
     "everything": lambda folder: shutil.rmtree(folder / ".git"),
     "what a sandbox lets go": what_a_sandbox_lets_go,
@@ -89,6 +104,11 @@ HARM: dict[str, Callable[[Path], object]] = {
     "loose objects": every_fan_out,
     "loose objects, with times set back": loose_objects_and_the_times_of_their_folders,
     "config": in_git("config"),
+    "a new repository": another_in_its_place(".git", a_new_repository),
+    "a file for the repository": another_in_its_place(".git", lambda place: place.write_text("gitdir: x\n")),
+    "a link for the repository": another_in_its_place(".git", lambda place: place.symlink_to("..")),
+    "a file for the objects": another_in_its_place(".git/objects", Path.touch),
+    "a link for the objects": another_in_its_place(".git/objects", lambda place: place.symlink_to("../..")),
 }
 
 
@@ -100,6 +120,19 @@ def test_what_went_from_a_repository_comes_back(shop: Workshop, repository: Repo
     shop.undo_last()
     assert repository.told() == before
     assert shop.undo.plan() is None
+
+
+def test_no_folder_is_made_through_a_link_that_came_for_the_objects(
+    shop: Workshop, repository: Repository, tmp_path: Path
+):
+    objects = shop.folder / ".git/objects"
+    shop.call(lambda: shutil.rmtree(objects))
+    (tmp_path / "outside").mkdir()
+    objects.symlink_to(tmp_path / "outside")
+    plan = shop.undo.plan()
+    assert plan is not None
+    shop.apply(plan)
+    assert os.listdir(tmp_path / "outside") == []
 
 
 @pytest.mark.parametrize("branch", ["old", "fresh", "feature/deep"])

@@ -61,12 +61,12 @@ class ObjectLinks:
         """Link what is missing back, through no symbolic link. Return the names that could not be put back."""
         failed: list[str] = []
         for name in sorted(lost.names, key=lambda name: name.endswith(".idx")):  # by which git finds a pack
-            folder, rest = os.path.split(os.path.join(lost.name, name))
+            folder, rest = os.path.split(name)
             kept = os.path.join(self._store(lost.name), name)
             try:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder)
-                with opened_folder(folder) as where, contextlib.suppress(FileExistsError):
+                with opened_folder(lost.name) as where, contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=where)
+                with opened_folder(f"{lost.name}/{folder}") as where, contextlib.suppress(FileExistsError):
                     os.link(kept, rest, dst_dir_fd=where, follow_symlinks=False)
             except OSError:
                 failed.append(name)

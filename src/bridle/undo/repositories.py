@@ -122,7 +122,7 @@ class Repositories:
             for change in inside
             if change.before is not None
             and change.before.kind == "folder"
-            and change.after is None
+            and (change.after is None or change.after.kind != "folder")
             and (everything or change.name in above or _below(change.name, folder) in _FOLDERS)
         ]
         return [*made, *folders, *lost]
@@ -140,7 +140,12 @@ class Repositories:
         return self._is_broken(name, change)
 
     def _was_replaced(self, folder: str, inside: list[Change]) -> bool:
-        """Whether a branch moved away from a commit that is gone: somebody put another repository in its place."""
+        """Tell whether another repository was put in its place: the commit of HEAD is gone, or a branch moved away from
+        a commit that is gone."""
+        head = self._text(f"{folder}/HEAD").removeprefix("ref: ")
+        commit = self._text(f"{folder}/{head}") or self._packed(folder, self._before).get(head, head)
+        if _NUMBER.fullmatch(commit.encode()) and self._is_lost(folder, commit):
+            return True
         for change in inside:
             name = _below(change.name, folder)
             if change.before is None or change.after is None or not change.before.sha256:
@@ -150,6 +155,13 @@ class Repositories:
                 if _NUMBER.fullmatch(was) and self._is_lost(folder, was.decode()):
                     return True
         return False
+
+    def _text(self, path: str) -> str:
+        """Return what a small file held before; empty if there was none."""
+        seen = self._before.get(path)
+        if seen is None or seen.state is None or not seen.state.sha256:
+            return ""
+        return (self._content(seen.state.sha256) or b"").decode("utf-8", "surrogateescape").strip()
 
     def _is_broken(self, name: str, change: Change) -> bool:
         """Whether git could no longer read what is there."""
