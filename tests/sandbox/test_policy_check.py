@@ -284,6 +284,41 @@ def test_a_file_that_was_read_right_after_a_change_is_read_again(tmp_path: Path)
     )
 
 
+MANY = 1_500
+LINKS = f"python3 -c 'import os; [os.symlink(str(n + 1), str(n)) for n in range({MANY})]'"
+FOLDERS = f"python3 -c 'import os; [(os.mkdir(str(0)), os.chdir(str(0))) for _ in range({MANY})]'"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"mkdir many; cd many; {LINKS}",
+        f"cd src; {LINKS}; ln -s 0 .claude/x; echo gitdir: 0 > .claude/.git",
+        f"cd src/.claude; {FOLDERS}",
+        f"cd src; {FOLDERS}",
+    ],
+    ids=["links", "policy links", "policy folders", "folders"],
+)
+async def test_no_number_of_links_and_folders_ends_the_check(world: World, line: str) -> None:
+    (world.work / "src/.claude").mkdir(parents=True)
+    try:
+        told = await world.run(f"echo x > src/AGENTS.md; {line}")
+        assert not (world.work / "src/AGENTS.md").exists()
+        assert set(told) == {"PutAside"}
+        assert await world.run("true > plain") == []
+    finally:  # pytest could not remove that many folders in one another
+        subprocess.run(["rm", "-rf", str(world.work / "src")], check=True)
+
+
+async def test_a_check_that_fails_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = await world.start("read -r _ < /dev/null", scratch=str(world.home / "one"))
+    monkeypatch.setattr(PolicyCheck, "end", lambda _check, _token: 1 / 0)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    await process.wait()
+    await process.stop()
+    assert [notice.reason for notice in process.put_aside] == ["PolicyCheckCut"]
+
+
 # Repositories
 
 

@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import cast
@@ -304,6 +304,28 @@ def open_up(folder: str) -> None:
         os.chmod(f"/proc/self/fd/{fd}", mode | 0o700)
     finally:
         os.close(fd)
+
+
+def files_below(folder: str, *, enter: Callable[[str], object] | None = None) -> Iterator[str]:
+    """Yield the files and links below a folder. Folders that cannot be listed are left out.
+
+    `enter` is called with each folder first. `os.walk` is not used: it calls itself for each level of folders.
+    """
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            if enter is not None:
+                enter(path)
+            with os.scandir(path) as found:
+                entries = list(found)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            else:
+                yield entry.path
 
 
 def read_limited(source: int | str, limit: int) -> FileContents:

@@ -197,6 +197,17 @@ def _met_links(named: str, resolved: str) -> bool:
     return ".." in named or _single_slash(os.path.normpath(named)) != resolved
 
 
+def follow_links(path: str) -> str:
+    """Return where a path leads; the path itself if that takes more links than can be followed.
+
+    `os.path.realpath` calls itself for each link, and a command can make any number of them.
+    """
+    try:
+        return os.path.realpath(path)
+    except RecursionError:
+        return path
+
+
 def is_beneath(path: str, folder: str) -> bool:
     """Whether a resolved path is `folder` or inside it, compared by whole components."""
     return path == folder or path.startswith(folder if folder == "/" else folder + "/")

@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from bridle.base.file_times import is_telling
 from bridle.base.files import open_up
-from bridle.base.paths import is_beneath_any
+from bridle.base.paths import follow_links, is_beneath_any
 
 MAX_FOLDERS = 200_000
 MAX_ENTRIES = 100_000_000
@@ -133,10 +133,8 @@ def _led_into(links: Iterable[str], roots: Sequence[str]) -> list[str]:
     """Return the folders in excluded ones below the roots that links lead to."""
     return [
         target
-        for target in map(os.path.realpath, links)
-        if not EXCLUDED.isdisjoint(target.split("/"))
-        and is_beneath_any(target, roots)
-        and os.path.isdir(target)
+        for target in map(follow_links, filter(os.path.isdir, links))
+        if not EXCLUDED.isdisjoint(target.split("/")) and is_beneath_any(target, roots)
     ]
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from bridle.base.files import read_limited
+from bridle.base.files import files_below, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.visible import visible
 from bridle.cli.console import say
@@ -62,11 +62,10 @@ def _give_back(aside: str, place: str, cwd: str) -> None:
 
 def _state(path: str) -> list[tuple[str, int, int]]:
     """What tells that something in it was changed: no command can set when the kernel saw that."""
-    files = [
-        os.path.join(above, name) for above, folders, names in os.walk(path) for name in (*folders, *names)
-    ]
     return [
-        (file, status.st_ino, status.st_ctime_ns) for file in (path, *files) if (status := os.lstat(file))
+        (file, status.st_ino, status.st_ctime_ns)
+        for file in (path, *files_below(path))
+        if (status := os.lstat(file))
     ]
 
 
@@ -91,7 +90,7 @@ def _shown(path: str) -> Iterator[str]:
 
 def _folder(path: str) -> Iterator[str]:
     yield from _programs(path)
-    files = [os.path.join(above, name) for above, _, names in os.walk(path) for name in names]
+    files = [*files_below(path)]
     if len(files) > _MOST_FILES:
         yield f"    {len(files)} files"
     else:

@@ -268,7 +268,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "tell who wrote it. Check it before you continue."
     ),
     "PolicyCheckCut": Sentence(
-        "The folder is too large to check for policy files after each command: new ones deep inside it may be missed."
+        "The folder is too large or too deep to check for policy files after each command: new ones inside it may be "
+        "missed."
     ),
     "GitNotAlone": Sentence(
         "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "

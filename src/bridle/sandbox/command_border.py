@@ -179,6 +179,8 @@ class CommandBorder:
 
         def done(checked: asyncio.Future[T]) -> None:
             try:
+                if checked.exception() is not None:
+                    self._say_cut()
                 report(checked.result())
             finally:
                 settled.set_result(None)
@@ -243,7 +245,7 @@ class CommandBorder:
             else:
                 self._tell_aside(change, aside)
         if checked.cut:
-            self._say_once(Notice(reason="PolicyCheckCut", message=sentence("PolicyCheckCut", {})))
+            self._say_cut()
         sealed = self._confinement
         if (
             sealed
@@ -261,13 +263,14 @@ class CommandBorder:
             self._notes.append(f"[sandbox: {message}]\n")
             self._say(Notice(reason="PolicyFileAppeared", message=message, data=data))
 
-    def _say_once(self, notice: Notice) -> None:
-        """Say it once in a session, which its scratch folder stands for."""
+    def _say_cut(self) -> None:
+        """Report a check that was not complete, once in a session, which its scratch folder stands for."""
         assert self._check is not None
         if self.policy.scratch not in self._check.told_cut:
             self._check.told_cut.add(self.policy.scratch)
-            self._notes.append(f"[sandbox: {notice.message}]\n")
-            self._say(notice)
+            message = sentence("PolicyCheckCut", {})
+            self._notes.append(f"[sandbox: {message}]\n")
+            self._say(Notice(reason="PolicyCheckCut", message=message))
 
     def _tell_aside(self, change: PolicyChange, aside: str) -> None:
         shown, path = self._shown(change.path), self._shown(aside)

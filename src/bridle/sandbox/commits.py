@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from hashlib import sha1, sha256
 
-from bridle.base.files import read_limited
+from bridle.base.files import files_below, read_limited
 from bridle.base.git_config import committed_contents
 from bridle.base.paths import is_beneath
 from bridle.sandbox.confinement import Confinement
@@ -73,9 +73,7 @@ def _files_in(path: str) -> Iterator[str]:
     if os.path.islink(path) or not os.path.isdir(path):
         yield path
         return
-    for above, folders, names in os.walk(path):
-        yield from (os.path.join(above, name) for name in names)
-        yield from (inner for name in folders if os.path.islink(inner := os.path.join(above, name)))
+    yield from files_below(path)
 
 
 def _holds(path: str, digests: set[bytes]) -> bool:

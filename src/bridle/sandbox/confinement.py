@@ -13,7 +13,7 @@ import msgspec
 from bridle.base.files import private_folder, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
 from bridle.base.other_projects import OtherProjects
-from bridle.base.paths import PathRefused, find, is_beneath, is_beneath_any
+from bridle.base.paths import PathRefused, find, follow_links, is_beneath, is_beneath_any
 from bridle.base.private_places import (
     HOME_START_UP_FILES,
     SHOWN_IN_EMPTIED,
@@ -420,11 +420,11 @@ def _sockets_in(home: str) -> tuple[str, ...]:
 def _asked(paths: Iterable[str], workspace: str) -> tuple[list[str], list[str]]:
     """Where the folders lead that are to be writable, and those that are left out."""
     named = [os.path.join(workspace, path) for path in paths]
-    changeable = {workspace, *map(os.path.realpath, named)}
+    changeable = {workspace, *map(follow_links, named)}
     found, left_out = list[str](), list[str]()
     for path in named:
         if os.path.exists(path) and not _is_led_by_a_command(path, changeable):
-            found.append(os.path.realpath(path))
+            found.append(follow_links(path))
         else:
             left_out.append(os.path.normpath(path))
     return _unique(found), _unique(left_out)
@@ -452,13 +452,13 @@ def _is_led_by_a_command(path: str, changeable: Iterable[str]) -> bool:
 def real_path(path: str) -> str:
     """Where a path leads. The kernel knows for what is there; walking it by hand takes a call per name."""
     try:
-        return find(path, "/").path if path.startswith("/") else os.path.realpath(path)
+        return find(path, "/").path if path.startswith("/") else follow_links(path)
     except PathRefused:
-        return os.path.realpath(path)
+        return follow_links(path)
 
 
 def _absolute(paths: Iterable[str], workspace: str) -> list[str]:
-    return [os.path.realpath(os.path.join(workspace, path)) for path in paths]
+    return [follow_links(os.path.join(workspace, path)) for path in paths]
 
 
 def _on_one_file_system(one: str, other: str) -> bool:

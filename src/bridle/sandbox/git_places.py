@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from bridle.base.files import read_limited
+from bridle.base.paths import follow_links
 from bridle.base.stand_ins import HERE, is_stand_in, may_be_stand_in
 
 _MAX_BYTES = 256 * 1024
@@ -76,9 +77,9 @@ def named_repositories(folder: str) -> Iterator[str]:
     for candidate in _self_and_parents(folder):
         entry = os.path.join(candidate, ".git")
         if os.path.isdir(entry):
-            yield os.path.realpath(entry)
+            yield follow_links(entry)
         elif (text := _text(entry)) is not None and text.startswith("gitdir:"):
-            named = os.path.realpath(os.path.join(candidate, text.removeprefix("gitdir:").strip()))
+            named = follow_links(os.path.join(candidate, text.removeprefix("gitdir:").strip()))
             yield named
             if os.path.basename(os.path.dirname(named)) == "worktrees":
                 yield os.path.dirname(os.path.dirname(named))
@@ -143,7 +144,7 @@ def packs_of(git: GitPlaces) -> list[str]:
 def repository_at(top: str, entry: str) -> GitPlaces | None:
     """The repository that the `.git` entry of a folder leads to; None if it leads to none."""
     if os.path.isdir(entry):
-        folder = os.path.realpath(entry)
+        folder = follow_links(entry)
         inside = folder == entry or folder.startswith(f"{top}/")
         ours = inside and _is_git_dir(folder)
         if inside and not ours and not os.listdir(folder):
@@ -152,7 +153,7 @@ def repository_at(top: str, entry: str) -> GitPlaces | None:
     named = _text(entry)
     if named is None or not named.startswith("gitdir:"):
         return None
-    git_dir = os.path.realpath(os.path.join(top, named.removeprefix("gitdir:").strip()))
+    git_dir = follow_links(os.path.join(top, named.removeprefix("gitdir:").strip()))
     if not os.path.isdir(git_dir):
         return None
     common = _common_of(git_dir)
@@ -162,7 +163,7 @@ def repository_at(top: str, entry: str) -> GitPlaces | None:
 
 def _common_of(git_dir: str) -> str:
     text = _text(os.path.join(git_dir, "commondir"))
-    return git_dir if text is None else os.path.realpath(os.path.join(git_dir, text.strip()))
+    return git_dir if text is None else follow_links(os.path.join(git_dir, text.strip()))
 
 
 def _is_worktree(entry: str, git_dir: str, common: str) -> bool:
@@ -170,7 +171,7 @@ def _is_worktree(entry: str, git_dir: str, common: str) -> bool:
     if os.path.dirname(git_dir) != os.path.join(common, "worktrees") or not _is_git_dir(common):
         return False
     back = _text(os.path.join(git_dir, "gitdir"))
-    return back is not None and os.path.realpath(os.path.join(git_dir, back.strip())) == entry
+    return back is not None and follow_links(os.path.join(git_dir, back.strip())) == entry
 
 
 def _is_submodule(top: str, git_dir: str) -> bool:
@@ -182,7 +183,7 @@ def _is_submodule(top: str, git_dir: str) -> bool:
 
 def _worktree_of_module(git_dir: str) -> str | None:
     named = [value for key, value in _settings(os.path.join(git_dir, "config")) if key == "core.worktree"]
-    return os.path.realpath(os.path.join(git_dir, named[-1])) if named else None
+    return follow_links(os.path.join(git_dir, named[-1])) if named else None
 
 
 def _entry_of_module(git_dir: str) -> list[str]:
@@ -200,7 +201,7 @@ def _entry_of_worktree(git_dir: str) -> list[str]:
     if named is None or not named.startswith("gitdir:"):
         return []
     leads_to = os.path.join(os.path.dirname(entry), named.removeprefix("gitdir:").strip())
-    return [os.path.realpath(entry)] if os.path.realpath(leads_to) == git_dir else []
+    return [follow_links(entry)] if follow_links(leads_to) == git_dir else []
 
 
 def _is_git_dir(folder: str) -> bool:

@@ -156,7 +156,8 @@ def _end(thread: thread_limits.HeldThread, scratch: str) -> None:
 def _remove(scratch: str) -> None:
     import shutil
 
-    shutil.rmtree(scratch, ignore_errors=True)
+    with contextlib.suppress(RecursionError):  # hundreds of folders in one another
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Ruleset:

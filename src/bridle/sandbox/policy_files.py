@@ -7,7 +7,6 @@ that is gone is none, nor is what came with a new, harmless repository.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
@@ -18,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from bridle.base.file_times import is_telling
-from bridle.base.files import read_limited
+from bridle.base.files import files_below, read_limited
 from bridle.base.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
-from bridle.base.paths import is_beneath, is_beneath_any
+from bridle.base.paths import follow_links, is_beneath, is_beneath_any
 from bridle.base.secret_files import POLICY_PARENTS, is_held_file
 from bridle.base.stand_ins import is_stand_in, may_be_stand_in
 from bridle.base.walker import FolderEntry, FolderWalk, SeenFolder, reopen, walk_folders
@@ -239,7 +238,7 @@ def read_policy_file(
         if is_folder:
             return PolicyFile(signature, mode, is_folder=True)
         if stat.S_ISLNK(status.st_mode):
-            target, link = os.path.realpath(path), os.fsencode(os.readlink(path))
+            target, link = follow_links(path), os.fsencode(os.readlink(path))
             if not is_beneath_any(target, roots):
                 return PolicyFile(signature, mode, link=link)
             return PolicyFile(signature, mode, False, *_content(target), link, os.fsencode(target))
@@ -304,26 +303,12 @@ def _add(
         is_beneath(path, below) or not (follow_new or (known is not None and known.target == file.target))
     ):
         return False
-    for count, inner in enumerate(_files_below(below, since_ns)):
+    for count, inner in enumerate(files_below(below, enter=lambda folder: reopen(folder, since_ns))):
         if count == _MAX_FILES:
             return True
         if (found := read_policy_file(inner, roots, before.files.get(inner))) is not None:
             files[inner] = found
     return False
-
-
-def _files_below(folder: str, since_ns: int | None) -> Iterator[str]:
-    """Yield the files and links in a folder. Folders that were closed since `since_ns` are opened for their owner."""
-    with contextlib.suppress(OSError):
-        reopen(folder, since_ns)
-    for above, folders, names in os.walk(folder):
-        for inner in (os.path.join(above, name) for name in folders):
-            if os.path.islink(inner):
-                yield inner
-            else:
-                with contextlib.suppress(OSError):
-                    reopen(inner, since_ns)
-        yield from (os.path.join(above, name) for name in names)
 
 
 def _content(path: str) -> tuple[bytes, bytes | None]:

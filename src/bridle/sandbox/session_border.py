@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import stat
@@ -246,8 +247,10 @@ def _from_home(path: str, home: str) -> str:
 
 
 def clear_away(scratch: str) -> None:
-    """Removes a session's temporary folder with everything its commands left in it."""
+    """Removes a session's temporary folder with everything its commands left in it, but for hundreds of folders in one
+    another."""
     if os.path.isdir(scratch):
         import shutil  # slow to import, and most sessions run no command
 
-        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(scratch, ignore_errors=True)
