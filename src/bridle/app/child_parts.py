@@ -18,9 +18,8 @@ from bridle.app.gates import tools_seen
 from bridle.app.hook_feature import SessionHooks
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_agents import WorkingAgent
-from bridle.app.session_features import calls, hooks, instructions, permissions, sandbox, trust
+from bridle.app.session_features import calls, hooks, instructions, permissions, sandbox, trust, undo
 from bridle.app.session_parts import SessionParts
-from bridle.app.session_undo import undo
 from bridle.app.tool_layers import approved_edits
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.engine.features import Feature, Joined, join
@@ -69,7 +68,7 @@ def child_layers(parts: SessionParts) -> Joined:
         permissions(parts, edits),
         trust(edits),
         calls(parts),
-        undo(parts.undo, parts.stopwatch, parts.journal),
+        undo(parts),
         sandbox(parts),
         instructions(parts),
         budget(parts),

@@ -107,7 +107,7 @@ async def end_worktree(parts: SessionParts, place: ChildWorktree) -> WorktreeEnd
         return WorktreeEnd(problem=failure.problem)
     finally:
         place.lock.release()
-        parts.undo.leave(place.cwd)
+        parts.undo().leave(place.cwd)
     problem = f"{visible(', '.join(beside), newlines=False)}: files of another repository" if beside else ""
     return WorktreeEnd(branch=tree.branch, files=tuple(one.path for one in changed), problem=problem)
 
@@ -151,7 +151,7 @@ def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
         policy=policy,
         gates=made,
         shows_content=shows_content,
-        undo=parent.undo.placed(place.cwd),
+        undo=functools.cache(lambda: parent.undo().placed(place.cwd)),
         is_apart=True,
     )
 

@@ -94,7 +94,7 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
         session=session,
         registry=parts.registry,
         grants=lambda: parts.gates().permissions.grants,
-        changes=parts.undo.changes,
+        changes=lambda what: parts.undo().changes(what),
         output=functools.partial(_output, parts),
         fold=fold,
         hooks=parts.watching,
@@ -281,7 +281,7 @@ def _court(parts: SessionParts) -> Court | None:
         parts.journal,
         run=parts.opened.unjudged,
         ask=lambda journal, name, question: parts.questions.within(journal).ask_whom(name, question),
-        undo_work=parts.undo.work_in,
+        undo_work=parts.undo().work_in,
     ).sit
 
 

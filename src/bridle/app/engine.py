@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.engine_answers import EngineAnswers
 from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.service_access import ServiceAccess
@@ -43,6 +42,7 @@ from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
+    from bridle.app.engine_answers import EngineAnswers
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
@@ -176,6 +176,8 @@ class Engine:
         )
 
     def _answers(self) -> EngineAnswers:
+        from bridle.app.engine_answers import EngineAnswers  # the door of queries
+
         return EngineAnswers(
             self.services,
             self.opening,

@@ -12,7 +12,7 @@ from bridle.base.git import own_environment, program_on, quiet_variables
 from bridle.base.token_estimate import estimated_tokens
 from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
 from bridle.commands.git_as_person import git_command
-from bridle.commands.git_commands import show_changes
+from bridle.commands.git_diff import show_changes
 from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashEvent
@@ -85,8 +85,8 @@ def _needs(parts: SessionParts) -> GitNeeds:
         trees=lambda: _trees(parts),
         run=run,
         run_quietly=run_quietly,
-        keeping=parts.undo.keeping,
-        take_back=parts.undo.take_back,
+        keeping=parts.undo().keeping,
+        take_back=parts.undo().take_back,
         finds=lambda name: program(name) is not None,
         ask=ask,
         somebody_answers=parts.questions.can_be_answered,

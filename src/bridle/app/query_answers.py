@@ -12,8 +12,7 @@ from bridle.app.agent_answers import own_agents
 from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.app.profile_answers import profile_list
 from bridle.app.project_trust import all_instruction_files, is_trusted_file
-from bridle.app.session_parts import GOAL
-from bridle.app.session_undo import REDO, UNDO
+from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.settings import resumed_options, session_options, session_settings
 from bridle.app.skill_sources import own_skills
 from bridle.base.clock import Clock, iso_ms
@@ -103,9 +102,9 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             keyed = known.models.default_of_keys() if query.which == "running" else None
             return q.ProviderList(providers=providers, default=keyed)
         case q.ListTools(session=session):
-            return q.ToolList(tools=sight.live[session].run.tools())
+            return q.ToolList(tools=sight.live[session].run.answers().tools())
         case q.ListGrants(session=session):
-            return q.GrantList(grants=sight.live[session].run.grants())
+            return q.GrantList(grants=sight.live[session].run.answers().grants())
         case q.ListChanges(session=session, what=what):
             return await sight.live[session].run.changes(what)
         case q.ReadOutput(session=session, call_id=call_id, offset=offset):
@@ -116,24 +115,26 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             return q.SlashList(commands=_slash((*sources.features.slash, *added), prompts))
         case q.ListSkills(session=session):
             return (
-                listed_skills(_own_skills(sources)) if session is None else sight.live[session].run.skills()
+                listed_skills(_own_skills(sources))
+                if session is None
+                else sight.live[session].run.answers().skills()
             )
         case q.DescribeSkill(name=name, session=session):
             if session is None:
                 return described_skill(_own_skills(sources), name)
-            return sight.live[session].run.skill(name)
+            return sight.live[session].run.answers().skill(name)
         case q.ListAgents(session=session):
             if session is None:
                 return own_agents(sources.where, sources.env)
-            return sight.live[session].run.agents()
+            return sight.live[session].run.answers().agents()
         case q.ListProfiles(session=session):
             if session is None:
                 return profile_list(sources.where)
             run = sight.live[session].run
             cwd = run.session.journal.conversation.cwd
-            return profile_list(sources.where, cwd=cwd, in_force=run.profile().name)
+            return profile_list(sources.where, cwd=cwd, in_force=run.answers().profile().name)
         case q.DescribeProfile(name="", session=str(session)):
-            return sight.live[session].run.profile()
+            return sight.live[session].run.answers().profile()
         case q.DescribeProfile(name=name):
             return _profile(sources, name)
         case q.SumCosts(session=session, since_ms=since_ms, by=by):

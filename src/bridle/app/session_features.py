@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.app.git_feature import run_git_slash
-from bridle.app.goal_feature import begin_from_words, goal_at_once
 from bridle.app.model_features import budget, compaction, models
 from bridle.app.project_trust import trust_port
-from bridle.app.session_parts import GOAL, ProcessServices, SessionParts, gate_layers
-from bridle.app.session_undo import undo
+from bridle.app.session_parts import GOAL, REDO, UNDO, ProcessServices, SessionParts, gate_layers
 from bridle.app.skills_feature import ask_about, skills
 from bridle.app.tool_module_source import tool_modules
 from bridle.base.clock import iso_ms
@@ -39,7 +36,7 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
-from bridle.engine.slash_command import SlashCommand
+from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
 from bridle.protocol.errors import sentence
@@ -90,7 +87,7 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
         *tool_modules(parts),
         *skills(parts),
         calls(parts),
-        undo(parts.undo, parts.stopwatch, parts.journal),
+        undo(parts),
         git(parts),
         goals(parts),
         Feature(name="transcript", notices=fold.notices),
@@ -243,13 +240,34 @@ def calls(parts: SessionParts) -> Feature:
     return Feature(name="calls", tool_layers=tuple(layers))
 
 
+def undo(parts: SessionParts) -> Feature:
+    """What files were, before a call; `/undo` and `/redo`."""
+
+    def notices() -> list[Notice]:
+        return parts.undo().notices() if parts.journal.conversation.last_id else []
+
+    return Feature(
+        name="undo",
+        tool_layers=(PlacedToolLayer("undoable", lambda: _call_layers().keep_files(parts)),),
+        slash=(
+            SlashCommand.of(UNDO, lambda words: parts.undo().undo(words)),
+            SlashCommand.of(REDO, lambda words: parts.undo().redo(words)),
+        ),
+        notices=notices,
+    )
+
+
 def git(parts: SessionParts) -> Feature:
     """`/diff`, and what changes the repository: `/branch`, `/commit`, `/commit-push-pr`, `/worktree`, `/worktrees`,
     `/stash`."""
 
+    async def run(name: str, words: str) -> SlashEvent:
+        from bridle.app.git_feature import run_git_slash  # the door of git commands
+
+        return await run_git_slash(parts, name, words)
+
     commands = (
-        SlashCommand.of(one, functools.partial(run_git_slash, parts, one.name), checks_words=True)
-        for one in GIT_COMMANDS
+        SlashCommand.of(one, functools.partial(run, one.name), checks_words=True) for one in GIT_COMMANDS
     )
     return Feature(name="git", slash=tuple(commands), notices=lambda: _cut_off_worktrees(parts))
 
@@ -271,6 +289,11 @@ def _cut_off_worktrees(parts: SessionParts) -> Iterator[Notice]:
 def goals(parts: SessionParts) -> Feature:
     """`/goal`: work from turn to turn until a check of the person's passes."""
 
+    def feature():
+        from bridle.app import goal_feature  # the door of goals
+
+        return goal_feature
+
     def hear(envelope: Envelope) -> None:
         if parts.goals.driver is not None:
             parts.goals.driver.hear(envelope)
@@ -280,9 +303,9 @@ def goals(parts: SessionParts) -> Feature:
         slash=(
             SlashCommand.of(
                 GOAL,
-                functools.partial(begin_from_words, parts),
+                lambda words: feature().begin_from_words(parts, words),
                 checks_words=True,
-                at_once=functools.partial(goal_at_once, parts),
+                at_once=lambda words: feature().goal_at_once(parts, words),
             ),
         ),
         listeners=(EventListener(kinds=GOAL_HEARS, hear=hear),),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.agents.builtin_agents import DEFAULT_AGENT
-from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import agent_items, agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
-from bridle.app.profile_answers import profile_in_force
 from bridle.app.project_trust import all_instruction_files, is_agreed_secret, require_trust
-from bridle.app.query_answers import described_skill, grant_entries, listed_skills, tool_entries
 from bridle.app.session_parts import OpenedLog, ProcessServices
 from bridle.app.session_past import Carried, carried_turns, stored_past, unexpired
 from bridle.app.settings import (
@@ -30,7 +27,7 @@ from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
-from bridle.control.live import Run
+from bridle.control.live import Run, SessionAnswers
 from bridle.credentials.project_secrets import project_keys
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
@@ -53,9 +50,6 @@ if TYPE_CHECKING:
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
-    from bridle.protocol.queries import (
-        AgentList,
-    )
     from bridle.safety.trust.trust_items import TrustItem
 
 
@@ -313,37 +307,19 @@ class SessionOpening:
             finally:
                 await log.aclose()
 
-        where, env, conversation = (
-            self._services.where,
-            self._services.env,
-            ready.session.journal.conversation,
-        )
+        @functools.cache
+        def answers() -> SessionAnswers:
+            from bridle.app.session_answers import session_answers  # the door of queries about a session
 
-        def agents() -> AgentList:
-            said = opened.settings.agents
-            return agent_list(
-                found,
-                None if said is None else said.agent or (DEFAULT_AGENT if said.mode == "multi" else None),
-            )
-
-        def promote(grant: str) -> Notice:
-            from bridle.app.gates import promoted  # the door of permissions
-
-            return promoted(ready.grants(), grant, where=where, cwd=opened.cwd, env=env)
+            return session_answers(ready, opened, found, self._services)
 
         added = (*opened.plugged, *ready.added)
         return Run(
             session=ready.session,
-            tools=lambda: tool_entries(ready.registry),
-            grants=lambda: grant_entries(ready.grants()),
-            promote=promote,
+            answers=answers,
             changes=ready.changes,
             output=ready.output,
-            skills=lambda: listed_skills(ready.skills, conversation),
-            skill=lambda name: described_skill(ready.skills, name, conversation),
-            agents=agents,
             prompts=ready.prompts,
-            profile=lambda: profile_in_force(opened, ready.registry, where, ready.skills),
             added_slash=tuple(command for feature in added for command in feature.slash),
             queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
             commands={(feature.name, one.verb): one for feature in added for one in feature.commands},

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.housekeeping import Notes
-from bridle.app.session_undo import SessionUndo
 from bridle.app.settings import SessionSettings
 from bridle.app.skill_sources import session_skills
 from bridle.base.clock import Clock
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
     from bridle.app.session_agents import WorkingAgent
+    from bridle.app.session_undo import SessionUndo
     from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
@@ -68,6 +68,19 @@ GOAL = DescribedSlash(
     ),
 )
 """What the command does whose driver stands in `SessionParts.goals`."""
+UNDO = DescribedSlash(
+    name="undo",
+    does="take back what the last turn did to files: /undo [TURN|CALL|session]",
+    arguments=(
+        SlashArgument(
+            name="what",
+            about="a turn by its number, a call by its id, or the whole session; else the last turn",
+            examples=("session",),
+        ),
+    ),
+)
+REDO = DescribedSlash(name="redo", does="bring back what /undo took away", arguments=())
+"""What the commands do that `SessionParts.undo` carries out."""
 
 
 class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +146,7 @@ class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
 class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of one session that its features are made from.
 
-    `gates`, `spill` and `known_files` are made with the first call: an answer without calls needs none of them.
+    `gates`, `spill`, `undo` and `known_files` are made with the first call: an answer without calls needs none of them.
     `shows_content`: whether that of an absolute path may be seen. `scratch` is the temporary folder of its commands.
     `saved` are the grants that are kept; None where none are. `agent` is whose parts they are; None where there is one
     and nobody chose it. `tools` are all of the session, `registry` those the agent sees. `is_apart`: it works in a
@@ -157,7 +170,7 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     spawn: Spawn
     scratch: str
     hooks: SessionHooks | None
-    undo: SessionUndo
+    undo: Callable[[], SessionUndo]
     saved: SavedGrants | None
     skills: SessionSkills | None
     goals: GoalSlot
@@ -227,16 +240,7 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
         spawn=spawn,
         scratch=scratch,
         hooks=_hooks(services, opened, folders, journal, spawn, policy),
-        undo=SessionUndo(
-            opened.log,
-            journal,
-            paths=lambda: gates().paths,
-            where=where,
-            clock=clock,
-            ids=services.ids,
-            ask=questions.ask,
-            shows=shows_content,
-        ),
+        undo=functools.cache(lambda: _undo(services, opened.log, journal, questions, gates, shows_content)),
         saved=saved,
         skills=session_skills(
             settings.skills,
@@ -315,6 +319,28 @@ def _gates(
     if agent is None:
         return made
     return made.of_agents(agent.permissions_of(made.permissions))
+
+
+def _undo(
+    services: ProcessServices,
+    log: OpenLog,
+    journal: Journal,
+    questions: Questions,
+    gates: Callable[[], Gates],
+    shows: Callable[[str], bool],
+) -> SessionUndo:
+    from bridle.app.session_undo import SessionUndo  # the door of undo
+
+    return SessionUndo(
+        log,
+        journal,
+        paths=lambda: gates().paths,
+        where=services.where,
+        clock=services.clock,
+        ids=services.ids,
+        ask=questions.ask,
+        shows=shows,
+    )
 
 
 def _main_agent(opened: OpenedLog) -> WorkingAgent | None:

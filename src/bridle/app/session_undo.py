@@ -1,7 +1,7 @@
 """Undo, wired: where a session's files are kept, what guards them, and how a person is asked.
 
-undo(SessionUndo(log, journal, …), stopwatch, journal)     # in a session
-with stored_undo(env, row) as stored: …                    # outside of one
+SessionUndo(log, journal, …)               # in a session, made with its first call
+with stored_undo(env, row) as stored: …    # outside of one
 """
 
 from __future__ import annotations
@@ -11,57 +11,43 @@ import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.ids import Ids
+from bridle.base.own_worktrees import BRANCHES, OwnTree
 from bridle.base.paths import is_beneath, session_folders
+from bridle.base.secret_files import SECRET_FILES
 from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
 from bridle.config.tiers import load
 from bridle.engine.conversation import Conversation
-from bridle.engine.features import Feature, PlacedToolLayer
 from bridle.engine.journal import Journal
-from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
+from bridle.engine.slash_command import SlashEvent
 from bridle.engine.undo_records import Missed
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
-from bridle.protocol.slash_arguments import SlashArgument
+from bridle.safety.path_guard import PathPolicy, why_not_written
+from bridle.safety.sight import sight
+from bridle.sandbox.git_places import find_repository, named_repositories
 from bridle.sessions.store import SessionStore
+from bridle.undo.change_list import list_changes
 from bridle.undo.file_tree import WatchedFolders
 from bridle.undo.keeper import Keeper
 from bridle.undo.placed_rows import CallNumbers, places_of
 from bridle.undo.undo_commands import Talk, run_redo, run_undo
 from bridle.undo.undo_service import Undo
 from bridle.undo.undo_words import interrupted
-from bridle.undo.undoable import undoable
 from bridle.undo.watched_repositories import watched_folders, with_destroyed
 
 if TYPE_CHECKING:
-    from bridle.base.own_worktrees import OwnTree
     from bridle.engine.ports import AskPerson
-    from bridle.engine.stopwatch import Stopwatch
     from bridle.engine.store_ports import OpenLog
     from bridle.engine.undo_records import CallRow
     from bridle.protocol.queries import SessionChanges
-    from bridle.safety.path_guard import PathPolicy
-
-UNDO: Final = DescribedSlash(
-    name="undo",
-    does="take back what the last turn did to files: /undo [TURN|CALL|session]",
-    arguments=(
-        SlashArgument(
-            name="what",
-            about="a turn by its number, a call by its id, or the whole session; else the last turn",
-            examples=("session",),
-        ),
-    ),
-)
-REDO: Final = DescribedSlash(name="redo", does="bring back what /undo took away", arguments=())
-"""What the commands do, for the list of commands."""
 
 
 class SessionUndo:
@@ -90,7 +76,6 @@ class SessionUndo:
         self._shows = shows
         self.place = ""
         self._keepers: dict[str, Keeper] = {}
-        self.commands = (SlashCommand.of(UNDO, self._undo), SlashCommand.of(REDO, self._redo))
 
     def placed(self, cwd: str) -> SessionUndo:
         """The same session with what is kept of a worktree in which an agent works. Neither record knows the other."""
@@ -125,8 +110,6 @@ class SessionUndo:
 
     async def changes(self, what: str) -> SessionChanges:
         """What was changed so far in the session's own folders."""
-        from bridle.undo.change_list import list_changes
-
         await self._journal.committed()
         return await asyncio.to_thread(list_changes, self.work(), what, hides=self._hides)
 
@@ -178,10 +161,12 @@ class SessionUndo:
             ]
         return [Notice(reason="UndoInterrupted", message=words) for words in told]
 
-    async def _undo(self, arguments: str) -> SlashEvent:
+    async def undo(self, arguments: str) -> SlashEvent:
+        """Run `/undo`."""
         return await run_undo(self.work(), arguments, self._talk())
 
-    async def _redo(self, _arguments: str) -> SlashEvent:
+    async def redo(self, _arguments: str) -> SlashEvent:
+        """Run `/redo`."""
         return await run_redo(self.work(), self._talk())
 
     def _talk(self) -> Talk:
@@ -219,9 +204,6 @@ class SessionUndo:
         return name, f"{inside}/" if inside else ""
 
     def _work_in(self, cwd: str) -> Undo:
-        from bridle.base.own_worktrees import BRANCHES
-        from bridle.safety.path_guard import PathPolicy, why_not_written
-
         name, inside = self._name_of(cwd)
         names = self._paths().secret_files
         paths = PathPolicy(folders=session_folders(cwd), protected=self._where.all, secret_files=names)
@@ -237,20 +219,6 @@ class SessionUndo:
 
 def _none(_folder: str) -> None:
     return None
-
-
-def undo(made: SessionUndo, stopwatch: Stopwatch, journal: Journal) -> Feature:
-    """What files were, before a call; `/undo` and `/redo`."""
-
-    def notices() -> list[Notice]:
-        return made.notices() if journal.conversation.last_id else []
-
-    return Feature(
-        name="undo",
-        tool_layers=(PlacedToolLayer("undoable", lambda: undoable(made.keeper, stopwatch, journal.emit)),),
-        slash=made.commands,
-        notices=notices,
-    )
 
 
 class StoredUndo(msgspec.Struct, frozen=True):
@@ -269,10 +237,6 @@ def stored_undo(
     store: SessionStore, env: Mapping[str, str], session: str, *, add_dirs: Sequence[str] = ()
 ) -> Generator[StoredUndo]:
     """Opens a stored session for undoing, and closes it. Raises `SessionBusy` where it runs elsewhere."""
-    from bridle.base.secret_files import SECRET_FILES
-    from bridle.safety.path_guard import PathPolicy
-    from bridle.safety.sight import sight
-
     where, clock = folders(env), SystemClock()
     row = store.find(session)
     secret_files = tuple(
@@ -306,8 +270,6 @@ def stored_undo(
 
 
 def _ground(paths: PathPolicy, where: Folders) -> WatchedFolders:
-    from bridle.sandbox.git_places import find_repository
-
     return watched_folders(
         (paths.folders.workspace, *paths.folders.added),
         kept_objects=_kept_objects(where),
@@ -326,9 +288,6 @@ def _is_memory(path: str, where: Folders) -> bool:
 
 
 def _undo(log: OpenLog, ground: WatchedFolders, paths: PathPolicy, where: Folders, clock: Clock) -> Undo:
-    from bridle.safety.path_guard import why_not_written
-    from bridle.sandbox.git_places import named_repositories
-
     ground = with_destroyed(ground, named_repositories)
 
     def may_write(path: str) -> str | None:

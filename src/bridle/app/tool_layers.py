@@ -19,6 +19,7 @@ from bridle.safety.guards import rechecked
 from bridle.safety.trust.approved_edits import ApprovedEdits
 from bridle.sandbox.read_only_git import repository_of
 from bridle.tools.output import WHOLE_BYTES, capped
+from bridle.undo.undoable import undoable
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
@@ -60,6 +61,10 @@ def check_still_offered(parts: SessionParts) -> ToolLayer:
 
 def wait_for_disk(parts: SessionParts, room: Room) -> ToolLayer:
     return layers.wait_for_disk(room, parts.journal, parts.services.clock)
+
+
+def keep_files(parts: SessionParts) -> ToolLayer:
+    return undoable(parts.undo().keeper, parts.stopwatch, parts.journal.emit)
 
 
 def record(parts: SessionParts) -> ToolLayer:

@@ -19,7 +19,7 @@ from bridle.base.git import branch_name_problem
 from bridle.base.git_repository import GitFailed
 from bridle.base.visible import visible
 from bridle.commands.commit_message import drafted_message, message_of
-from bridle.commands.git_commands import changes_text
+from bridle.commands.git_diff import changes_text
 from bridle.commands.git_work import MAX_FILES, Argv, DraftMessage, GitNeeds, GitWork
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError, sentence

@@ -49,28 +49,36 @@ if TYPE_CHECKING:
 LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was opened, and what its owner does with it.
+class SessionAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to queries about an open session.
 
-    It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
-    kept of it and gives its log back. `tools` are those its model is told of now, `grants` what is allowed
-    without asking beyond its rules; `promote` makes one of those a rule for good and tells where it stands. `changes`
-    is what it did to files, `output` a part of what a call printed.
-    `skills` are those it knows, `skill` is one of them whole, `agents` are those there are, `prompts` what else becomes
-    input by a name. `profile` is the one in force, with what the session has. `added_slash`, `queries` and `commands`
-    are what plugins and features that not every session has add to it. `effort` is that of its settings.
+    `tools` are those its model is told of now, `grants` what is allowed without asking beyond its rules; `promote`
+    makes one of those a rule for good and tells where it stands. `skills` are those it knows, `skill` is one of them
+    whole, `agents` are those there are. `profile` is the one in force, with what the session has.
     """
 
-    session: Session
     tools: Callable[[], tuple[ToolEntry, ...]]
     grants: Callable[[], tuple[GrantEntry, ...]]
     promote: Callable[[str], Notice]
-    changes: Callable[[str], Awaitable[SessionChanges]]
-    output: Callable[[str, int], Awaitable[OutputPart]]
     skills: Callable[[], SkillList]
     skill: Callable[[str], SkillDescription]
     agents: Callable[[], AgentList]
     profile: Callable[[], ProfileDescription]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that was opened, and what its owner does with it.
+
+    It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
+    kept of it and gives its log back. `answers` are made with the first query. `changes` is what it did to files,
+    `output` a part of what a call printed, `prompts` what else becomes input by a name. `added_slash`, `queries` and
+    `commands` are what plugins and features that not every session has add to it. `effort` is that of its settings.
+    """
+
+    session: Session
+    answers: Callable[[], SessionAnswers]
+    changes: Callable[[str], Awaitable[SessionChanges]]
+    output: Callable[[str, int], Awaitable[OutputPart]]
     added_slash: tuple[SlashCommand, ...] = ()
     prompts: tuple[SessionPrompts, ...] = ()
     queries: Mapping[tuple[str, str], FeatureQuery] = {}

@@ -64,7 +64,7 @@ def carry_out(
         case RevokeGrant():
             return session.revoke(client, command.grant_id, stamp)
         case PromoteGrant():
-            return session.journal.emit(live.run.promote(command.grant_id), originator=client.id)
+            return session.journal.emit(live.run.answers().promote(command.grant_id), originator=client.id)
         case SetModel():
             chosen = source.choose_model(session.id, command.model, client)
             return session.journal.emit(structs.replace(chosen, stamp=stamp), originator=client.id)
