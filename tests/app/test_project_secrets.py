@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.project_trust import is_agreed_secret, project_items
+from bridle.app.project_trust import project_items
+from bridle.app.secrets_file import is_agreed_secret
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.paths import PROJECT_SECRETS_FILE

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app.composition import session_transcript
 from bridle.app.machine_store import session_store
+from bridle.app.transcripts import session_transcript
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.as_events import events_lines
 from bridle.config.folders import folders
@@ -21,7 +21,8 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
-from bridle.sessions.beside_store import forget_beside, transcripts_of
+from bridle.sessions.beside_files import forget_beside
+from bridle.sessions.beside_store import transcripts_of
 from bridle.sessions.export import clean, jsonl
 from bridle.sessions.store import SessionStore
 from bridle.sessions.stored_archive import StoredArchive

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,32 +15,26 @@ import msgspec
 from bridle.app.model_features import answer_aside
 from bridle.app.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
-from bridle.clients.as_chain import ChainForm
-from bridle.clients.as_events import EventsForm
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
-from bridle.engine.foreign_output import checked_event
 from bridle.engine.ports import RunCall, SpawnPolicy
-from bridle.engine.services import Service, Services, SessionDoor, ToolSource, UnusableService
 from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
-from bridle.engine.store_ports import OpenLog
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
 from bridle.sessions.beside_store import transcripts_of
 from bridle.sessions.kept_fold import KeptFold, Transcript
-from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
 from bridle.tools.output import read_part
 
 if TYPE_CHECKING:
     from bridle.app.agents_feature import SessionDelegation
     from bridle.app.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
+    from bridle.engine.services import Services
     from bridle.engine.slash_command import SessionPrompts
-    from bridle.protocol.events import DurableEvent
     from bridle.protocol.queries import OutputPart, SessionChanges
     from bridle.safety.grants import Grant
     from bridle.safety.hooks.session_hooks import Hooks
@@ -239,37 +233,11 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:
     """What runs beside the session: the services of features, and their sources of tools."""
-    sources = [source for feature in joined.features for source in feature.sources]
-    running = [service for feature in joined.features for service in feature.services]
-    if not sources and not running:
+    if not any(feature.sources or feature.services for feature in joined.features):
         return None
-    everyone = [*running, *(_service(parts, source) for source in sources)]
-    return Services(everyone, parts.journal.emit, parts.services.clock)
+    from bridle.app.session_services import session_services
 
-
-def _service(parts: SessionParts, source: ToolSource) -> Service:
-    journal, opened = parts.journal, parts.opened
-
-    def emit(event: DurableEvent) -> object:
-        return journal.emit(checked_event(event))
-
-    def offer(tools: Iterable[Tool]) -> None:
-        for left in parts.registry.replace(source.name, tools, source.origin):
-            journal.emit(left.notice())
-
-    door = SessionDoor(
-        offer=offer,
-        spawn=parts.spawn,
-        policy=parts.policy,
-        cwd=opened.cwd,
-        env=opened.env,
-        clock=parts.services.clock,
-        emit=emit,
-    )
-    try:
-        return source.service(door)
-    except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session opens whatever a source does
-        return UnusableService(source.name, fault)
+    return session_services(parts, joined.features)
 
 
 def _court(parts: SessionParts) -> Court | None:
@@ -290,6 +258,8 @@ def _transcript(parts: SessionParts) -> Transcript | None:
     form, log = parts.settings.transcript, parts.opened.log
     if form is None:
         return None
+    from bridle.app.transcripts import session_transcript
+
     return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
 
 
@@ -303,17 +273,3 @@ def _idle_rules(parts: SessionParts, joined: Joined) -> Iterator[Notice]:
     names = frozenset(tool.name for tool in (*offered, *_brought(parts)))
     for rule, problem in rules_without_a_tool(parts.settings.rules, names):
         yield Notice(reason="ConfigWarning", message=f"{rule.origin}: {problem}.")
-
-
-def session_transcript(log: OpenLog, folder: str, form: Format) -> KeptTranscript:
-    return KeptTranscript(log, folder, form, lambda: _new_form(form))
-
-
-def _new_form(form: Format) -> TranscriptForm | None:
-    match form:
-        case "events":
-            return EventsForm()
-        case "chain":
-            return ChainForm()
-        case "envelope":
-            return None

@@ -8,13 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.forwarders import Forwarders
 from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
-from bridle.app.service_access import ServiceAccess
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
 from bridle.app.stored_keys import StoredKeys
-from bridle.app.trace_export import TraceExport
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.own_process import leave_no_core
@@ -43,6 +40,9 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
+    from bridle.app.forwarders import Forwarders
+    from bridle.app.service_access import ServiceAccess
+    from bridle.app.trace_export import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
@@ -105,7 +105,7 @@ class Engine:
             clock=clock,
             given=model,
             stored=stored,
-            forwarders=lambda: Forwarders(processes, where=where, env=env, clock=clock),
+            forwarders=self._forwarders,
             listening=listening,
         )
         self._features = join((), features)
@@ -149,6 +149,12 @@ class Engine:
         )
         self.multiplexer = self._multiplexer()
 
+    def _forwarders(self) -> Forwarders:
+        from bridle.app.forwarders import Forwarders  # the door of credential helpers
+
+        services = self.services
+        return Forwarders(services.processes, where=services.where, env=services.env, clock=services.clock)
+
     def _server_pool(self) -> ServerPool:
         """The MCP servers that run in this process."""
         if self._servers is None:
@@ -188,6 +194,8 @@ class Engine:
     @functools.cached_property
     def access(self) -> ServiceAccess:
         """Tokens, how they are made, and the audit: for an engine that others can reach."""
+        from bridle.app.service_access import ServiceAccess  # the door of clients with tokens
+
         return ServiceAccess(self.services, self.multiplexer, self._code_surfaces)
 
     @property
@@ -262,6 +270,8 @@ class Engine:
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""
         if self._traces is None:
+            from bridle.app.trace_export import TraceExport  # the door of traces
+
             notes = self.services.notes
             self._traces = TraceExport(
                 self.services.env, hear=lambda what: notes.write("warning", "engine", what)

@@ -9,16 +9,16 @@ from bridle.app import model_setup
 from bridle.app.query_answers import Sources, answer_query
 from bridle.app.session_opening import SessionOpening, working_folder
 from bridle.app.session_parts import ProcessServices
-from bridle.app.session_past import unexpired
 from bridle.app.settings import SessionOptions, session_options, session_settings
 from bridle.config.folders import home_of
 from bridle.control.authority import Bounds
 from bridle.control.live_sessions import ClientSight
 from bridle.engine.features import Joined
+from bridle.engine.resume import unexpired
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
 from bridle.providers.known_models import KnownModels
-from bridle.sessions.beside_store import copy_outputs, forget_beside
+from bridle.sessions.beside_files import copy_outputs, forget_beside
 
 if TYPE_CHECKING:
     from bridle.mcp.server_state import ServerState

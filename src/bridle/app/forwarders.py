@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from bridle.app.stored_keys import key_path, store_path
 from bridle.base.clock import Clock
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
-from bridle.providers.endpoints import inferred_auth
+from bridle.credentials.credential_store import BackEnd
+from bridle.credentials.forwarder import Forwarder
+from bridle.credentials.helper_protocol import Errand, Vault
+from bridle.providers.credential_ports import Credentials, GivenKey
+from bridle.providers.endpoints import Endpoint, inferred_auth
 from bridle.providers.model_directory import LOGIN
 from bridle.sandbox.plain_spawn import allowed_environment
-
-if TYPE_CHECKING:
-    from bridle.credentials.credential_store import BackEnd
-    from bridle.credentials.forwarder import Forwarder
-    from bridle.credentials.helper_protocol import Errand, Vault
-    from bridle.providers.credential_ports import Credentials, GivenKey
-    from bridle.providers.endpoints import Endpoint
 
 _OPENS_THE_VAULT = ("BRIDLE_MACHINE_KEY", "BRIDLE_PASSPHRASE")
 _LEADS_THERE = (
@@ -30,7 +27,7 @@ _LEADS_THERE = (
 _REACHES_A_KEYCHAIN = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 
 
-Use: TypeAlias = "tuple[str, bool, BackEnd, Endpoint, Mapping[str, Any]]"
+Use: TypeAlias = tuple[str, bool, BackEnd, Endpoint, Mapping[str, Any]]
 """What decides which key is sent where: project, chosen or not, where credentials are stored, endpoint, section."""
 
 
@@ -86,8 +83,6 @@ class Forwarders:
         """The providers that have a stored credential, asked of a helper that only looks."""
         if stored.is_empty:
             return frozenset()
-        from bridle.credentials.helper_protocol import Errand
-
         looking = self._forwarder(
             lambda: Errand(provider="stored keys", vault=self._vault(stored), env=self._handed_env)
         )
@@ -101,15 +96,11 @@ class Forwarders:
             await forwarder.close()
 
     def _forwarder(self, errand: Callable[[], Errand]) -> Forwarder:
-        from bridle.credentials.forwarder import Forwarder
-
         return Forwarder(errand, self._processes, env=self._own_env, clock=self._clock)
 
     def _errand(
         self, endpoint: Endpoint, given: GivenKey, oauth: Mapping[str, Any] | None, stored: Credentials
     ) -> Errand:
-        from bridle.credentials.helper_protocol import Errand
-
         key, source = given
         auth = endpoint.auth or inferred_auth(endpoint.base_url, endpoint.wire)
         return Errand(
@@ -128,8 +119,6 @@ class Forwarders:
         )
 
     def _vault(self, stored: Credentials) -> Vault:
-        from bridle.credentials.helper_protocol import Vault
-
         return Vault(
             back_end=stored.back_end,
             path=os.fsencode(store_path(self._where)),

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
-from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
-from bridle.sessions.beside_store import forget_beside
 
 if TYPE_CHECKING:
     from bridle.base.daily_log import DailyLog, LogLevel
@@ -180,6 +178,9 @@ class Housekeeping:
                 await self._sweep(cwd)
 
     async def _sweep(self, cwd: str) -> None:
+        from bridle.config.retention_days import days_kept
+        from bridle.sessions.beside_files import forget_beside
+
         expired = await self._archive.expire(
             days_kept(self._where, self._env, cwd),
             beside=forget_beside(self._where.state),

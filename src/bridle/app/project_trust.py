@@ -1,22 +1,21 @@
 """What of a project wants to be obeyed, as its settings and its files say: the items of `safety/trust` made from them.
 
-trust = trust_port(approvals, clock)
 items = project_items(approvals, where=…, cwd=…, env=…)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, cast
 
 from bridle.app.agent_sources import agent_items
-from bridle.app.settings import consent_kind, is_acked, skill_settings
+from bridle.app.instruction_trust import all_instruction_files, instruction_item
+from bridle.app.settings import SessionSettings, consent_kind, is_acked, skill_settings
 from bridle.app.skill_sources import project_skill_items
 from bridle.app.tool_module_source import module_items
-from bridle.base.clock import Clock
 from bridle.base.files import repository_root
 from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders
@@ -25,18 +24,17 @@ from bridle.config.project_profile import project_profile_files
 from bridle.config.settings_file import SettingsFile, read
 from bridle.config.tiers import Tiers, load
 from bridle.config.workspace import WorkspaceFile
-from bridle.context.consent import TrustPort
 from bridle.context.imports import Imports
 from bridle.context.instruction_files import (
     DEFAULT_SOURCES,
     InstructionFile,
     files_in,
-    find_instruction_files,
     prefix_folders,
 )
 from bridle.context.offered_sources import OfferedSources
+from bridle.context.skills.skill_records import SkillSettings
 from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
-from bridle.safety.trust.approvals import Approvals, content_digest
+from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
@@ -44,41 +42,6 @@ from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
 MAX_LOOKED_AT = 50_000
 MAX_NESTED_FOLDERS = 100
 """So many files of a project are looked at for instruction files further down, and so many folders are told of."""
-
-
-def is_agreed_secret(approvals: Approvals, root: str) -> Callable[[bytes], bool]:
-    """For the secrets file of a project: whether a person agreed to this very content of it."""
-
-    def agreed(data: bytes) -> bool:
-        return approvals.holds(content_digest(data), kind="config", root=root, path=PROJECT_SECRETS_FILE)
-
-    return agreed
-
-
-def trust_port(approvals: Approvals, clock: Clock) -> TrustPort:
-    """What this person approved of instruction files, remembered with their text so that a change can be shown."""
-
-    def approved_ms(file: InstructionFile) -> int | None:
-        item = _instruction_item(file)
-        last = approvals.last(kind=item.kind, root=item.root, path=item.path)
-        return last.approved_ms if last is not None and last.digest == item.digest else None
-
-    return TrustPort(
-        is_approved=is_trusted_file(approvals),
-        approve=lambda file: _instruction_item(file).approve(approvals),
-        question=lambda file: _instruction_item(file).question(approvals, clock.now_ms()),
-        approved_ms=approved_ms,
-    )
-
-
-def all_instruction_files(where: Folders, cwd: str, sources: Sequence[str]) -> tuple[InstructionFile, ...]:
-    """The instruction files that are there, agreed to or not: listed ones, those of other agents that the person
-    wants here, and what each brings along."""
-    root = repository_root(cwd)
-    used = OfferedSources(where.state, root).used()
-    names = tuple(dict.fromkeys((*sources, *used)))
-    found = find_instruction_files(cwd, config_folder=where.config, sources=names)
-    return tuple(Imports(cwd=cwd, root=root, config_folder=where.config).all_of(found))
 
 
 def _nested_files(where: Folders, cwd: str, sources: Sequence[str]) -> Iterator[InstructionFile]:
@@ -98,25 +61,23 @@ def _nested_files(where: Folders, cwd: str, sources: Sequence[str]) -> Iterator[
         yield from imports.all_of(files_in(folder, names, cwd=cwd, root=root))
 
 
-def is_trusted_file(approvals: Approvals) -> Callable[[InstructionFile], bool]:
-    return lambda file: _instruction_item(file).is_trusted(approvals)
-
-
 def require_trust(
-    approvals: Approvals,
-    files: Sequence[InstructionFile],
-    waiting: Sequence[WorkspaceFile],
-    more: Iterable[TrustItem] = (),
+    approvals: Approvals, settings: SessionSettings, *, where: Folders, cwd: str, env: Mapping[str, str]
 ) -> None:
     """For `--require-trust`: refuses to begin while anything of the project waits for a person."""
-    settings = ((f"settings file {file.shown}", _config_item(file)) for file in waiting)
+    configured = ((f"settings file {file.shown}", _config_item(file)) for file in settings.waiting)
     instructions = (
-        (f"instruction file {file.shown}", None if file.problem else _instruction_item(file))
-        for file in files
+        (f"instruction file {file.shown}", None if file.problem else instruction_item(file))
+        for file in all_instruction_files(where, cwd, settings.sources)
         if file.scope == "project"
     )
+    folders = settings.agents.folders if settings.agents is not None else ()
+    more = (
+        *_skill_items(settings.skills, where=where, cwd=cwd, env=env),
+        *agent_items(folders, where=where, cwd=cwd, env=env),
+    )
     wanted = ((f"{item.kind} {item.shown}", item) for item in more)
-    refuse_unseen(approvals, (*settings, *instructions, *wanted))
+    refuse_unseen(approvals, (*configured, *instructions, *wanted))
 
 
 # What `bridle trust` looks at
@@ -142,8 +103,8 @@ def project_items(
     files = (*all_instruction_files(where, cwd, sources), *_nested_files(where, cwd, sources))
     return (
         *(_config_item(file) for file in seen),
-        *(_instruction_item(file) for file in files if file.scope == "project" and not file.problem),
-        *_skill_items(tiers, where=where, cwd=cwd, env=env),
+        *(instruction_item(file) for file in files if file.scope == "project" and not file.problem),
+        *_skill_items(skill_settings(tiers), where=where, cwd=cwd, env=env),
         *_hook_items(tiers, root=root, cwd=cwd, where=where),
         *_server_items(tiers, cwd=cwd, env=env),
         *_secrets_items(root),
@@ -207,8 +168,9 @@ def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterato
     return hook_items(written, project=project, config_folder=where.config, cwd=cwd)
 
 
-def _skill_items(tiers: Tiers, *, where: Folders, cwd: str, env: Mapping[str, str]) -> Iterator[TrustItem]:
-    settings = skill_settings(tiers)
+def _skill_items(
+    settings: SkillSettings, *, where: Folders, cwd: str, env: Mapping[str, str]
+) -> Iterator[TrustItem]:
     if not settings.enabled:
         return iter(())
     return project_skill_items(settings, where=where, cwd=cwd, env=env)
@@ -224,24 +186,6 @@ def _secrets_items(root: str) -> Iterator[TrustItem]:
     except Unusable:
         return
     yield secrets_item(root, PROJECT_SECRETS_FILE, data, names, text)
-
-
-def _instruction_item(file: InstructionFile) -> TrustItem:
-    return TrustItem(
-        kind="instructions",
-        root=file.root,
-        path=os.path.relpath(file.path, file.root) if file.root else file.path,
-        shown=file.shown,
-        digest=file.sha256,
-        data=file.data,
-        reviewed=ReviewedText(
-            shown=file.shown,
-            text=file.text,
-            changed_ms=file.changed_ms,
-            owner=file.owner,
-            truncated=file.truncated,
-        ),
-    )
 
 
 def _config_item(file: WorkspaceFile) -> TrustItem:

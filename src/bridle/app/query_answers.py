@@ -9,9 +9,9 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.agent_answers import own_agents
+from bridle.app.instruction_trust import all_instruction_files, is_trusted_file
 from bridle.app.model_setup import is_local, model_entries, provider_entries
 from bridle.app.profile_answers import profile_list
-from bridle.app.project_trust import all_instruction_files, is_trusted_file
 from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.settings import resumed_options, session_options, session_settings
 from bridle.app.skill_sources import own_skills

@@ -8,20 +8,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bridle.app.session_parts import ProcessServices
 from bridle.control.authority import Asked, session_of
+from bridle.control.capability_tokens import Tokens
+from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces, surfaces_of
+from bridle.control.minting import Minting
 from bridle.control.multiplex import Multiplexer
 from bridle.control.service_audit import ServiceAudit
+from bridle.control.shown_codes import ShownCodes
+from bridle.control.token_files import TokenFile, open_tokens
 from bridle.credentials.locks import machine_key_of
 from bridle.engine.open_questions import Client
 from bridle.protocol.errors import BridleError
-
-if TYPE_CHECKING:
-    from bridle.control.capability_tokens import Tokens
-    from bridle.control.code_surfaces import CodeSurfaces
-    from bridle.control.minting import Minting
 
 
 class ServiceAccess:
@@ -38,8 +38,6 @@ class ServiceAccess:
     @functools.cached_property
     def tokens(self) -> Tokens:
         """The capability tokens of this data folder, with what is refused in the operational log and the audit."""
-        from bridle.control.token_files import TokenFile, open_tokens
-
         services = self._services
         return open_tokens(
             TokenFile(services.where.state, services.clock),
@@ -52,10 +50,6 @@ class ServiceAccess:
     @functools.cached_property
     def minting(self) -> Minting:
         """Tokens for those who ask for them, with a code on a surface of the person's own."""
-        from bridle.control.code_surfaces import machine_surfaces, surfaces_of
-        from bridle.control.minting import Minting
-        from bridle.control.shown_codes import ShownCodes
-
         services, codes = self._services, ShownCodes(self._multiplexer.live)
         made = Minting(
             self.tokens,

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.app.instruction_trust import trust_port
 from bridle.app.model_features import budget, compaction, models
-from bridle.app.project_trust import trust_port
 from bridle.app.session_parts import GOAL, REDO, UNDO, ProcessServices, SessionParts, gate_layers
 from bridle.app.skills_feature import ask_about, skills
-from bridle.app.tool_module_source import tool_modules
 from bridle.base.clock import iso_ms
 from bridle.base.files import repository_root
 from bridle.base.installation import is_map_installed
 from bridle.commands.git_commands import GIT_COMMANDS
-from bridle.config.folders import prompt_folders
+from bridle.config.folders import project_folder, prompt_folders
 from bridle.context.consent import AT_A_DESK, IN_CI, Consent
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
@@ -222,6 +221,15 @@ def servers(parts: SessionParts) -> Iterator[Feature]:
         from bridle.app.mcp_feature import mcp
 
         yield mcp(parts)
+
+
+def tool_modules(parts: SessionParts) -> Iterator[Feature]:
+    """The tools of modules. Without a folder of them there is no feature."""
+    places = (parts.services.where.config, project_folder(parts.opened.cwd))
+    if any(os.path.isdir(os.path.join(place, "tools")) for place in places if place):
+        from bridle.app.tool_module_source import tool_modules
+
+        yield from tool_modules(parts)
 
 
 def calls(parts: SessionParts) -> Feature:

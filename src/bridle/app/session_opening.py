@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.agent_sources import agent_items, agents_of_session, chosen_agent
+from bridle.app.agent_sources import agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
-from bridle.app.project_trust import all_instruction_files, is_agreed_secret, require_trust
 from bridle.app.session_parts import OpenedLog, ProcessServices
-from bridle.app.session_past import Carried, carried_turns, stored_past, unexpired
 from bridle.app.settings import (
     SessionOptions,
     SessionSettings,
@@ -21,17 +19,15 @@ from bridle.app.settings import (
     session_options,
     session_settings,
 )
-from bridle.app.skill_sources import project_skill_items
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.visible import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
 from bridle.control.live import Run, SessionAnswers
-from bridle.credentials.project_secrets import project_keys
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
-from bridle.engine.resume import close_interrupted, orphans
+from bridle.engine.resume import close_interrupted, orphans, unexpired
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
@@ -41,16 +37,15 @@ from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
-from bridle.sandbox.read_only_git import ignored_by_git
 from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import left_behind, opening_words
 
 if TYPE_CHECKING:
     from bridle.app.agent_sources import FoundAgents
+    from bridle.app.session_past import Carried
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
-    from bridle.safety.trust.trust_items import TrustItem
 
 
 class SessionPlace(msgspec.Struct, frozen=True):
@@ -107,18 +102,10 @@ class SessionOpening:
         settings, plugged = self.settings_of(place)
         agents = self.agents_of(place, settings, plugged)
         if settings.require_trust:
-            files = all_instruction_files(self._services.where, place.cwd, settings.sources)
-            more: list[TrustItem] = []
-            if settings.skills.enabled:
-                more += project_skill_items(
-                    settings.skills,
-                    where=self._services.where,
-                    cwd=place.cwd,
-                    env=self._services.env,
-                )
-            listed = settings.agents.folders if settings.agents is not None else ()
-            more += agent_items(listed, where=self._services.where, cwd=place.cwd, env=self._services.env)
-            require_trust(place.approvals, files, settings.waiting, more)
+            from bridle.app.project_trust import require_trust
+
+            where, env = self._services.where, self._services.env
+            require_trust(place.approvals, settings, where=where, cwd=place.cwd, env=env)
         unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
         if settings.require_trust and settings.servers.definitions:
@@ -136,6 +123,8 @@ class SessionOpening:
         try:
             past, before = None, (await self.store.find(log.session)).profile
             if command.resume is not None:
+                from bridle.app.session_past import stored_past
+
                 past = await stored_past(self.store, log.session, self._services, command.env, place.options)
                 _check_model(past.conversation, chosen, services.models)
                 if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
@@ -244,6 +233,8 @@ class SessionOpening:
             raise CommandRefused(
                 "BadCommand", kind="CreateSession", problem="carry_from is for a new session"
             )
+        from bridle.app.session_past import carried_turns
+
         return await carried_turns(self.store, command.carry_from, command.carry_turns)
 
     async def services_of(
@@ -259,11 +250,9 @@ class SessionOpening:
         )
         if not has_secrets_file(root):
             return services, ()
-        found = await project_keys(
-            root,
-            is_agreed=is_agreed_secret(place.approvals, root),
-            is_ignored=ignored_by_git(services.spawn, root=root, env=env),
-        )
+        from bridle.app.secrets_file import keys_of_project  # the door of a project's secrets file
+
+        found = await keys_of_project(root, place.approvals, services.spawn, env)
         models = known.models.of_project(root, found.values)
         known = known.with_models(models, settings.models)
         return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.session_parts import ProcessServices
-from bridle.base.clock import iso_ms
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
-from bridle.engine.ports import StoredSession
-from bridle.engine.resume import not_after_the_end, orphans
+from bridle.engine.resume import not_after_the_end, orphans, unexpired
 from bridle.engine.store_ports import Store
-from bridle.protocol.errors import CommandRefused
 from bridle.sandbox.read_only_git import repository_of
 
 if TYPE_CHECKING:
@@ -35,13 +32,6 @@ class StoredPast(msgspec.Struct, frozen=True):
     conversation: Conversation
     kept_until: int
     unjudged: InterruptedRun | None = None
-
-
-def unexpired(row: StoredSession) -> StoredSession:
-    """The session, if its content is still there: a model that remembers nothing would only pretend to go on."""
-    if row.expired_ms is not None:
-        raise CommandRefused("SessionExpired", session=row.id, day=iso_ms(row.expired_ms)[:10])
-    return row
 
 
 class Carried(msgspec.Struct, frozen=True):

@@ -13,15 +13,14 @@ from asyncio import to_thread
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
 from bridle.credentials.key_wrap import LocalKeyWrap
-from bridle.credentials.keychain import KeychainStore
 from bridle.credentials.locks import LockKeys, LockKind
-from bridle.credentials.oauth import client_of, registered_client
 from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
-from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import BridleError, CredentialError, ProviderError, StoreError
 from bridle.sessions.key_lock import locked_key
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
     from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.encrypted import EncryptedStore
-    from bridle.credentials.oauth import OAuthClient
+    from bridle.credentials.keychain import KeychainStore
+    from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.log_key import KeyFile
 
 FILE = "creds.enc"
@@ -192,6 +192,8 @@ class StoredKeys:
     @property
     def keychain(self) -> KeychainStore:
         if self._keychain is None:
+            from bridle.credentials.keychain import KeychainStore
+
             self._keychain = KeychainStore(os.path.join(self._where.state, "keyring.lock"))
         return self._keychain
 
@@ -285,7 +287,7 @@ class StoredKeys:
         try:
             found = await self._found(provider)
             if isinstance(found, SignIn):  # a key does not run out
-                found = await self._renewal(connections).current(provider, self._client(provider, oauth))
+                found = await self._renewal(connections).of_provider(provider, oauth)
         except CredentialError as problem:
             raise ProviderError(problem.reason, **problem.data) from None
         self._current[provider] = found
@@ -304,8 +306,8 @@ class StoredKeys:
         if not isinstance(found, SignIn) or found.registration is None:
             return None
         try:
-            client = registered_client(found.registration)
-            after = await self._renewal(connections).current(name, client, refused=refused)
+            renewal = self._renewal(connections)
+            after = await renewal.of_server(name, found.registration, refused=refused)
         except CredentialError as problem:
             if problem.reason == "SignInEnded":
                 return None
@@ -315,8 +317,6 @@ class StoredKeys:
 
     async def keep_challenge(self, sign_in: SignIn, challenge: str) -> None:
         """Remembers what more is wanted than was granted, for the next sign-in. Raises `CredentialError`."""
-        import msgspec
-
         known = sign_in.registration
         if known is None or known.challenge == challenge:
             return
@@ -329,13 +329,11 @@ class StoredKeys:
         return await to_thread(self.store.get, name)
 
     def _renewal(self, connections: Callable[[], HttpConnections]) -> Renewal:
-        from bridle.credentials.forms import form_post
+        from bridle.credentials.forms import form_post  # the door of sign-ins
+        from bridle.credentials.token_renewal import Renewal
 
         lock_path = os.path.join(self._where.state, "renewing.lock")
         return Renewal(self.store, lock_path=lock_path, clock=self._clock, post=form_post(connections))
-
-    def _client(self, provider: str, oauth: Mapping[str, Any] | None) -> OAuthClient | None:
-        return client_of(provider, oauth) if oauth else None
 
     def key(self, provider: str) -> str | None:
         """What the last `make_ready` found."""

@@ -396,12 +396,3 @@ def program_on(path: str, name: str, *, outside: str) -> str | None:
         if not inside and os.path.isfile(found) and os.access(found, os.X_OK):
             return found
     return None
-
-
-def may_name_remotes(command: str) -> bool:
-    """Whether the text of a shell command may tell git where to get things from, however its words are quoted."""
-    plain = command.translate(_WITHOUT_QUOTES)
-    return "git" in plain and ("remote" in plain or "config" in plain or "git $" in plain)
-
-
-_WITHOUT_QUOTES = str.maketrans("", "", "'\"\\")

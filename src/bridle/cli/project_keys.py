@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridle.app.project_trust import is_agreed_secret
+from bridle.app.secrets_file import keys_of_project
 from bridle.base.files import repository_root
 from bridle.base.paths import has_secrets_file
 from bridle.base.processes import Processes
 from bridle.config.folders import folders, home_of
-from bridle.credentials.project_secrets import ProjectKeys, project_keys
+from bridle.credentials.project_secrets import ProjectKeys
 from bridle.safety.trust.approvals import Approvals, session_approvals
-from bridle.sandbox.read_only_git import ignored_by_git
 from bridle.sandbox.session_border import machine_spawn
 
 
@@ -24,10 +23,7 @@ async def keys_here(env: Mapping[str, str], cwd: str) -> tuple[str, ProjectKeys]
     approvals = session_approvals(Approvals(where.config), lockfile=None, env=env, cwd=cwd)
     processes = Processes()
     try:
-        is_ignored = ignored_by_git(
-            machine_spawn(processes, where=where, home=home_of(env), env=env), root=root, env=env
-        )
-        is_agreed = is_agreed_secret(approvals, root)
-        return root, await project_keys(root, is_agreed=is_agreed, is_ignored=is_ignored)
+        spawn = machine_spawn(processes, where=where, home=home_of(env), env=env)
+        return root, await keys_of_project(root, approvals, spawn, env)
     finally:
         await processes.close()

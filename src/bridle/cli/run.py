@@ -23,7 +23,6 @@ from bridle.cli.run_goal import goal_wanted
 from bridle.cli.run_words import command_of, input_of, without_alias
 from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
-from bridle.clients.hub_stream import HubStream, HubTask
 from bridle.clients.interaction.story import Story
 from bridle.clients.print import (
     EXIT_INTERRUPTED,
@@ -47,6 +46,7 @@ from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
     from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.clients.hub_stream import HubStream
     from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
 
@@ -133,6 +133,8 @@ def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
     """The stream of a run that a hub reads, which says in the environment what it calls it."""
     if form != "hub":
         return None
+    from bridle.clients.hub_stream import HubStream, HubTask
+
     task = HubTask(
         task_id=env.get("BRIDLE_HUB_TASK", ""),
         edge_run_id=env.get("BRIDLE_HUB_RUN", ""),

@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
 from bridle.base import files
 from bridle.base.clock import Clock
+from bridle.base.oauth_registration import ClientRegistration
 from bridle.credentials.credential_store import CredentialStore
-from bridle.credentials.oauth import OAuthClient, Post, SignInRefused, refresh
+from bridle.credentials.oauth import (
+    OAuthClient,
+    Post,
+    SignInRefused,
+    client_of,
+    refresh,
+    registered_client,
+)
 from bridle.credentials.records import Credential, SignIn
 from bridle.protocol.errors import CredentialError
 
@@ -36,6 +45,16 @@ class Renewal:
         self._lock_path = lock_path
         self._clock = clock
         self._post = post
+
+    async def of_provider(self, provider: str, oauth: Mapping[str, Any] | None) -> Credential | None:
+        """Return `current` for a provider with these OAuth settings. Raises `CredentialError`."""
+        return await self.current(provider, client_of(provider, oauth) if oauth else None)
+
+    async def of_server(
+        self, name: str, registration: ClientRegistration, *, refused: str
+    ) -> Credential | None:
+        """Return `current` for an MCP server at which Bridle is registered. Raises `CredentialError`."""
+        return await self.current(name, registered_client(registration), refused=refused)
 
     async def current(
         self, provider: str, client: OAuthClient | None, *, refused: str = ""

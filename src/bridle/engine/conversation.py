@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.git import may_name_remotes
 from bridle.base.untrusted import wrap
 from bridle.engine.known_files import learn, seen_in
 from bridle.protocol import inbox
@@ -509,7 +508,7 @@ class Conversation:
                 )
         command = event.input.get("command")
         if event.call_id in self._calls and isinstance(command, str) and "git" in command:
-            self.named_remotes = self.named_remotes or may_name_remotes(command)
+            self.named_remotes = self.named_remotes or _may_name_remotes(command)
 
     def _tool_result(self, event: ToolResult, _envelope: Envelope) -> None:
         """Results reach the model in the order it asked, whatever order they came in."""
@@ -603,6 +602,15 @@ def compacted(entries: Sequence[Entry], event: Compacted) -> list[Entry]:
 def ledger_text(lines: Sequence[str]) -> str:
     """The ledger as the model reads it: data like every result of a tool."""
     return wrap("tool-result", "\n".join((LEDGER_LEAD, *lines)))
+
+
+_WITHOUT_QUOTES = str.maketrans("", "", "'\"\\")
+
+
+def _may_name_remotes(command: str) -> bool:
+    """Whether the text of a shell command may tell git where to get things from, however its words are quoted."""
+    plain = command.translate(_WITHOUT_QUOTES)
+    return "git" in plain and ("remote" in plain or "config" in plain or "git $" in plain)
 
 
 def _cleared(entry: Entry, texts: Mapping[str, str]) -> Entry:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
+from bridle.base.clock import iso_ms
 from bridle.engine.conversation import Conversation, OpenCall
 from bridle.engine.journal import Journal
+from bridle.engine.ports import StoredSession
 from bridle.protocol.display_values import ShownJudgement
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import (
     ContextAdded,
     Envelope,
@@ -32,6 +34,13 @@ _MEANING: Mapping[Judgement, tuple[Outcome, str]] = {
     "unknown": ("unknown", "OutcomeUnknown"),
     "undone": ("cancelled", "JudgedUndone"),
 }
+
+
+def unexpired(row: StoredSession) -> StoredSession:
+    """The session, if its content is still there: a model that remembers nothing would only pretend to go on."""
+    if row.expired_ms is not None:
+        raise CommandRefused("SessionExpired", session=row.id, day=iso_ms(row.expired_ms)[:10])
+    return row
 
 
 def orphans(conversation: Conversation) -> tuple[OpenCall, ...]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from asyncio import get_running_loop, sleep
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from bridle.base.files import FileLock
 from bridle.engine.ports import Lease, Record
@@ -14,8 +15,10 @@ from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader
 from bridle.sessions.database import Connection, Database
 from bridle.sessions.log_reader import LogName
-from bridle.sessions.undo_store import UndoTables
 from bridle.sessions.writer import Listener, LogTail, Writer
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_store import UndoTables
 
 _KEEP_FOLD = """insert or replace into folds(log, id, chain, bytes)
   select ?, ?, chain, ? from events where log = ? and id = ?"""
@@ -156,6 +159,8 @@ class StoredLog:
 
     def undo_store(self) -> UndoTables:
         """What was kept of this session's files, to put them back."""
+        from bridle.sessions.undo_store import UndoTables  # the door of what undo keeps
+
         return UndoTables(
             self._name,
             writer=self._writer,

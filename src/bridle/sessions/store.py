@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,8 +23,10 @@ from bridle.sessions.log_key import KeyWrap
 from bridle.sessions.log_reader import LogName
 from bridle.sessions.shelf import Shelf
 from bridle.sessions.tips import Tip, TipFile, tip_at
-from bridle.sessions.undo_store import UndoTables
 from bridle.sessions.writer import LogTail, Writer
+
+if TYPE_CHECKING:
+    from bridle.sessions.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
@@ -295,6 +297,8 @@ class SessionStore:
 
     def undo_of(self, session_id: str) -> UndoTables:
         """What was kept of a session's files. Needs no lock to be read: the session may run elsewhere."""
+        from bridle.sessions.undo_store import UndoTables  # the door of what undo keeps
+
         return UndoTables(
             self.row(session_id).name, writer=self._writer, database=self._database, reader=self._reader
         )
