@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 
 from measure import REFERENCE_S, Figure, bare_s, middle
 
-from bridle.cli.program import YOUNG_OBJECTS
+from bridle.cli import YOUNG_OBJECTS
 
 ROWS = {
     "version": "startup:version",

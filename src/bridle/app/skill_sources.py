@@ -28,7 +28,7 @@ def find_all(
         home=home,
         listed=settings.folders if cwd else (),
     )
-    of_bundles = _bundle_places(settings.bundles, where)
+    of_bundles = _bundle_places(settings.bundles, where) if settings.bundles else ()
     found = find_skills([*of_bundles, *places])
     return FoundSkills(skills=(*built_in_skills(), *found.skills), problems=found.problems)
 

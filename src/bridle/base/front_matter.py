@@ -23,14 +23,14 @@ MAX_MENDED: Final = 50
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 
 _FENCE: Final = "---"
-_PLAIN_TEXT: Final = re.compile(r"[^\W\d_][\w ./()+-]*(?<! )")
+_PLAIN_TEXT: Final = r"[^\W\d_][\w ./()+-]*(?<! )"
 _NO_TEXTS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 """What others that read YAML take for something else."""
-_NAMED_TEXT: Final = re.compile(r"([A-Za-z][\w-]*): +((?![\"'\[{|>&*!%@`#])\S.*|\[[^\[\]]*\] *[^ #].*)")
+_NAMED_TEXT: Final = r"([A-Za-z][\w-]*): +((?![\"'\[{|>&*!%@`#])\S.*|\[[^\[\]]*\] *[^ #].*)"
 """A name and what is meant as a text: it begins like one, or with brackets that something follows."""
 
 
-_QUOTED: Final = re.compile(r"(['\"])[^'\"\s]{4,}\1")
+_QUOTED: Final = r"(['\"])[^'\"\s]{4,}\1"
 """What the parser quotes of a file, but for single signs."""
 
 
@@ -103,7 +103,7 @@ def _quoted(lines: list[str]) -> tuple[list[str], tuple[int, ...]]:
     repaired: list[str] = []
     tried = 0
     for number, line in enumerate(lines, 2):
-        found = _NAMED_TEXT.fullmatch(line) if tried < MAX_MENDED else None
+        found = re.fullmatch(_NAMED_TEXT, line) if tried < MAX_MENDED else None
         tried += found is not None
         if found is not None and not _is_table(line):
             mended.append(number)
@@ -130,7 +130,7 @@ def _table(lines: list[str]) -> tuple[dict[str, Value], dict[str, int]]:
         value = _Builder(parse("\n".join(lines) + "\n", Loader=yaml.BaseLoader), places).document()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        clause = _QUOTED.sub("…", str(problem.problem or "no YAML"))
+        clause = re.sub(_QUOTED, "…", str(problem.problem or "no YAML"))
         raise BadFrontMatter(2 + (mark.line if mark else 0), clause) from None
     except yaml.YAMLError as problem:  # characters that are none
         raise BadFrontMatter(2, str(problem).splitlines()[0]) from None
@@ -243,7 +243,7 @@ def with_front_matter(values: Mapping[str, object], body: str) -> str:
 def _written(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_written, cast('list[object]', value)))}]"
-    is_plain = isinstance(value, str) and _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_TEXTS
+    is_plain = isinstance(value, str) and re.fullmatch(_PLAIN_TEXT, value) and value.lower() not in _NO_TEXTS
     if is_plain:
         return str(value)
     signs = msgspec.json.encode(value).decode()

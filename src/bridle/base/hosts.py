@@ -12,9 +12,9 @@ import msgspec
 
 WEB_PORTS: Final = (80, 443)
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME: Final = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}")
-_RULE: Final = re.compile(r"(\*\.)?([^:*]+|(?<!\.)\*)(?::([0-9]{1,5}))?")
-_NUMBER: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+_NAME: Final = rf"(?:{_LABEL}\.)*{_LABEL}"
+_RULE: Final = r"(\*\.)?([^:*]+|(?<!\.)\*)(?::([0-9]{1,5}))?"
+_NUMBER: Final = r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)"
 _MOST_CHARACTERS: Final = 253
 _LOCAL_NAMES: Final = frozenset(
     {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
@@ -53,7 +53,7 @@ class HostRule(msgspec.Struct, frozen=True):
 
 def host_rule(text: str) -> HostRule:
     """Raises ValueError, whose text reads as the end of a sentence."""
-    parts = _RULE.fullmatch(text.strip().lower())
+    parts = re.fullmatch(_RULE, text.strip().lower())
     if parts is None:
         raise ValueError("it is not a host like example.org, *.example.com or example.com:8443")
     star, name, port = parts.groups()
@@ -64,7 +64,7 @@ def host_rule(text: str) -> HostRule:
     name = name.removesuffix(".")
     if not name.isascii():
         raise ValueError("names with other letters are written in their ASCII form (xn--…)")
-    if _NUMBER.fullmatch(name):
+    if re.fullmatch(_NUMBER, name):
         raise ValueError("hosts are allowed by name, not by number")
     if not is_host_name(name):
         raise ValueError("it is not a host like example.org, *.example.com or example.com:8443")
@@ -82,7 +82,9 @@ def is_local(host: str) -> bool:
 
 def is_host_name(host: str) -> bool:
     """Whether this is a name, in small letters, and no address in any spelling of numbers."""
-    return len(host) <= _MOST_CHARACTERS and bool(_NAME.fullmatch(host)) and not _NUMBER.fullmatch(host)
+    return (
+        len(host) <= _MOST_CHARACTERS and bool(re.fullmatch(_NAME, host)) and not re.fullmatch(_NUMBER, host)
+    )
 
 
 def rule_for(host: str, port: int) -> str:

@@ -8,14 +8,13 @@ import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import msgspec
 
 if TYPE_CHECKING:
     import ssl
 
-_URL: Final = re.compile(
+_URL: Final = (
     r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<target>(?:[/?][!-~]*)?)"
 )
@@ -55,7 +54,7 @@ def parse_url(text: str) -> Url:
     """Raises ValueError, whose text does not hold the URL: what is wrong in it may be a secret."""
     if "@" in re.split("[/?#]", text.partition("://")[2], maxsplit=1)[0]:
         raise ValueError("a URL must not hold credentials")
-    parts = _URL.fullmatch(text)
+    parts = re.fullmatch(_URL, text)
     if parts is None or "#" in text:
         raise ValueError("not a plain http or https URL")
     secure = parts["scheme"].lower() == "https"
@@ -107,6 +106,8 @@ def parse_proxy(text: str) -> Proxy:
         raise ValueError("not the address of a proxy")
     credentials = None
     if parts["user"]:
+        from urllib.parse import unquote
+
         credentials = (unquote(parts["user"]), unquote(parts["password"] or ""))
     return Proxy(scheme, parts["host"].strip("[]"), _port(parts["port"], _PROXY_PORTS[scheme]), credentials)
 

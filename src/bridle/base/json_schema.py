@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final, cast
-from urllib.parse import unquote
 
 import msgspec
 
@@ -160,6 +159,8 @@ def _place_of(document: object, pointer: str) -> Any:
     """What stands where a JSON Pointer leads, as the fragment of a reference; None where that is nowhere."""
     if not pointer.startswith("#/"):
         return None
+    from urllib.parse import unquote
+
     place: Any = document
     for step in unquote(pointer[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -6,12 +6,18 @@ Start at  `main` here, then `program.py` and `run.py`.
 Is not    a second home for behaviour: a verb reads its arguments and calls one thing.
 """
 
+import gc
 import os
 import sys
+
+YOUNG_OBJECTS = 100_000
+"""The number of new objects that starts a collection. A start makes about 50,000, nearly all of which stay: with
+Python's default, 700, hundreds of collections would look at them."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    gc.set_threshold(YOUNG_OBJECTS)
     _leave_out_working_folder()
     from bridle.cli.program import run_program
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from bridle.base.files import read_limited
 from bridle.base.visible import visible
-from bridle.credentials.project_secrets import MAX_BYTES, Unusable, parse
 from bridle.protocol.errors import UsageError
 
 
@@ -24,6 +23,8 @@ def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]
     """The environment with what the file adds to it. What the shell sets goes before it. Raises `UsageError`."""
     if path is None:
         return env
+    from bridle.credentials.project_secrets import MAX_BYTES, Unusable, parse
+
     try:
         contents = read_limited(path, MAX_BYTES)
         if contents.truncated:

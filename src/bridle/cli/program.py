@@ -8,14 +8,9 @@ import sys
 from bridle._version import __version__
 from bridle.cli.console import flush_streams, leave_on_ctrl_c, open_missing_streams, say, say_raw, tell
 
-YOUNG_OBJECTS = 100_000
-"""The number of new objects that starts a collection. A start makes about 50,000, nearly all of which stay: with
-Python's default, 700, hundreds of collections would look at them."""
-
 
 def run_program(arguments: list[str]) -> int:
     """Run one command and return its exit code. Version and help need few imports."""
-    gc.set_threshold(YOUNG_OBJECTS)
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         open_missing_streams()
     try:

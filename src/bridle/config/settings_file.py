@@ -42,7 +42,7 @@ DEPTH_LIMIT = 16
 
 # The standard TOML parser takes minutes for one key of some ten thousand parts, so no key gets that far.
 _MOST_DOTS = 100
-_LONG_KEY = re.compile(
+_LONG_KEY = (
     r"""(?<![A-Za-z0-9_-])(?:(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}"""
 )
 
@@ -170,7 +170,7 @@ def _refused(problem: Problem) -> ParsedFile:
 def _toml_values(text: str, place: SettingsFile) -> Table | Problem:
     import tomllib
 
-    if text.count(".") >= _MOST_DOTS and _LONG_KEY.search(text):
+    if text.count(".") >= _MOST_DOTS and re.search(_LONG_KEY, text):
         return place.unusable("has a key of more than 100 parts")
     try:
         return tomllib.loads(text)

@@ -31,9 +31,9 @@ MAX_NAMED: Final = 200
 _TOO_MUCH: Final = (
     f"is more than imports may bring ({MAX_IMPORTS} files, {MAX_IMPORTED_BYTES >> 10} KiB, {MAX_DEPTH} steps)"
 )
-_IMPORT: Final = re.compile(r"(?:^|(?<=[\s(\[]))@([^\s`<>\"'()\[\]{}|*@]+)")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_TICKS: Final = re.compile(r"`+")
+_IMPORT: Final = r"(?:^|(?<=[\s(\[]))@([^\s`<>\"'()\[\]{}|*@]+)"
+_FENCE: Final = r" {0,3}(`{3,}|~{3,})"
+_TICKS: Final = r"`+"
 
 
 def imported_names(text: str) -> list[str]:
@@ -41,7 +41,7 @@ def imported_names(text: str) -> list[str]:
     prose: list[str] = []
     fence = ""
     for line in text.splitlines():
-        found = _FENCE.match(line)
+        found = re.match(_FENCE, line)
         if fence:
             if found and found[1].startswith(fence) and not line.strip().strip(fence[0]):
                 fence = ""
@@ -51,14 +51,14 @@ def imported_names(text: str) -> list[str]:
             prose.append("")
             continue
         prose.append(line)
-    words = _IMPORT.finditer(_without_spans("\n".join(prose)))
+    words = re.finditer(_IMPORT, _without_spans("\n".join(prose)))
     named = (found[1].rstrip(".,;:!?") for found in words)
     return list(dict.fromkeys(filter(None, named)))[:MAX_NAMED]
 
 
 def _without_spans(text: str) -> str:
     """The text without what stands between two equally long runs of backticks. Linear: the text is anybody's."""
-    runs = [(found.start(), found.end()) for found in _TICKS.finditer(text)]
+    runs = [(found.start(), found.end()) for found in re.finditer(_TICKS, text)]
     later: dict[int, list[int]] = {}
     for at, (start, end) in reversed(list(enumerate(runs))):
         later.setdefault(end - start, []).append(at)

@@ -22,7 +22,7 @@ from bridle.protocol.events import Notice
 
 MAX_BYTES = 64 * 1024
 SHOWN_NAMES = 6
-_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
+_LINE = r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)"
 
 
 class Unusable(Exception):
@@ -109,7 +109,7 @@ def parse(data: bytes) -> dict[str, str]:
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        match = _LINE.fullmatch(text)
+        match = re.fullmatch(_LINE, text)
         if match is None or "\0" in text:
             raise Unusable(f"line {number} of it is not NAME=value")
         values[match[1]] = _unquoted(match[2])

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Protocol, cast
-from urllib.parse import quote
 
 import apsw
 
@@ -348,6 +347,8 @@ class Database:
         """
         flags = apsw.SQLITE_OPEN_READWRITE
         if frozen:
+            from urllib.parse import quote
+
             path, flags = f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = cast("Connection", apsw.Connection(path, flags=flags))
         try:

@@ -16,8 +16,8 @@ LIVE_LINES: Final = 5
 
 _LINES = 2, 2
 _LINES_OF_FAILURE = 3, 11
-_LEFT_OUT = re.compile(r"\n\[… ([0-9]+) bytes left out; [^\n]*\]\n")
-_COLOUR = re.compile(r"\x1b\[([0-9;:]*)m")
+_LEFT_OUT = r"\n\[… ([0-9]+) bytes left out; [^\n]*\]\n"
+_COLOUR = r"\x1b\[([0-9;:]*)m"
 
 
 def excerpt(result: e.ToolResult, *, more: str = "") -> list[str]:
@@ -42,7 +42,9 @@ def printed_text(result: e.ToolResult) -> str:
     """What a command printed, without what is only for the model: how it ended, and how to read what was left out."""
     shown = result.shown
     text = _without_end(result.content, shown) if isinstance(shown, ShownCommand) else result.content
-    return _LEFT_OUT.sub(r"\n… \1 bytes more: /output\n", text) if "truncated" in result.metadata else text
+    return (
+        re.sub(_LEFT_OUT, r"\n… \1 bytes more: /output\n", text) if "truncated" in result.metadata else text
+    )
 
 
 def _without_end(text: str, shown: ShownCommand) -> str:
@@ -76,7 +78,7 @@ def coloured_parts(line: str) -> Iterator[tuple[str, str]]:
     Codes for other looks are dropped, as some hide text; whatever else a terminal would obey is still in the text.
     """
     at, look = 0, list[str]()
-    for code in _COLOUR.finditer(line):
+    for code in re.finditer(_COLOUR, line):
         if code.start() > at:
             yield line[at : code.start()], ";".join(look)
         at = code.end()

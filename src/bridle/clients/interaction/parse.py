@@ -15,9 +15,9 @@ import msgspec
 from bridle.base.visible import visible
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
-_SLASH: Final = re.compile(r"/([a-z][a-z0-9_-]*(?::[A-Za-z0-9_.-]+)*)(?:\s+(.*))?", re.DOTALL)
-_MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
-_RESOURCE: Final = re.compile(r"[A-Za-z0-9_.-]+:[a-z][a-z0-9+.-]*:\S+")
+_SLASH: Final = r"/([a-z][a-z0-9_-]*(?::[A-Za-z0-9_.-]+)*)(?:\s+(.*))?"
+_MENTION: Final = r'(?<!\S)@(?:"([^"\n]+)"|(\S+))'
+_RESOURCE: Final = r"[A-Za-z0-9_.-]+:[a-z][a-z0-9+.-]*:\S+"
 """What a server has to read: its name, and the address."""
 _HABITS: Final = {"exit": "quit", "quit": "quit", "help": "help", "?": "help"}
 """Words that alone mean a command wherever one types."""
@@ -72,7 +72,7 @@ def parse(text: str, exists: Exists) -> Typed:
         return Shell(command, share) if command else _words(text, exists)
     if meant := _HABITS.get(text.rstrip()):
         return Slash(meant, "")
-    if slash := _SLASH.fullmatch(text.rstrip()):
+    if slash := re.fullmatch(_SLASH, text.rstrip(), re.DOTALL):
         return Slash(slash[1], (slash[2] or "").strip())
     return _words(text, exists)
 
@@ -93,7 +93,7 @@ def missing_files(text: str, exists: Exists) -> list[str]:
     """What to say of each file that words point at and that is not there; `@word` alone may be anything."""
     return [
         f'There is no file "{visible(name, newlines=False)}" here; it was sent as it stands.'
-        for found in _MENTION.finditer(text)
+        for found in re.finditer(_MENTION, text)
         if _mentioned(found, exists) is None
         and (name := found[1] or found[2].rstrip(_TRAILING))
         and (found[1] or "." in name or "/" in name)
@@ -104,7 +104,7 @@ def _words(text: str, exists: Exists) -> Words:
     """The text in pieces: what stands between mentions, and each mention of a file that is there."""
     content: list[InputBlock] = []
     done = 0
-    for found in _MENTION.finditer(text):
+    for found in re.finditer(_MENTION, text):
         path = _mentioned(found, exists)
         if path is None:
             continue
@@ -121,7 +121,7 @@ def _mentioned(found: re.Match[str], exists: Exists) -> str | None:
     if found[1]:
         return found[1] if exists(found[1]) else None
     path = found[2]
-    if _RESOURCE.fullmatch(path) and not exists(path):
+    if re.fullmatch(_RESOURCE, path) and not exists(path):
         return path.rstrip(_TRAILING)
     while path and not exists(path):
         if path[-1] not in _TRAILING:

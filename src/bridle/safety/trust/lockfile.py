@@ -29,10 +29,10 @@ _EXPLAINED: Final = (
     b"# What a person has read and agreed to: kind, digest, time, root, path. bridle help trust\n"
 )
 _HERE: Final = "."
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_CODED: Final = re.compile(rb"(?:[A-Za-z0-9/._+@=,~-]|%[0-9A-F]{2})+")
-_NOT_PLAIN: Final = re.compile(rb"[^A-Za-z0-9/._+@=,~-]")
-_CODE: Final = re.compile(rb"%([0-9A-F]{2})")
+_SHA256: Final = r"[0-9a-f]{64}"
+_CODED: Final = rb"(?:[A-Za-z0-9/._+@=,~-]|%[0-9A-F]{2})+"
+_NOT_PLAIN: Final = rb"[^A-Za-z0-9/._+@=,~-]"
+_CODE: Final = rb"%([0-9A-F]{2})"
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ def encode(entries: Iterable[Approval], *, unread: Iterable[bytes] = ()) -> byte
 
 
 def encode_line(entry: Approval) -> bytes:
-    if not _SHA256.fullmatch(entry.digest) or entry.kind not in KINDS:
+    if not re.fullmatch(_SHA256, entry.digest) or entry.kind not in KINDS:
         raise ValueError(f"not an approval: {entry}")
     parts = (entry.kind, f"sha256:{entry.digest}", _time(entry.approved_ms))
     return (
@@ -105,7 +105,7 @@ def decode(data: bytes) -> TrustLock:
 def decode_line(line: bytes) -> Approval | None:
     """The approval a line holds, its line end included; None for anything else."""
     fields = line.removesuffix(b"\n").split(b" ")
-    if len(fields) != 5 or not all(_CODED.fullmatch(field) for field in fields[3:]):
+    if len(fields) != 5 or not all(re.fullmatch(_CODED, field) for field in fields[3:]):
         return None
     try:
         kind, digest, time = (field.decode("ascii") for field in fields[:3])
@@ -129,8 +129,8 @@ def _time(ms: int) -> str:
 def _coded(path: str) -> bytes:
     if not path:
         raise ValueError("an approval has a path")
-    return _NOT_PLAIN.sub(lambda found: b"%%%02X" % found[0][0], os.fsencode(path))
+    return re.sub(_NOT_PLAIN, lambda found: b"%%%02X" % found[0][0], os.fsencode(path))
 
 
 def _decoded(field: bytes) -> str:
-    return os.fsdecode(_CODE.sub(lambda found: bytes((int(found[1], 16),)), field))
+    return os.fsdecode(re.sub(_CODE, lambda found: bytes((int(found[1], 16),)), field))
