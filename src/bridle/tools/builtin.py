@@ -9,18 +9,17 @@ from bridle.tools.apply_patch import APPLY_PATCH
 from bridle.tools.ask_user import ASK_USER
 from bridle.tools.bash import bash_tool
 from bridle.tools.edit_file import EDIT_FILE
-from bridle.tools.glob import GLOB
-from bridle.tools.grep import GREP
 from bridle.tools.jobs import Jobs
 from bridle.tools.ls import LS
 from bridle.tools.read_file import READ_FILE
 from bridle.tools.repo_map import NAME as REPO_MAP
+from bridle.tools.search_tools import GLOB, GREP
 from bridle.tools.todo import TODO
 from bridle.tools.web_fetch import no_web, web_fetch_tool
 from bridle.tools.write_file import WRITE_FILE
 
 if TYPE_CHECKING:
-    from bridle.tools.web_fetch import Fetch
+    from bridle.tools.web_page import Fetch
 
 
 def builtin_tools(jobs: Jobs, fetch: Fetch = no_web) -> tuple[Tool, ...]:

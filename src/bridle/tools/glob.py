@@ -7,37 +7,18 @@ import heapq
 import os
 import threading
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from bridle.base.path_patterns import PathPattern, anywhere
-from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import Sight, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
 from bridle.tools.names import left_out_note, relative_path, shown_path
+from bridle.tools.search_arguments import GlobArgs
 
 MAX_PATHS = 1000
-
-
-class GlobArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, description="Such as *.py or src/**/*.{ts,tsx}.")]
-    path: Annotated[str, Meta(description="Folder to look in.")] = "."
-
-    def __post_init__(self) -> None:
-        check_path_pattern(self.pattern, "pattern")
-
-
-def check_path_pattern(pattern: str, name: str) -> None:
-    """Raises ValueError for what is no pattern of paths below a folder."""
-    if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise ValueError(f"{name} is relative to path and stays below it")
-    try:
-        PathPattern(anywhere(pattern))
-    except ValueError as problem:
-        raise ValueError(f"{name} is no pattern for paths: {problem}") from None
 
 
 class _Files(msgspec.Struct, frozen=True):
@@ -88,24 +69,3 @@ def _search(folder: str, pattern: str, sight: Sight, stop: threading.Event) -> _
 
     newest = heapq.nsmallest(MAX_PATHS, by_time())
     return _Files(tuple(path for _, path in newest), total, left_out)
-
-
-def _subjects(args: GlobArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="read", value=args.path),)
-
-
-GLOB = Tool(
-    name="glob",
-    description=(
-        "Find files by name, changed last first, at most 1000. A pattern without / matches at any depth. "
-        ".git and node_modules are left out."
-    ),
-    input=GlobArgs,
-    risk="read",
-    run=glob,
-    concurrency="parallel_safe",
-    mutating=never_mutating,
-    subjects=_subjects,
-    side_effect="none",
-    safety_notes=("lists names of files",),
-)

@@ -7,15 +7,11 @@ import functools
 import os
 import stat
 from collections.abc import Iterable
-from typing import Annotated, Literal
-
-import msgspec
-from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.processes import CannotStart
 from bridle.base.redact import stored_marker
-from bridle.engine.tools import EVERYTHING, Subject, Tool, ToolContext, ToolOutput, never_mutating
+from bridle.engine.tools import EVERYTHING, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
 from bridle.tools.file_search import (
@@ -28,28 +24,13 @@ from bridle.tools.file_search import (
     program_start,
     search,
 )
-from bridle.tools.glob import check_path_pattern
 from bridle.tools.names import left_out_note, relative_path, shown_path
+from bridle.tools.search_arguments import MAX_MATCHES, GrepArgs
 from bridle.tools.search_patterns import search_pattern
 from bridle.tools.text_files import secret_lines
 
-MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
 _BEFORE_MATCH = 100
-
-
-class GrepArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(min_length=1, description="Regular expression; no look-around.")]
-    path: Annotated[str, Meta(description="File or folder to search.")] = "."
-    glob: Annotated[str | None, Meta(description="Only files that match, such as *.{ts,tsx}.")] = None
-    output_mode: Literal["content", "files_with_matches", "count"] = "content"
-    head_limit: Annotated[int, Meta(ge=1, description="At most 200.")] = MAX_MATCHES
-    ignore_case: bool = False
-
-    def __post_init__(self) -> None:
-        search_pattern(self.pattern)
-        if self.glob is not None:
-            check_path_pattern(self.glob, "glob")
 
 
 async def grep(args: GrepArgs, context: ToolContext) -> ToolOutput:
@@ -174,24 +155,3 @@ def _cut(line: bytes, start: int) -> str:
 def _failed(path: str, problem: str) -> ToolOutput:
     data = {"path": path, "problem": problem}
     return ToolOutput(outcome="error", reason="FileUnreadable", content=sentence("FileUnreadable", data))
-
-
-def _subjects(args: GrepArgs) -> tuple[Subject, ...]:
-    return (Subject(kind="path", access="read", value=args.path),)
-
-
-GREP = Tool(
-    name="grep",
-    description=(
-        "Search files for a regular expression, line by line; at most 200 answers, by path. Left out: what "
-        ".gitignore names, .git, node_modules, build output, binary files, files over 10 MB."
-    ),
-    input=GrepArgs,
-    risk="read",
-    run=grep,
-    concurrency="parallel_safe",
-    mutating=never_mutating,
-    subjects=_subjects,
-    side_effect="none",
-    safety_notes=("reads the files of a folder",),
-)

@@ -13,7 +13,6 @@ from bridle.base.processes import CannotStart
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
-from bridle.tools.file_search import program_start
 
 if TYPE_CHECKING:
     from bridle.tools.file_search import Start
@@ -38,6 +37,8 @@ def repo_map_tool(cache_folder: str) -> Tool:
     """The tool of one session; what it works out is kept in `cache_folder`."""
 
     async def run(args: RepoMapArgs, context: ToolContext) -> ToolOutput:
+        from bridle.tools.file_search import program_start
+
         try:
             made = await map_of(
                 context.call.resolved("."),
