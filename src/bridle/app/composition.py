@@ -214,16 +214,17 @@ def _delegation(parts: SessionParts) -> SessionDelegation | None:
 def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature:
     """`/plan`, `/solve`, `/code`, `/auto`: a person has an agent work by itself."""
 
+    def role_run():
+        from bridle.app import role_run  # the door of subagents
+
+        return role_run
+
     @functools.cache
     def runs() -> ChildRuns:
-        from bridle.app.role_run import role_runs  # the door of subagents
-
-        return role_runs(parts, invocation_parts) if delegation is None else delegation.children
+        return role_run().role_runs(parts, invocation_parts) if delegation is None else delegation.children
 
     async def run(name: str, arguments: str) -> SlashEvent:
-        from bridle.app.role_run import run_role
-
-        return await run_role(parts, runs(), name, arguments.strip())
+        return await role_run().run_role(parts, runs(), name, arguments.strip())
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
     return Feature(

@@ -30,8 +30,8 @@ from bridle.context.compaction_layer import COMPACT, PIN
 from bridle.context.consent import agreed_and_waiting
 from bridle.context.skills.session_skills import SessionSkills, unknown_skill
 from bridle.context.skills.skill_views import skill_description, skill_list
-from bridle.engine.ports import StoredSession
-from bridle.engine.store_ports import CLOSING, OPENING, Description, Due, Found, Store
+from bridle.engine.ports import Description, StoredSession
+from bridle.engine.store_ports import CLOSING, OPENING, Due, Found, Store
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError

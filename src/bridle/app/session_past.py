@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.app.gates import understanding
 from bridle.app.session_parts import ProcessServices
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
 from bridle.engine.resume import not_after_the_end, orphans, unexpired
 from bridle.engine.store_ports import Store
+from bridle.recovery.court import refusal
+from bridle.recovery.evidence import InterruptedRun
 from bridle.sandbox.read_only_git import repository_of
+from bridle.tools.patches import files_of_patch
 
 if TYPE_CHECKING:
     from bridle.app.settings import SessionOptions
-    from bridle.recovery.evidence import InterruptedRun
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""
@@ -68,11 +71,6 @@ async def stored_past(
     found = orphans(conversation)
     if not found or options.on_orphan == "mark-unknown":
         return StoredPast(conversation, kept_until)
-    from bridle.app.gates import understanding  # all of it only after a crash
-    from bridle.recovery.court import refusal
-    from bridle.recovery.evidence import InterruptedRun
-    from bridle.tools.patches import files_of_patch
-
     run = InterruptedRun(
         cwd=conversation.cwd,
         folders={name: child.cwd for name, child in conversation.children.items()},

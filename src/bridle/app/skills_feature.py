@@ -10,8 +10,6 @@ from bridle.app.skill_sources import skill_item
 from bridle.context.consent import AT_A_DESK, IN_CI
 from bridle.context.skills.session_skills import SessionSkills, skill_tool
 from bridle.context.skills.skill_list import SOURCE
-from bridle.context.skills.skill_reading import activated, in_use
-from bridle.context.skills.skill_views import problem_notices, said_skill, skills_notice, waiting_notice
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts, SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
@@ -72,28 +70,24 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
         wanted = _called_for(known, heard)
         heard.clear()
         if wanted or not known.is_told:
-            from bridle.context.skills.skill_layers import brought_in
-
-            for event in list(brought_in(known, wanted, step.journal.conversation)):
+            for event in list(_layers().brought_in(known, wanted, step.journal.conversation)):
                 step.emit(event)
         return await proceed(step)
 
     async def unchanged(call: ToolCall, proceed: RunTool) -> ToolOutput:
-        if call.name == "bash" and any(skill.root for skill in known.offered.skills.values()):
-            from bridle.context.skills.skill_layers import changed_skill
-
-            if (problem := changed_skill(call.input.get("command"), known)) is not None:
-                return problem
-        return await proceed(call)
+        if call.name != "bash" or not any(skill.root for skill in known.offered.skills.values()):
+            return await proceed(call)
+        problem = _layers().changed_skill(call.input.get("command"), known)
+        return await proceed(call) if problem is None else problem
 
     async def listed(_arguments: str) -> Notice:
-        return skills_notice(known.offered, conversation)
+        return _views().skills_notice(known.offered, conversation)
 
     async def reload(_arguments: str) -> SkillRegistryChanged:
         return await reloaded(parts, known)
 
     def say(name: str, words: str) -> SaidPrompt | None:
-        return said_skill(known, name, words, conversation)
+        return _views().said_skill(known, name, words, conversation)
 
     yield Feature(
         name=NAME,
@@ -127,22 +121,21 @@ class _UsedSkills:
         self._most_bytes = min(MOST_AGAIN, max_tokens) if isinstance(max_tokens, int) else MOST_AGAIN
         self._used: dict[str, None] = {}
         if conversation.entries:  # it goes on
-            self._used.update(dict.fromkeys(sorted(in_use(conversation))))
+            self._used.update(dict.fromkeys(sorted(_reading().in_use(conversation))))
 
     def note(self, event: ContextAdded) -> None:
         if event.source != SOURCE:
             return
-        if name := activated(text_of(event.content)):
+        if name := _reading().activated(text_of(event.content)):
             self._used.pop(name, None)
             self._used[name] = None
 
     async def layer(self, step: Step, proceed: AskModel) -> Reply:
         if self._used and self._epoch != self._conversation.epoch:
-            from bridle.context.skills.skill_layers import brought_again
-
-            for event in list(
-                brought_again(self._known, tuple(self._used), self._conversation, self._most_bytes)
-            ):
+            again = _layers().brought_again(
+                self._known, tuple(self._used), self._conversation, self._most_bytes
+            )
+            for event in list(again):
                 step.emit(event)
         self._epoch = self._conversation.epoch
         return await proceed(step)
@@ -169,9 +162,30 @@ def _left_out(known: SessionSkills, env: Mapping[str, str]) -> Iterator[Notice]:
     waiting = [skill for skill in offered.waiting if skill.digest not in known.refused]
     if not waiting and not offered.problems:
         return
-    yield from problem_notices(offered.problems)
+    yield from _views().problem_notices(offered.problems)
     if waiting:
-        yield waiting_notice(waiting, IN_CI if env.get("CI") else AT_A_DESK)
+        yield _views().waiting_notice(waiting, IN_CI if env.get("CI") else AT_A_DESK)
+
+
+# What is loaded when a session uses skills of its own
+
+
+def _layers():
+    from bridle.context.skills import skill_layers
+
+    return skill_layers
+
+
+def _reading():
+    from bridle.context.skills import skill_reading
+
+    return skill_reading
+
+
+def _views():
+    from bridle.context.skills import skill_views
+
+    return skill_views
 
 
 # A person's word

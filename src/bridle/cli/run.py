@@ -39,7 +39,6 @@ from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.protocol.messages import InputBlock
-from bridle.protocol.queries import DescribeSession, FindSession
 from bridle.providers import DEMO
 from bridle.providers.script import script_name
 from bridle.sandbox.plain_spawn import allowed_environment
@@ -491,6 +490,8 @@ def _ways_back(parsed: argparse.Namespace) -> tuple[tuple[str, bool], ...]:
 
 async def _named_session(parsed: argparse.Namespace, cwd: str, connection: Connection) -> SessionInfo | None:
     """The session the options name. A name of `--session` that nobody has yet, or whose session expired, is free."""
+    from bridle.protocol.queries import DescribeSession, FindSession
+
     if parsed.resume:
         return (await connection.ask(DescribeSession(session=parsed.resume))).session
     here = real_folder(cwd)

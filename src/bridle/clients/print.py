@@ -29,7 +29,6 @@ from bridle.protocol.commands import CancelTurn, CreateSession, EndSession, RunS
 from bridle.protocol.errors import BridleError, CommandRefused, exit_code_of, sentence
 from bridle.protocol.events import Envelope
 from bridle.protocol.messages import InputBlock, TextBlock
-from bridle.protocol.queries import DescribeLog
 
 if TYPE_CHECKING:
     from bridle.clients.hub_stream import HubStream
@@ -273,6 +272,8 @@ class Printer:
         if self._form != "text":
             with suppress(CommandRefused):  # it has ended already
                 await connection.send(EndSession(session=session, leaving=True))
+        from bridle.protocol.queries import DescribeLog
+
         try:
             found = await connection.ask(DescribeLog(session=session))
         except BridleError:

@@ -17,8 +17,7 @@ from bridle.conformance.token_desks import TokenDesk
 from bridle.conformance.wire_scenarios import NotOffered
 from bridle.protocol.connection import Connection
 from bridle.protocol.events import IdentityClass
-from bridle.protocol.handshake import TOKEN_CLAIM_VERSION
-from bridle.protocol.tokens import Claims
+from bridle.protocol.tokens import TOKEN_CLAIM_VERSION, Claims
 
 FAR_AWAY_S = 4_000_000_000
 _ONE_PROCESS = "inside one process there is no wire"

@@ -19,8 +19,7 @@ import msgspec
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import TOK, Ids, is_id
 from bridle.protocol.errors import CommandRefused
-from bridle.protocol.handshake import TOKEN_CLAIM_VERSION
-from bridle.protocol.tokens import Claims, read_claims
+from bridle.protocol.tokens import TOKEN_CLAIM_VERSION, Claims, read_claims
 
 SECRET_BYTES = 32
 TOKEN_LIFE_S = 24 * 3600

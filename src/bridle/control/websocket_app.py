@@ -25,12 +25,13 @@ from bridle.control.http_status import problem_of
 from bridle.control.request_guard import claims_of, origin_of
 from bridle.control.served_clients import client_name
 from bridle.control.service import Service
-from bridle.protocol.codec import decode_command, decode_query, wire_of
+from bridle.protocol.codec import decode_command, decode_request, wire_of
 from bridle.protocol.commands import AttachSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import check_version
+from bridle.protocol.queries import QUERY_KINDS, AnyQuery
 from bridle.protocol.tokens import for_agent
 from bridle.protocol.told_outside import is_broken_part
 
@@ -198,7 +199,7 @@ class _Socket:
                 accepted = await connection.send(command)
                 await self._send({"frame": "accepted", "id": frame.id, "body": accepted})
             case "query":
-                query = decode_query(frame.body)
+                query: AnyQuery = decode_request(frame.body, AnyQuery, QUERY_KINDS)
                 requests[type(query).__name__] += 1
                 self._begin(self._answer(connection, frame.id, query))
             case "follow":

@@ -263,6 +263,15 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int | None = None
 
 
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """A session, who holds it right now if anybody does, and the id and kind of its last event; 0 before the first."""
+
+    session: StoredSession
+    lease: Lease | None
+    last_id: int
+    last_kind: str | None
+
+
 class Room(Protocol):
     """How it stands with the disk the log is on. Raises: nothing."""
 

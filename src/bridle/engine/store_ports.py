@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.engine.ports import Lease, Record, Room, SessionLog, StoredSession
+from bridle.engine.ports import Description, Lease, Record, Room, SessionLog, StoredSession
 from bridle.protocol.events import Envelope
 
 if TYPE_CHECKING:
     from bridle.engine.undo_records import ActionRow, CallRow, Contents, Item, Kept, NewCall
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, who holds it right now if anybody does, and the id and kind of its last event; 0 before the first."""
-
-    session: StoredSession
-    lease: Lease | None
-    last_id: int
-    last_kind: str | None
 
 
 class OpenLog(SessionLog, Protocol):

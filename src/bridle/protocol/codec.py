@@ -7,20 +7,17 @@ The kind stands on the envelope, so decoding is a look-up by kind. A kind this v
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from bridle.base.clock import from_iso_ms, iso_ms
-from bridle.protocol import commands, events, queries
+from bridle.protocol import commands, events
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, UnknownEvent
 from bridle.protocol.other_shapes import READERS, with_shown
-from bridle.protocol.queries import QUERY_KINDS
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import AnyQuery
 
 DURABLE_KINDS: frozenset[str] = frozenset(kind.__name__ for kind in get_args(events.DurableEvent))
 _TYPES: dict[str, type[Any]] = {
@@ -152,22 +149,16 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 def decode_command(raw: bytes) -> commands.AnyCommand:
     """Reads a command; an unknown kind and a malformed body are refused with a reason that names them."""
-    try:
-        return _command_decoder().decode(raw)
-    except _UNREADABLE as problem:
-        kind = _kind_named_in(raw)
-        if kind not in COMMAND_KINDS:
-            raise CommandRefused("UnknownCommand", kind=kind) from None
-        raise CommandRefused("BadCommand", kind=kind, problem=str(problem)) from None
+    return decode_request(raw, commands.AnyCommand, COMMAND_KINDS)
 
 
-def decode_query(raw: bytes) -> AnyQuery:
-    """The same for a query."""
+def decode_request(raw: bytes, union: Any, kinds: Collection[str]) -> Any:
+    """Reads one of a union, whose `kinds` are these. Raises `CommandRefused`."""
     try:
-        return _query_decoder().decode(raw)
+        return _decoder(union).decode(raw)
     except _UNREADABLE as problem:
         kind = _kind_named_in(raw)
-        if kind not in QUERY_KINDS:
+        if kind not in kinds:
             raise CommandRefused("UnknownCommand", kind=kind) from None
         raise CommandRefused("BadCommand", kind=kind, problem=str(problem)) from None
 
@@ -183,13 +174,3 @@ def _kind_named_in(raw: bytes) -> str:
 @cache
 def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
-
-
-@cache
-def _query_decoder() -> msgspec.json.Decoder[AnyQuery]:
-    return msgspec.json.Decoder(queries.AnyQuery)
-
-
-@cache
-def _command_decoder() -> msgspec.json.Decoder[commands.AnyCommand]:
-    return msgspec.json.Decoder(commands.AnyCommand)

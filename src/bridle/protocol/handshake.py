@@ -13,9 +13,9 @@ from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import CANONICAL_FORM_VERSION
 from bridle.protocol.queries import QUERY_KINDS
+from bridle.protocol.tokens import TOKEN_CLAIM_VERSION
 
 PROTOCOL_VERSION = "0.2.0"
-TOKEN_CLAIM_VERSION = 1
 PROFILE_VERSION = 1
 SESSION_LOG_VERSION = 1
 RESOURCE_URI_SCHEME = "bridle-v1"

@@ -14,8 +14,8 @@ import msgspec
 
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass
-from bridle.protocol.handshake import TOKEN_CLAIM_VERSION
 
+TOKEN_CLAIM_VERSION = 1
 WATCH: tuple[str, ...] = ("AttachSession", "DetachSession", "FollowEvents", "DescribeSession", "CheckHealth")
 """What a token needs to look on: nothing of it changes a session."""
 APPROVE: tuple[str, ...] = (*WATCH, "AnswerPermission", "AnswerQuestion", "DismissExpiry")

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.engine.ports import StoredSession
+    from bridle.engine.ports import Description, StoredSession
     from bridle.engine.store_ports import (
         Backup,
         DaysOf,
-        Description,
         Due,
         Expired,
         ForgetBeside,

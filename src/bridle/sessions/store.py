@@ -12,8 +12,7 @@ import msgspec
 from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.ids import LOG, RUN, SESS, Ids, short_ids
-from bridle.engine.ports import Lease, Record, StoredSession
-from bridle.engine.store_ports import Description
+from bridle.engine.ports import Description, Lease, Record, StoredSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
 from bridle.sessions import log_reader

@@ -15,7 +15,6 @@ from msgspec import Meta
 from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.context.skills.skill_list import best_skills
-from bridle.context.skills.skill_reading import activation, in_use, part_names, skill_part
 from bridle.context.skills.skill_records import NO_TRIGGERS, FoundSkills, Skill, SkillProblem
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import BridleError, CommandRefused
@@ -158,6 +157,8 @@ def skill_tool(skills: SessionSkills, conversation: Callable[[], Conversation]) 
 def _used(
     args: SkillArgs, context: ToolContext, skills: SessionSkills, conversation: Conversation
 ) -> ToolOutput:
+    from bridle.context.skills.skill_reading import activation, in_use, part_names, skill_part
+
     if args.search or not args.name:
         found = best_skills(args.search, skills.offered.skills.values())
         lines = [f"{skill.name}: {skill.head.description}" for skill in found]
