@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from bridle.app.query_answers import shipped_slash
+from bridle.app.session_parts import SessionParts
 from bridle.base.files import read_limited
 from bridle.clients.interaction.slash_table import own_names
 from bridle.commands.aliases import FILE, MAX_BYTES, Aliases, read_aliases
@@ -18,9 +18,6 @@ from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPromp
 from bridle.plugin.loading import RESERVED
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
-
-if TYPE_CHECKING:
-    from bridle.app.session_parts import SessionParts
 
 
 def aliases_of(where: Folders, namespaces: Iterable[str] = ()) -> Aliases:

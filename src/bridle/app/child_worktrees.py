@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.gates import Gates, gates, understanding
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import SessionSettings
+from bridle.base.files import FileLock
 from bridle.base.git import clean_environment, program_on
 from bridle.base.git_repository import GitFailed, GitStart, Repository
 from bridle.base.own_worktrees import NewTree, OwnTree, OwnTrees, plain_name
 from bridle.base.paths import is_beneath, session_folders
 from bridle.base.phrases import one_line
+from bridle.base.processes import ProcessGroup
 from bridle.base.visible import visible
 from bridle.engine.journal import masked
 from bridle.protocol.errors import BridleError
 from bridle.sandbox.read_only_git import repository_of
 from bridle.sandbox.session_border import session_policy
-
-if TYPE_CHECKING:
-    from bridle.base.files import FileLock
-    from bridle.base.processes import ProcessGroup
 
 NOTE_CHARACTERS = 120
 SHORT_ID = 6

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
+from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
-
-if TYPE_CHECKING:
-    from bridle.agents.definition import AgentDefinition
-    from bridle.engine.ports import Provider
-    from bridle.engine.services import ToolSource
-    from bridle.engine.tools import Tool
-    from bridle.plugin.contract import Plugin
+from bridle.engine.ports import Provider
+from bridle.engine.services import ToolSource
+from bridle.engine.tools import Tool
+from bridle.plugin.contract import Plugin
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from bridle.app import model_setup
 from bridle.app.query_answers import Sources, answer_query
@@ -15,13 +14,11 @@ from bridle.control.authority import Bounds
 from bridle.control.live_sessions import ClientSight
 from bridle.engine.features import Joined
 from bridle.engine.resume import unexpired
+from bridle.mcp.server_state import ServerState
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.queries import AnyQuery, AnyQueryAnswer
 from bridle.providers.known_models import KnownModels
 from bridle.sessions.beside_files import copy_outputs, forget_beside
-
-if TYPE_CHECKING:
-    from bridle.mcp.server_state import ServerState
 
 
 class EngineAnswers:

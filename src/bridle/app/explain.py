@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ from bridle.engine.conversation import Conversation
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
+from bridle.plugin.loading import LoadedPlugin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts
@@ -39,9 +40,6 @@ from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 from bridle.tools.repo_map import repo_map_tool
-
-if TYPE_CHECKING:
-    from bridle.plugin.loading import LoadedPlugin
 
 
 class PossibleAnswer(msgspec.Struct, frozen=True, kw_only=True):

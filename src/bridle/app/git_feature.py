@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from bridle.app.child_worktrees import own_trees
 from bridle.app.model_features import asking_aside, refuse_beyond_budget
 from bridle.app.session_parts import SessionParts
 from bridle.base.git import own_environment, program_on, quiet_variables
+from bridle.base.git_repository import Repository
+from bridle.base.processes import Processes
 from bridle.base.token_estimate import estimated_tokens
 from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
 from bridle.commands.git_as_person import git_command
@@ -20,11 +22,6 @@ from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
 from bridle.protocol.questions import GitAnswer, GitQuestion
 from bridle.sandbox.read_only_git import repository_of
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
-    from bridle.base.own_worktrees import OwnTrees
-    from bridle.base.processes import Processes
 
 DRAFT_TIMEOUT_S = 60.0
 STOP_S = 5.0
@@ -44,12 +41,6 @@ async def run_git_slash(parts: SessionParts, name: str, arguments: str) -> Slash
 
 def _repository(parts: SessionParts) -> Repository:
     return repository_of(parts.spawn, cwd=parts.opened.cwd, env=parts.opened.env)
-
-
-def _trees(parts: SessionParts) -> OwnTrees:
-    from bridle.app.child_worktrees import own_trees  # only for those who ask for them
-
-    return own_trees(parts)
 
 
 def person_environment(process: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
@@ -82,7 +73,7 @@ def _needs(parts: SessionParts) -> GitNeeds:
 
     return GitNeeds(
         repository=lambda: _repository(parts),
-        trees=lambda: _trees(parts),
+        trees=lambda: own_trees(parts),
         run=run,
         run_quietly=run_quietly,
         keeping=parts.undo().keeping,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bridle.app.model_features import asking_aside, refuse_beyond_budget
 from bridle.app.server_sign_ins import stored_tokens
@@ -14,6 +14,8 @@ from bridle.app.server_trust import (
     project_server_item,
     untrusted_servers,
 )
+from bridle.app.session_parts import SessionParts
+from bridle.app.settings import ServerSettings
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.token_estimate import estimated_tokens
 from bridle.engine.deltas import ProgressWriter
@@ -24,6 +26,7 @@ from bridle.engine.features import (
     PlacedRequestLayer,
     PlacedToolLayer,
 )
+from bridle.engine.slash_command import SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.mcp.pin_gate import PinReview
@@ -35,15 +38,10 @@ from bridle.mcp.session_servers import NAME, SessionServers, SessionUse
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import Notice, PrefixSet
 from bridle.protocol.messages import Message, Parameters, TextBlock
+from bridle.protocol.queries import CustomQuery
 from bridle.protocol.questions import TrustAnswer
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.sandbox.session_border import claimed_spawn
-
-if TYPE_CHECKING:
-    from bridle.app.session_parts import SessionParts
-    from bridle.app.settings import ServerSettings
-    from bridle.engine.slash_command import SlashEvent
-    from bridle.protocol.queries import CustomQuery
 
 SAMPLE_TIMEOUT_S: Final = 120.0
 

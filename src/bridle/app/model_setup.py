@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from bridle.base.clock import Clock
+from bridle.config.folders import Folders
 from bridle.credentials.records import ApiKey
 from bridle.protocol import queries as q
+from bridle.protocol.commands import ConnectProvider, SaveModel
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.providers import DEMO
-from bridle.providers.endpoints import is_usable_key
+from bridle.providers.endpoints import Endpoint, is_usable_key
+from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
 from bridle.providers.model_facts import ModelFacts
-
-if TYPE_CHECKING:
-    from bridle.base.clock import Clock
-    from bridle.config.folders import Folders
-    from bridle.protocol.commands import ConnectProvider, SaveModel
-    from bridle.providers.endpoints import Endpoint
-    from bridle.providers.known_models import KnownModels
-    from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import ModelInfo
 
 
 async def model_entries(known: KnownModels, query: q.ListModels) -> tuple[q.ModelEntry, ...]:

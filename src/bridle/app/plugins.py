@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from bridle.agents.agent_settings import AgentSettings
+from bridle.app.settings import SessionSettings
 from bridle.config import value_check
 from bridle.config.bundles import bundle_name
 from bridle.config.origins import ValueOrigin
 from bridle.config.settings_file import SettingsFile
-from bridle.config.tiers import WrittenEntry
+from bridle.config.tiers import Tiers, WrittenEntry
+from bridle.engine.features import Feature
+from bridle.plugin.contract import Plugin
 from bridle.plugin.loading import LoadedPlugin, bad_plugin, idle_sections, load_plugins
 from bridle.providers.presets import preset
 from bridle.safety.hooks.definitions import BadHook, hook_from
 from bridle.safety.rules import Rule
-
-if TYPE_CHECKING:
-    from bridle.app.settings import SessionSettings
-    from bridle.config.tiers import Tiers
-    from bridle.engine.features import Feature
-    from bridle.plugin.contract import Plugin
 
 
 def session_plugins(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bridle.app.session_parts import OpenedLog
 from bridle.app.settings import is_acked
 from bridle.config.folders import Folders, project_folder
 from bridle.config.profiles import (
@@ -17,13 +16,10 @@ from bridle.config.profiles import (
     read_preset,
 )
 from bridle.config.project_profile import ProjectProfile
+from bridle.context.skills.session_skills import SessionSkills
+from bridle.engine.tools import Registry
 from bridle.protocol.queries import ProfileDescription, ProfileEntry, ProfileList
 from bridle.safety.trust.approvals import Approvals
-
-if TYPE_CHECKING:
-    from bridle.app.session_parts import OpenedLog
-    from bridle.context.skills.session_skills import SessionSkills
-    from bridle.engine.tools import Registry
 
 
 def profile_list(where: Folders, *, cwd: str | None = None, in_force: str = "") -> ProfileList:

@@ -12,7 +12,10 @@ from itertools import islice
 from typing import Any, cast
 
 from bridle.app.agent_sources import agent_items
+from bridle.app.hook_feature import written_hook
 from bridle.app.instruction_trust import all_instruction_files, instruction_item
+from bridle.app.prompt_file_feature import prompt_items
+from bridle.app.server_trust import ServerPlace, project_server_item
 from bridle.app.settings import SessionSettings, consent_kind, is_acked, skill_settings
 from bridle.app.skill_sources import project_skill_items
 from bridle.app.tool_module_source import module_items
@@ -34,6 +37,7 @@ from bridle.context.instruction_files import (
 from bridle.context.offered_sources import OfferedSources
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
+from bridle.safety.hooks.hook_sources import Project
 from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
@@ -136,8 +140,6 @@ def _named_items(approvals: Approvals, root: str, known: Collection[str]) -> Ite
 
 
 def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
-    from bridle.app.prompt_file_feature import prompt_items
-
     _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
     return prompt_items(project, root)
 
@@ -154,15 +156,10 @@ def _server_items(tiers: Tiers, *, cwd: str, env: Mapping[str, str]) -> Iterator
     """The programs that servers of the project would be."""
     for name, server in _project_servers(tiers).items():
         if server.get("command"):
-            from bridle.app.server_trust import ServerPlace, project_server_item
-
             yield project_server_item(name, server, ServerPlace(cwd=cwd, env=env))
 
 
 def _hook_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
-    from bridle.app.hook_feature import written_hook
-    from bridle.safety.hooks.hook_sources import Project
-
     written = list(map(written_hook, tiers.written("hooks")))
     project = Project(root=root, folder=project_folder(cwd))
     return hook_items(written, project=project, config_folder=where.config, cwd=cwd)

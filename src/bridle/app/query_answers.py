@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -30,30 +30,28 @@ from bridle.context.compaction_layer import COMPACT, PIN
 from bridle.context.consent import agreed_and_waiting
 from bridle.context.skills.session_skills import SessionSkills, unknown_skill
 from bridle.context.skills.skill_views import skill_description, skill_list
+from bridle.control.live_sessions import ClientSight
+from bridle.engine.conversation import Conversation
+from bridle.engine.features import Joined
 from bridle.engine.ports import Description, StoredSession
+from bridle.engine.slash_command import DescribedSlash, SessionPrompts, SlashCommand
 from bridle.engine.store_ports import CLOSING, OPENING, Due, Found, Store
+from bridle.engine.tools import Registry
+from bridle.mcp.server_state import ServerState
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
+from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.events import CostIncremented, Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.protocol.slash_arguments import args_schema
+from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
+from bridle.safety.grants import Grant
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import UNCONFINED
 from bridle.undo.changed_files import changed_files
-
-if TYPE_CHECKING:
-    from bridle.control.live_sessions import ClientSight
-    from bridle.engine.conversation import Conversation
-    from bridle.engine.features import Joined
-    from bridle.engine.slash_command import DescribedSlash, SessionPrompts, SlashCommand
-    from bridle.engine.tools import Registry
-    from bridle.mcp.server_state import ServerState
-    from bridle.protocol.commands import CreateSession
-    from bridle.providers.known_models import KnownModels
-    from bridle.safety.grants import Grant
 
 FOUND_MAX = 500
 LAST_CHARS = 200

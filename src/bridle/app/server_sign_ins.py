@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from bridle.app.stored_keys import StoredKeys
+from bridle.base.http import HttpConnections
+from bridle.credentials.records import SignIn
 from bridle.mcp.server_tokens import ServerTokens, TokensUnavailable
 from bridle.protocol.errors import BridleError
-
-if TYPE_CHECKING:
-    from bridle.base.http import HttpConnections
-    from bridle.credentials.records import SignIn
 
 
 def stored_tokens(

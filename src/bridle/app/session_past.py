@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.gates import understanding
 from bridle.app.session_parts import ProcessServices
+from bridle.app.settings import SessionOptions
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
@@ -18,9 +18,6 @@ from bridle.recovery.court import refusal
 from bridle.recovery.evidence import InterruptedRun
 from bridle.sandbox.read_only_git import repository_of
 from bridle.tools.patches import files_of_patch
-
-if TYPE_CHECKING:
-    from bridle.app.settings import SessionOptions
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""

@@ -11,7 +11,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,10 +25,13 @@ from bridle.config.folders import Folders, folders
 from bridle.config.tiers import load
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
+from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import SlashEvent
-from bridle.engine.undo_records import Missed
+from bridle.engine.store_ports import OpenLog
+from bridle.engine.undo_records import CallRow, Missed
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
+from bridle.protocol.queries import SessionChanges
 from bridle.safety.path_guard import PathPolicy, why_not_written
 from bridle.safety.sight import sight
 from bridle.sandbox.git_places import find_repository, named_repositories
@@ -42,12 +44,6 @@ from bridle.undo.undo_commands import Talk, run_redo, run_undo
 from bridle.undo.undo_service import Undo
 from bridle.undo.undo_words import interrupted
 from bridle.undo.watched_repositories import watched_folders, with_destroyed
-
-if TYPE_CHECKING:
-    from bridle.engine.ports import AskPerson
-    from bridle.engine.store_ports import OpenLog
-    from bridle.engine.undo_records import CallRow
-    from bridle.protocol.queries import SessionChanges
 
 
 class SessionUndo:

@@ -6,15 +6,17 @@ The table of settings knows types. A session would refuse or say these; whoever 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bridle.app.agent_tables import BadAgentTable, decoded_agents
 from bridle.app.hook_feature import written_hook
 from bridle.app.operations import wanted_levels
 from bridle.app.settings import BadSetting, decoded_servers
 from bridle.base.spelling import nearest
+from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import key_of
+from bridle.config.tiers import Tiers
 from bridle.control.listening_socket import tcp_address
 from bridle.plugin.loading import as_problem, idle_sections, load_plugins
 from bridle.protocol.errors import BridleError, UsageError
@@ -24,11 +26,6 @@ from bridle.safety.rules import Rule, parse_rule
 from bridle.tools.builtin import builtin_names
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 from bridle.tools.packs import PACKS
-
-if TYPE_CHECKING:
-    from bridle.config.origins import ValueOrigin
-    from bridle.config.tiers import Tiers
-
 
 COMING = frozenset({"delegate_agent", "memory", "repo_map", "skill", "tool_search"})
 """Tools of ours that a session has or has not, by its settings and servers: a rule about one is no slip."""

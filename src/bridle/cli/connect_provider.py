@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bridle.base.clock import SystemClock
 from bridle.base.visible import visible
 from bridle.cli.hidden_input import secret_from
-from bridle.credentials.records import ApiKey, secret_of
+from bridle.credentials.records import ApiKey, Credential, secret_of
 from bridle.protocol.errors import UsageError
-from bridle.providers.endpoints import is_usable_key
+from bridle.providers.endpoints import Endpoint, is_usable_key
 from bridle.providers.model_directory import Models
+from bridle.providers.model_listing import ModelInfo
 from bridle.providers.remote import RemoteModel
-
-if TYPE_CHECKING:
-    from bridle.credentials.records import Credential
-    from bridle.providers.endpoints import Endpoint
-    from bridle.providers.model_listing import ModelInfo
 
 Ask = Callable[[str], str]
 """Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,10 +31,7 @@ from bridle.config.folders import Folders
 from bridle.config.tiers import Tiers
 from bridle.control.token_files import TokenFile
 from bridle.protocol.errors import BridleError
-from bridle.protocol.queries import CheckHealth
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import PartHealth
+from bridle.protocol.queries import CheckHealth, PartHealth
 
 PartStatus: TypeAlias = Literal["ok", "warn", "fail", "skip"]
 ENGINE_S = 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bridle.app.model_setup import connectable, listed_entries
 from bridle.base.visible import visible
@@ -17,12 +16,10 @@ from bridle.cli.login_account import sign_in
 from bridle.cli.login_desk import LoginDesk
 from bridle.cli.stdin import typed_line
 from bridle.config.settings_writer import set_value
+from bridle.credentials.records import Credential
 from bridle.protocol.errors import BridleError, UsageError
-
-if TYPE_CHECKING:
-    from bridle.credentials.records import Credential
-    from bridle.providers.endpoints import Endpoint
-    from bridle.providers.model_listing import ModelInfo
+from bridle.providers.endpoints import Endpoint
+from bridle.providers.model_listing import ModelInfo
 
 EXIT_CREDENTIALS = 4
 

@@ -10,7 +10,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from bridle.base.clock import SystemClock
 from bridle.base.processes import CannotStart
@@ -20,12 +19,10 @@ from bridle.cli.console import say
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient, client_of
+from bridle.credentials.records import SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.protocol.errors import UsageError
-
-if TYPE_CHECKING:
-    from bridle.credentials.records import SignIn
-    from bridle.providers.endpoints import Endpoint
+from bridle.providers.endpoints import Endpoint
 
 SHOWN_TO_BROWSERS = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY",

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
@@ -16,10 +16,8 @@ from bridle.cli.hidden_input import hidden_line
 from bridle.config.folders import folders
 from bridle.protocol.errors import BridleError, UsageError
 from bridle.providers import DEMO
+from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import Models
-
-if TYPE_CHECKING:
-    from bridle.providers.endpoints import Endpoint
 
 
 class LoginDesk:

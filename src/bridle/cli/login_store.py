@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from bridle.app.stored_keys import key_path
+from bridle.app.stored_keys import StoredKeys, key_path
 from bridle.base import files
 from bridle.base.clock import SystemClock
 from bridle.base.phrases import counted
@@ -17,6 +17,7 @@ from bridle.base.visible import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk
+from bridle.config.folders import Folders
 from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind, derived
 from bridle.credentials.records import ApiKey, Credential, decoded, encoded
@@ -24,10 +25,6 @@ from bridle.credentials.seal_format import NONCE_BYTES, header_of, key_id, seal,
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.providers.model_directory import LOGIN
 from bridle.providers.remote import RemoteModel
-
-if TYPE_CHECKING:
-    from bridle.app.stored_keys import StoredKeys
-    from bridle.config.folders import Folders
 
 SERVERS = "mcp:"
 """What the names of sign-ins at MCP servers begin with."""

@@ -7,11 +7,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 import msgspec
 
 from bridle.base.clock import SystemClock
+from bridle.base.git import GitCall
 from bridle.base.phrases import counted
 from bridle.base.processes import CannotStart, CompletedProgram, Processes
 from bridle.base.spelling import meant_words
@@ -33,6 +34,8 @@ from bridle.config.problems import shown, written
 from bridle.config.tiers import Tiers
 from bridle.plugin.bundle_install import (
     FETCH_S,
+    BundleOrigin,
+    IncomingBundle,
     bring,
     bundle_origin,
     git_environment,
@@ -40,14 +43,9 @@ from bridle.plugin.bundle_install import (
     keep,
     take_out,
 )
-from bridle.plugin.loading import RESERVED, load_plugins, offered_plugins
+from bridle.plugin.loading import RESERVED, LoadedPlugin, load_plugins, offered_plugins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.safety.hooks.definitions import BadHook, hook_from
-
-if TYPE_CHECKING:
-    from bridle.base.git import GitCall
-    from bridle.plugin.bundle_install import BundleOrigin, IncomingBundle
-    from bridle.plugin.loading import LoadedPlugin
 
 EXIT_DRIFT = 3
 EXIT_UNUSABLE = 2

@@ -12,12 +12,11 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.engine import running_engine
+from bridle.app.engine import Engine, running_engine
 from bridle.app.machine_store import session_store
 from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
@@ -40,6 +39,7 @@ from bridle.cli.stdin import typed_line
 from bridle.cli.terminal_look import terminal_look
 from bridle.cli.trust import review_named, review_settings
 from bridle.cli.unlock import unlocked
+from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.picker import Deed, Listed, Picker, listed
@@ -47,6 +47,7 @@ from bridle.clients.interaction.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Terminal
+from bridle.clients.remote import RemoteConnection
 from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
@@ -60,14 +61,9 @@ from bridle.protocol.queries import (
     PreviewSession,
     SessionPreview,
 )
+from bridle.protocol.tokens import Claims
 from bridle.providers import DEMO
 from bridle.safety.wide_folders import AcceptedFolders
-
-if TYPE_CHECKING:
-    from bridle.app.engine import Engine
-    from bridle.clients.engine_link import EngineLink
-    from bridle.clients.remote import RemoteConnection
-    from bridle.protocol.tokens import Claims
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"

@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from bridle.clients.remote import Open, RemoteConnection, connect_remote
 from bridle.protocol.commands import Accepted, AnyCommand
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import Handshake
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import A, Query
+from bridle.protocol.queries import A, Query
 
 
 class BlockingConnection(AbstractContextManager["BlockingConnection"]):

@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -35,10 +35,7 @@ from bridle.protocol.commands import (
 from bridle.protocol.errors import SENTENCES, CommandRefused
 from bridle.protocol.events import Envelope, StreamGap
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
-from bridle.protocol.queries import AnyQueryAnswer
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import A, Query
+from bridle.protocol.queries import A, AnyQueryAnswer, Query
 
 Open = Callable[[], Awaitable[TextSocket]]
 """Makes a connection, each time it is called. Raises OSError, `UpgradeRefused`."""

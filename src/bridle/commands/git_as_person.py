@@ -10,25 +10,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from bridle.base.clock import iso_ms
 from bridle.base.git import branch_name_problem
-from bridle.base.git_repository import GitFailed
+from bridle.base.git_repository import GitFailed, Repository
+from bridle.base.git_status import ChangedPath, GitStatus
 from bridle.base.visible import visible
 from bridle.commands.commit_message import drafted_message, message_of
 from bridle.commands.git_diff import changes_text
 from bridle.commands.git_work import MAX_FILES, Argv, DraftMessage, GitNeeds, GitWork
+from bridle.commands.worktree_commands import worktrees
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError, sentence
 from bridle.protocol.events import Notice
 from bridle.protocol.questions import GitFile, GitQuestion
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
-    from bridle.base.git_status import ChangedPath, GitStatus
 
 SUBJECTS: Final = 8
 """So many earlier commits show the model how messages look here."""
@@ -82,12 +80,6 @@ async def _worktree(work: GitWork, name: str) -> None:
     )
     await work.run(command, root)
     work.data |= {"branch": name, "path": path}
-
-
-async def _worktrees(work: GitWork, words: str) -> SlashEvent | None:
-    from bridle.commands.worktree_commands import worktrees  # not before somebody asks for them
-
-    return await worktrees(work, words)
 
 
 async def _stash(work: GitWork, words: str) -> None:
@@ -287,6 +279,6 @@ _RUNS: Final[Mapping[str, Callable[[GitWork, str], Awaitable[SlashEvent | None]]
     "commit": _commit,
     "commit-push-pr": _publish,
     "worktree": _worktree,
-    "worktrees": _worktrees,
+    "worktrees": worktrees,
     "stash": _stash,
 }

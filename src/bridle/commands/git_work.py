@@ -10,20 +10,18 @@ import os
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from bridle.base.git_repository import Repository
+from bridle.base.own_worktrees import OwnTree, OwnTrees
 from bridle.base.processes import CannotStart
+from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import ContextAdded, DurableEvent, GitEnded, GitRun, Notice
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import GitAnswer, GitHook, GitQuestion
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
-    from bridle.base.own_worktrees import OwnTree, OwnTrees
-    from bridle.engine.slash_command import SlashEvent
 
 Argv = tuple[str, ...]
 

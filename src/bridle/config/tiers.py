@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -51,10 +51,7 @@ from bridle.config.settings_file import (
     read,
 )
 from bridle.config.value_check import CheckedSettings, folded, validated
-from bridle.config.workspace import ignored, sifted, workspace_file
-
-if TYPE_CHECKING:
-    from bridle.config.workspace import SpokenFor, WorkspaceFile
+from bridle.config.workspace import SpokenFor, WorkspaceFile, ignored, sifted, workspace_file
 
 T = TypeVar("T")
 

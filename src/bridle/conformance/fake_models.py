@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from bridle.base.clock import SystemClock
+from bridle.base.clock import Clock, SystemClock
 from bridle.engine.ports import (
     ChoosableProvider,
     ModelCall,
@@ -23,6 +23,7 @@ from bridle.engine.ports import (
     Provider,
     Wire,
 )
+from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     FileMention,
@@ -38,10 +39,6 @@ from bridle.protocol.messages import (
 )
 from bridle.providers.script import Script, ScriptAnswer, Statement, say
 from bridle.providers.scripted import ScriptedModel, ScriptedWire
-
-if TYPE_CHECKING:
-    from bridle.base.clock import Clock
-    from bridle.protocol.errors import ProviderError
 
 ScriptedAnswer: TypeAlias = ScriptAnswer | Statement | tuple[Statement, ...]
 

@@ -15,27 +15,25 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
 from bridle.base.clock import Clock, SystemClock
+from bridle.base.web import JudgedFetch
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
+from bridle.engine.features import Feature
 from bridle.engine.ports import Provider
 from bridle.engine.services import ToolSource
+from bridle.engine.store_ports import Store
 from bridle.engine.tools import Tool
+from bridle.plugin.contract import Plugin
 from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
 from bridle.protocol.messages import TextBlock
-
-if TYPE_CHECKING:
-    from bridle.agents.definition import AgentDefinition
-    from bridle.base.web import JudgedFetch
-    from bridle.engine.features import Feature
-    from bridle.engine.store_ports import Store
-    from bridle.plugin.contract import Plugin
 
 E = TypeVar("E", bound=AnyEvent)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -22,10 +22,7 @@ from bridle.protocol.commands import Accepted, AnyCommand, DetachSession
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import PROTOCOL_VERSION, Handshake
-from bridle.protocol.queries import AnyQueryAnswer
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import A, Query
+from bridle.protocol.queries import A, AnyQueryAnswer, Query
 
 TRIES = 5
 """So often a broken stream is opened again without anything having come."""

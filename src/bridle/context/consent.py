@@ -7,17 +7,13 @@ says so now. Where nobody can answer it is left out, and that is said once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.context.instruction_files import InstructionFile
 from bridle.engine.ports import AskPerson
 from bridle.protocol.events import Notice
-from bridle.protocol.questions import TrustAnswer
-
-if TYPE_CHECKING:
-    from bridle.protocol.questions import TrustQuestion
+from bridle.protocol.questions import TrustAnswer, TrustQuestion
 
 AT_A_DESK = "To use it: bridle trust ack"
 IN_CI = "To use it: commit approved.lock (bridle trust ack --emit-lockfile) and name it with --lockfile FILE"

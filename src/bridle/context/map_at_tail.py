@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bridle.base.untrusted import wrap
+from bridle.engine.conversation import Conversation
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock
-
-if TYPE_CHECKING:
-    from bridle.engine.conversation import Conversation
 
 SOURCE: Final = "repo_map"
 KIND: Final = "repo-map"

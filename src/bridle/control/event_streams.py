@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +12,7 @@ from bridle.control.live import LiveSession
 from bridle.control.token_watch import TokenWatch
 from bridle.engine.open_questions import Client
 from bridle.protocol.events import Envelope, StreamGap
-
-if TYPE_CHECKING:
-    from bridle.protocol.tokens import Claims
+from bridle.protocol.tokens import Claims
 
 
 class EventReader(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from bridle.base.http import HttpFault, Timeouts
+from bridle.base.http import HttpConnections, HttpFault, Timeouts
 from bridle.credentials.oauth import FormAnswer, Post
 from bridle.protocol.errors import CredentialError
-
-if TYPE_CHECKING:
-    from bridle.base.http import HttpConnections
 
 MAX_ANSWER_BYTES = 256 * 1024
 

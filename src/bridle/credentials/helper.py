@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +19,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpConnections, HttpFault
 from bridle.base.http_routes import parse_url
 from bridle.base.own_process import close_to_others, leave_no_core
+from bridle.credentials.credential_store import CredentialStore
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.helper_protocol import (
@@ -49,9 +49,6 @@ from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.credentials.secret_mask import Masking, masked
 from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError
-
-if TYPE_CHECKING:
-    from bridle.credentials.credential_store import CredentialStore
 
 
 def keep_to_ourselves() -> None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
+from bridle.engine.journal import Journal
 from bridle.engine.known_files import SEEN
 from bridle.engine.steps import Reply, Step
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 from bridle.protocol.codec import encode_payload
-from bridle.protocol.events import ContextAdded, CustomEvent, Degraded, DurableEvent, Notice, ToolResult
-
-if TYPE_CHECKING:
-    from bridle.engine.journal import Journal
-    from bridle.protocol.events import Mode, ModelChanged
-    from bridle.protocol.messages import Message
+from bridle.protocol.events import (
+    ContextAdded,
+    CustomEvent,
+    Degraded,
+    DurableEvent,
+    Mode,
+    ModelChanged,
+    Notice,
+    ToolResult,
+)
+from bridle.protocol.messages import Message
 
 MAX_CHARACTERS = 64 * 1024
 """So long may the text be that a layer puts in the place of a result, which is cut already."""

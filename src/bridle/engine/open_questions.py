@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,10 +35,7 @@ from bridle.protocol.events import (
     QuestionAnswered,
     QuestionAsked,
 )
-from bridle.protocol.questions import TrustAnswer, TrustQuestion, about
-
-if TYPE_CHECKING:
-    from bridle.protocol.questions import AnyAnswer, AnyQuestion
+from bridle.protocol.questions import AnyAnswer, AnyQuestion, TrustAnswer, TrustQuestion, about
 
 PERMISSION_TIMEOUT_S = 60.0
 REMEMBERED_ANSWERS = 200

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from bridle.engine.ports import Description, Lease, Record, Room, SessionLog, StoredSession
+from bridle.engine.undo_records import ActionRow, CallRow, Contents, Item, Kept, NewCall
 from bridle.protocol.events import Envelope
-
-if TYPE_CHECKING:
-    from bridle.engine.undo_records import ActionRow, CallRow, Contents, Item, Kept, NewCall
 
 
 class OpenLog(SessionLog, Protocol):

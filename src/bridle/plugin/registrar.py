@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -20,19 +20,16 @@ from bridle.engine.features import (
     PlacedToolLayer,
 )
 from bridle.engine.foreign_output import checked_event
+from bridle.engine.services import Service, SessionDoor, ToolSource
 from bridle.engine.slash_command import SlashCommand, SlashEvent
+from bridle.engine.steps import RequestLayer
 from bridle.engine.tools import Tool, ToolLayer, ToolOrigin
+from bridle.plugin.transport import MakeTransport
+from bridle.protocol.commands import CustomCommand
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import CustomEvent
+from bridle.protocol.events import CustomEvent, Envelope
+from bridle.protocol.queries import CustomQuery
 from bridle.protocol.slash_arguments import ANY_WORDS, SlashArgument
-
-if TYPE_CHECKING:
-    from bridle.engine.services import Service, SessionDoor, ToolSource
-    from bridle.engine.steps import RequestLayer
-    from bridle.plugin.transport import MakeTransport
-    from bridle.protocol.commands import CustomCommand
-    from bridle.protocol.events import Envelope
-    from bridle.protocol.queries import CustomQuery
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -6,14 +6,12 @@ In process, over a socket or from a browser, a client is written against this an
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bridle.protocol.commands import Accepted, AnyCommand
 from bridle.protocol.events import Envelope
 from bridle.protocol.handshake import Handshake
-
-if TYPE_CHECKING:
-    from bridle.protocol.queries import A, Query
+from bridle.protocol.queries import A, Query
 
 
 class Connection(Protocol):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking
+from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking, ModelThought
 from bridle.engine.sizes import CALL, AnswerRoom, too_long
-
-if TYPE_CHECKING:
-    from bridle.engine.ports import ModelThought
-    from bridle.protocol.messages import StopReason, Usage
-    from bridle.providers.vendor_errors import VendorError
+from bridle.protocol.messages import StopReason, Usage
+from bridle.providers.vendor_errors import VendorError
 
 T = TypeVar("T")
 

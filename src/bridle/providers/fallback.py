@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError, ProviderError, sentence
 from bridle.protocol.events import ModelChanged, Notice
-
-if TYPE_CHECKING:
-    from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 
 OVERLOAD: Final = frozenset({"Overloaded", "StillRateLimited"})
 """What another model may do better at. Every retry was made before."""

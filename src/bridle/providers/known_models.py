@@ -11,7 +11,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,10 +24,8 @@ from bridle.providers.capability_check import ServedModel
 from bridle.providers.catalogue import Catalogue, snapshot
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import Models
+from bridle.providers.model_facts import ModelFacts
 from bridle.providers.model_listing import ModelInfo
-
-if TYPE_CHECKING:
-    from bridle.providers.model_facts import ModelFacts
 
 ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""

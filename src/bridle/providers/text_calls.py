@@ -10,12 +10,10 @@ model that can make real calls may well want to write about these marks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from bridle.engine.sizes import AnswerRoom
 from bridle.providers.answers import PartialCall
-
-if TYPE_CHECKING:
-    from bridle.engine.sizes import AnswerRoom
 
 _TO_THE_END: Final = "[TOOL_CALLS]"
 _MARKS: Final = {

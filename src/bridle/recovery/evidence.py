@@ -10,21 +10,18 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from bridle.base.files import read_limited
 from bridle.base.git import GitRefused
-from bridle.base.git_repository import GitFailed
+from bridle.base.git_repository import Commit, GitFailed, Repository
 from bridle.base.surviving_processes import left_behind
 from bridle.base.visible import visible
 from bridle.engine.conversation import OpenCall
 from bridle.protocol.errors import BridleError
 from bridle.shell.command_facts import Understanding
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import Commit, Repository
 
 LOOK_S = 5.0
 """Longer than this nobody waits for a look; what was found until then is shown."""

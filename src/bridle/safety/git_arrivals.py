@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from bridle.base.git_repository import GitFailed
+from bridle.base.git_repository import GitFailed, Repository
 from bridle.base.secret_files import is_held_file
 from bridle.engine.tools import Foreseen, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.shell.command_facts import Part, Understand
-
-if TYPE_CHECKING:
-    from bridle.base.git_repository import Repository
 
 _VERBS = frozenset(
     {"checkout", "switch", "merge", "pull", "rebase", "reset", "cherry-pick", "revert", "stash", "restore"}

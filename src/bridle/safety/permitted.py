@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from shlex import quote
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
+from bridle.engine.known_files import KnownFiles
 from bridle.engine.open_questions import PermissionAnswer
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.display_values import ShownWait
@@ -28,9 +29,6 @@ from bridle.safety.call_risk import CallFacts, shown_parts
 from bridle.safety.fail_closed import fail_closed
 from bridle.safety.permission_policy import Decision, Permissions
 from bridle.safety.question_reasons import because, explanation, offers
-
-if TYPE_CHECKING:
-    from bridle.engine.known_files import KnownFiles
 
 SOURCE = "permission_engine"
 _HINT_CHARACTERS = 160

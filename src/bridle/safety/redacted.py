@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -12,9 +12,7 @@ from bridle.base.redact import StreamRedactor
 from bridle.base.redacted_stream import AT_ONCE, RedactedStream
 from bridle.base.threads import in_thread
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
-
-if TYPE_CHECKING:
-    from bridle.protocol.display_values import AnyShown
+from bridle.protocol.display_values import AnyShown
 
 _SEQUENCES = (list, tuple)
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 
 from bridle.base.addresses import NOT_AN_ADDRESS, url_problem
 from bridle.base.hosts import WEB_PORTS, HostRule, host_rule, rule_for
+from bridle.base.http_routes import Url
 from bridle.base.web import parse_web_url
-
-if TYPE_CHECKING:
-    from bridle.base.http_routes import Url
 
 _PATTERN = re.compile(r"(https?)://([^/]+)(/.*)?", re.IGNORECASE)
 

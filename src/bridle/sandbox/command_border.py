@@ -8,19 +8,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import CannotStart
+from bridle.base.processes import CannotStart, ProcessGroup
 from bridle.base.stand_ins import CLOCK_TICK_NS
 from bridle.base.visible import visible
-from bridle.engine.ports import BeginCall, EndCall, SpawnPolicy
+from bridle.engine.ports import BeginCall, EndCall, Hosts, SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
 from bridle.sandbox.adapters import Adapter, Launch
 from bridle.sandbox.blocked import explain_blocked
 from bridle.sandbox.commits import stayed_behind
 from bridle.sandbox.confinement import Confinement
+from bridle.sandbox.control_group import ControlGroup
 from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.plain_spawn import OWN_NETWORK, ConfinedProcess, begin_unchecked
 from bridle.sandbox.policy_check import Checked, PolicyCheck, apart
@@ -28,11 +29,6 @@ from bridle.sandbox.policy_files import PolicyChange
 from bridle.sandbox.proxy import OutsideNetwork
 from bridle.sandbox.quarantine import put_right
 from bridle.sandbox.way_out import WayOut, proxy_variables
-
-if TYPE_CHECKING:
-    from bridle.base.processes import ProcessGroup
-    from bridle.engine.ports import Hosts
-    from bridle.sandbox.control_group import ControlGroup
 
 T = TypeVar("T")
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")

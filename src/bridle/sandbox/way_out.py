@@ -13,13 +13,10 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from bridle.engine.ports import Hosts
 from bridle.sandbox.adapters import CannotConfine, Launch
 from bridle.sandbox.proxy import HostProxy, OutsideNetwork
-
-if TYPE_CHECKING:
-    from bridle.engine.ports import Hosts
 
 PORT = 64_800
 """Of the command's own network, where nobody else has taken it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bridle.engine.store_ports import Backup, DaysOf, Due, Expired, ForgetBeside, Found, Restored
 from bridle.protocol.errors import BridleError
@@ -12,12 +11,10 @@ from bridle.sessions.backup import back_up, restore
 from bridle.sessions.branch import branch
 from bridle.sessions.import_session import import_lines
 from bridle.sessions.rekey import rekey
+from bridle.sessions.repair import Report
 from bridle.sessions.retention import delete, expire, expiring
 from bridle.sessions.store import SessionStore, busy
 from bridle.sessions.text_search import last_answers, search
-
-if TYPE_CHECKING:
-    from bridle.sessions.repair import Report
 
 
 class StoredArchive:

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import os
 import signal
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -14,14 +14,12 @@ from msgspec import Meta
 from bridle.base.files import read_each
 from bridle.base.processes import CannotStart
 from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
+from bridle.engine.ports import Hosts
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import BackgroundStarted
 from bridle.tools.jobs import MAX_JOBS, Jobs, TooManyJobs
-
-if TYPE_CHECKING:
-    from bridle.engine.ports import Hosts
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000

@@ -15,16 +15,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from bridle.base.files import open_beneath, private_folder, read_limited, write_atomic
+from bridle.tools.file_search import Start
 from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, IgnoreRules, walk
 from bridle.tools.map_ranking import FileTags
-
-if TYPE_CHECKING:
-    from bridle.tools.file_search import Start
 
 MAX_FILES: Final = 5_000
 MAX_FILE_BYTES: Final = 256 * 1024

@@ -9,13 +9,14 @@ import asyncio
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from bridle.base.files import open_beneath, read_limited
-from bridle.base.unified_diff import diff_of
+from bridle.base.unified_diff import Diff, diff_of
+from bridle.engine.known_files import KnownFiles
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
@@ -24,10 +25,6 @@ from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
 from bridle.tools.replace_file import replace_beneath
 from bridle.tools.text_files import NotEditable, is_storable, read_text, would_lose_secret
-
-if TYPE_CHECKING:
-    from bridle.base.unified_diff import Diff
-    from bridle.engine.known_files import KnownFiles
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60

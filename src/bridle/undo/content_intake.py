@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bridle.engine.store_ports import UndoStore
 from bridle.engine.undo_records import Contents
-
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import UndoStore
 
 BATCH_BYTES = 4 << 20
 """Contents are written in parts of this size, so that a large workspace does not fill the memory."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.redact import redact
 from bridle.base.visible import visible
 from bridle.base.walker import EXCLUDED
+from bridle.engine.store_ports import UndoStore
 from bridle.engine.tools import ToolCall
 from bridle.engine.undo_records import (
     DAYS_KEPT,
@@ -34,9 +34,6 @@ from bridle.undo.file_tree import Look, WatchedFolders, look_at, newly_missed, s
 from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
-
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import UndoStore
 
 _DOES_CHARACTERS = 200
 _INSTALLS = "installs packages"

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import UndoStore
-    from bridle.engine.undo_records import ActionRow, CallRow
+from bridle.engine.store_ports import UndoStore
+from bridle.engine.undo_records import ActionRow, CallRow
 
 
 class CallNumbers:

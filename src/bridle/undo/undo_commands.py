@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,11 +19,9 @@ from bridle.protocol.questions import (
     UndoQuestion,
 )
 from bridle.undo import undo_words as words
+from bridle.undo.undo_plan import Plan
 from bridle.undo.undo_preview import conflict, preview
-
-if TYPE_CHECKING:
-    from bridle.undo.undo_plan import Plan
-    from bridle.undo.undo_service import Undo
+from bridle.undo.undo_service import Undo
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):

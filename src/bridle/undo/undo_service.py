@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridle.engine.store_ports import UndoStore
 from bridle.engine.undo_records import ActionRow, CallRow, Change, Item, Lost, State
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import UndoApplied
@@ -32,9 +32,6 @@ from bridle.undo.undo_plan import (
     redo_steps,
     undo_steps,
 )
-
-if TYPE_CHECKING:
-    from bridle.engine.store_ports import UndoStore
 
 SESSION = "session"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,9 +14,7 @@ from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.display_values import ShownCommand
 from bridle.protocol.events import DurableEvent, Notice
-
-if TYPE_CHECKING:
-    from bridle.undo.keeper import Begun, Keeper
+from bridle.undo.keeper import Begun, Keeper
 
 _MAX_TOLD = 200
 """Of a command that changes more files than this, the model knows what it did to the first ones."""

@@ -7,16 +7,13 @@ own is on a branch, and not in the folder of the session.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.clients.interaction.story import edited_files
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
-
-if TYPE_CHECKING:
-    from bridle.protocol.display_values import EditedFile
+from bridle.protocol.display_values import EditedFile
 
 
 class FileChange(msgspec.Struct, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, get_args
+from typing import Any, Literal, TypeAlias, assert_never, get_args
 
 from bridle.base.phrases import counted
 from bridle.base.untrusted import unwrapped
@@ -19,13 +19,17 @@ from bridle.clients.interaction.output_excerpt import excerpt, plain_line, print
 from bridle.clients.interaction.skill_words import skill_change_lines, skill_named
 from bridle.protocol import display_values as d
 from bridle.protocol import events as e
-from bridle.protocol.display_values import ShownCommand, ShownEdit, ShownJudgement, ShownWait
+from bridle.protocol.display_values import (
+    AnyShown,
+    EditedFile,
+    ShownCommand,
+    ShownEdit,
+    ShownJudgement,
+    ShownWait,
+)
 from bridle.protocol.errors import sentence
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import UndoPreview
-
-if TYPE_CHECKING:
-    from bridle.protocol.display_values import AnyShown, EditedFile
 
 COMMAND_WIDTH = 60
 REASON_WIDTH = 120

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
@@ -13,7 +13,7 @@ from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
 from bridle.clients.interaction.controller import MARK
-from bridle.clients.interaction.edit_rows import edit_rows, short_edit_rows
+from bridle.clients.interaction.edit_rows import EditPiece, edit_rows, short_edit_rows
 from bridle.clients.interaction.effects import OpenDiff, SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.event_rows import changed_words, event_rows, turn_words
@@ -28,10 +28,7 @@ from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
-
-if TYPE_CHECKING:
-    from bridle.clients.interaction.edit_rows import EditPiece
-    from bridle.protocol.display_values import EditedFile
+from bridle.protocol.display_values import EditedFile
 
 _WORD_COLUMNS: Final = 8
 _CALL_COLUMNS: Final = 40

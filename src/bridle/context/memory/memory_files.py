@@ -10,19 +10,16 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
 
 from bridle.base.files import MEMORIES, repository_root
 from bridle.context.memory.memory_choice import ENDING, INDEX, MemoryIndex, MemoryRow, MemoryScope
-from bridle.context.memory.memory_entry import BadMemory, is_name
+from bridle.context.memory.memory_entry import BadMemory, Memory, is_name
 from bridle.context.memory.memory_reading import keep_index, read_file, row_of
 from bridle.protocol.errors import BridleError
-
-if TYPE_CHECKING:
-    from bridle.context.memory.memory_entry import Memory
 
 PROJECTS = "projects"
 MAX_MEMORIES = 2_000

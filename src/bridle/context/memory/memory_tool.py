@@ -8,23 +8,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from bridle.context.memory.memory_choice import ALWAYS
 from bridle.context.memory.memory_entry import BadMemory, Memory, MemoryType
-from bridle.context.memory.memory_files import holds_secret
+from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder, holds_secret
 from bridle.context.memory.memory_reading import today
 from bridle.context.memory.memory_writing import put_memory, remove_memory
+from bridle.engine.known_files import KnownFiles
 from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import FileChange, Notice
-
-if TYPE_CHECKING:
-    from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder
-    from bridle.engine.known_files import KnownFiles
 
 NAME: Final = "memory"
 _MAX_LISTED = 200

@@ -7,7 +7,7 @@ nothing but the built-in ones pays for two lines of text and a tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -16,12 +16,10 @@ from bridle.base.spelling import nearest
 from bridle.base.visible import visible
 from bridle.context.skills.skill_list import best_skills
 from bridle.context.skills.skill_records import NO_TRIGGERS, FoundSkills, Skill, SkillProblem
+from bridle.engine.conversation import Conversation
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import SkillRegistryChanged
-
-if TYPE_CHECKING:
-    from bridle.engine.conversation import Conversation
 
 TOOL: Final = "skill"
 MOST_FILES: Final = 100
