@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bridle.config.folders import Folders, home_of, project_folder
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
-from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 from bridle.context.skills.skill_list import built_in_skills
+from bridle.context.skills.skill_places import SkillPlace, skill_places
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
 from bridle.safety.trust.approvals import content_digest
@@ -29,7 +29,12 @@ def find_all(
         listed=settings.folders if cwd else (),
     )
     of_bundles = _bundle_places(settings.bundles, where) if settings.bundles else ()
-    found = find_skills([*of_bundles, *places])
+    searched = (*of_bundles, *places)
+    if not searched:
+        return FoundSkills(skills=built_in_skills())
+    from bridle.context.skills.skill_folders import find_skills  # the door of skills from files
+
+    found = find_skills(searched)
     return FoundSkills(skills=(*built_in_skills(), *found.skills), problems=found.problems)
 
 

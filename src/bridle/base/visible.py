@@ -38,9 +38,10 @@ def visible(text: str, *, newlines: bool = True) -> str:
     Line feeds stay where `newlines` allows them, tabs always. A joiner stays between two emoji, a style
     selector right after an emoji or inside a keycap.
     """
-    return suspects(newlines=newlines).sub(
+    written = suspects().sub(
         lambda match: match[0] if _is_ordinary(text, match.start()) else _written(match[0]), text
     )
+    return written if newlines else written.replace("\n", _written("\n"))
 
 
 def hidden_characters(text: str) -> list[tuple[int, int]]:
@@ -84,9 +85,9 @@ def _is_emoji(text: str, at: int) -> bool:
 
 
 @functools.cache
-def suspects(*, newlines: bool = True) -> re.Pattern[str]:
+def suspects() -> re.Pattern[str]:
     """One character that a terminal may obey or hide, whatever it does where it stands."""
-    return re.compile(f"[{_SUSPECT}]" if newlines else f"[\n{_SUSPECT}]")
+    return re.compile(f"[{_SUSPECT}]")
 
 
 @functools.cache
