@@ -14,8 +14,7 @@ from bridle.app.explain import explain, standing
 from bridle.base.clock import SystemClock
 from bridle.base.processes import Processes
 from bridle.cli import YOUNG_OBJECTS
-from bridle.safety.hooks.context import Actor, context_of
-from bridle.safety.hooks.definitions import hook_from
+from bridle.safety.hooks.definitions import Actor, context_of, hook_from
 from bridle.safety.hooks.hook_process import run_command, started_by
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
 

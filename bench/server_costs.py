@@ -22,8 +22,8 @@ from bridle.base.processes import Processes
 from bridle.config.folders import folders
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_run import LaunchPlace
+from bridle.mcp.shared_server import ServerPool
 from bridle.sandbox.session_border import machine_spawn
 
 ROUNDS = 11

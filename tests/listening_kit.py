@@ -14,7 +14,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
-from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import TcpAddress
 from bridle.engine.ports import Provider
 from bridle.plugin.contract import Plugin

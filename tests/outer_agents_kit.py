@@ -19,8 +19,7 @@ from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.control.http_app import service_app
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
-from bridle.control.service import Service
-from bridle.control.service_metrics import ServiceCounters
+from bridle.control.service import Service, ServiceCounters
 from bridle.engine.ports import Provider
 
 HOST = "127.0.0.1:8421"

@@ -17,7 +17,7 @@ from bridle.conformance.harness import HarnessSession, harness
 from bridle.control.capability_tokens import Tokens
 from bridle.control.http_app import service_app
 from bridle.control.request_guard import ConnectionOrigin, Listener
-from bridle.control.service_metrics import ServiceCounters
+from bridle.control.service import ServiceCounters
 from bridle.engine.ports import Provider
 
 PORT = 8421

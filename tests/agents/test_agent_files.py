@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bridle.agents.agent_fields import decode_agent, name_problem
 from bridle.agents.agent_files import MAX_BYTES, MAX_FILES, find_agent_files, read_agent
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS
 from bridle.agents.definition import (
     AgentCatalog,
@@ -18,6 +17,7 @@ from bridle.agents.definition import (
     AgentDelegation,
     AgentOrigin,
     AgentProvider,
+    AgentRegistry,
     AgentRule,
 )
 from tables import table

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
-from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRule
+from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRegistry, AgentRule
 from bridle.agents.delegation import DELEGATE_NAMES, check_delegation, may_delegate
 from bridle.app.session_agents import WorkingAgent
 from bridle.base.paths import session_folders

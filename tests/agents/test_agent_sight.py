@@ -14,9 +14,9 @@ from bridle.engine.tools import EVERYTHING
 from bridle.protocol import events as e
 from bridle.providers.script import call, say
 from bridle.safety.call_risk import CallFacts
+from bridle.safety.path_guard import without
 from bridle.safety.permission_policy import AgentPolicy, Permissions
 from bridle.safety.rules import Rule
-from bridle.safety.sight import without
 
 FREELY = AgentDelegation(invocation="allow", can_delegate=True)
 KEPT = AgentRule(tool="*", verdict="deny", path="secrets/**", reason="not needed")

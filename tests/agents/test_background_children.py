@@ -11,7 +11,7 @@ import pytest
 
 from app.test_compacting import LONG, Model, windows
 from bridle.agents.definition import AgentDefinition, AgentDelegation
-from bridle.clients.as_events import events_lines
+from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.effects import CloseQuestion, PutQuestion
 from bridle.clients.interaction.passages import Words, passages

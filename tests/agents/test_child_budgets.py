@@ -13,7 +13,7 @@ from bridle.agents.agent_settings import ChildContext, DelegateResults
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.agents.handoff import HandoffPacket, handoff_text
 from bridle.base.token_estimate import estimated_tokens
-from bridle.clients.as_events import events_lines
+from bridle.clients.dotted_events import events_lines
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.request import encode

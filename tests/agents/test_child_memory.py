@@ -23,7 +23,7 @@ from bridle.agents.child_memory import (
 )
 from bridle.agents.definition import AgentDefinition
 from bridle.base.token_estimate import estimated_tokens
-from bridle.clients.as_events import events_lines
+from bridle.clients.dotted_events import events_lines
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import MAX_MEMORIES, Conversation
 from bridle.protocol import events as e

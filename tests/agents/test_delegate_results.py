@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agents_kit import Answering, calling, kept_at, sending
 from bridle.agents.definition import AgentDefinition, AgentDelegation
-from bridle.agents.delegate_ledger import LEFT_OUT, fitted_lines
-from bridle.agents.delegate_result import KeptAnswer, delegate_result, ledger_line
+from bridle.agents.delegate_ledger import LEFT_OUT, KeptAnswer, delegate_result, fitted_lines, ledger_line
 from bridle.base.token_estimate import estimated_tokens
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import COMPACTED, LEDGER_LEAD, Conversation, Invocation, ledger_text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition
-from bridle.clients.as_events import events_lines
+from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.story import Story
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, ScriptedAnswer, scripted

@@ -15,7 +15,7 @@ from msgspec import structs
 from bridle.base.websocket_client import SocketClosed, open_websocket
 from bridle.clients.engine_address import engine_address
 from bridle.clients.remote import connect_remote, place_opener
-from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.http_server import ConnectionLimits
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
 from bridle.protocol.tokens import WATCH

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from bridle.clients.mcp_server.event_watch import MOST
+from bridle.clients.mcp_server.agent_door import MOST
 from bridle.clients.mcp_server.stdio_streams import LONGEST_LINE
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted

@@ -17,7 +17,7 @@ from bridle.app.serving import end_in_turn
 from bridle.base.engine_place import EnginePlace, connected_socket
 from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
 from bridle.conformance.fake_clock import FakeClock
-from bridle.control.connection_limits import ConnectionLimits
+from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError

@@ -15,8 +15,7 @@ from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Notice, PermissionRequested, QuestionAsked
 from bridle.protocol.questions import TrustAnswer, TrustQuestion
 from bridle.providers.script import call, say
-from bridle.safety.trust.approvals import Approvals, content_digest
-from bridle.safety.trust.lockfile import Approval, encode
+from bridle.safety.trust.approvals import Approval, Approvals, content_digest, encode
 
 RULE = b'[[permissions.rules]]\ntool = "write_file"\npath = "*.txt"\nverdict = "allow"\n'
 WRITES = (call("write_file", path="new.txt", content="hi"), say("Done."))

@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.json_line import escaped, json_line
-from bridle.base.visible import visible
+from bridle.base.visible import escaped, json_line, visible
 from hostile_text import HOSTILE
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text(st.sampled_from(HOSTILE + 'é漢😀"\\ \n'))

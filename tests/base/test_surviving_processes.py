@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from bridle.base.escapees import MARK
-from bridle.base.surviving_processes import left_behind
+from bridle.base.escapees import MARK, left_behind
 
 
 @pytest.fixture

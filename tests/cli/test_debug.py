@@ -13,8 +13,7 @@ import pytest
 from bridle.config.folders import folders
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.servers import ModelServer
-from bridle.providers.raw_dump import RawDump, read_dump
-from bridle.providers.raw_exchange import RawExchange
+from bridle.providers.raw_dump import RawDump, RawExchange, read_dump
 from bridle.providers.script import fail, say
 from bridle.sessions.beside_store import dumps_of
 from cli_kit import Place

@@ -15,7 +15,7 @@ import pytest
 
 from bridle.clients.interaction.key_router import GRACE_S
 from bridle.protocol.events import ContextAdded, Notice, PrefixSet, ToolResult
-from bridle.safety.trust.lockfile import Approval, encode
+from bridle.safety.trust.approvals import Approval, encode
 from cli_kit import Place, Ran
 from cli_terminal import Sitting, sitting
 

@@ -18,7 +18,7 @@ from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.sandbox import landlock
 from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter, ConfiningWay, TriedAdapter
-from bridle.sandbox.limits import UNLIMITED
+from bridle.sandbox.adapters import UNLIMITED
 from bridle.sandbox.probe import CHECKS
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from confining_kit import REPOSITORY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.safety.trust.lockfile import decode
+from bridle.safety.trust.approvals import decode
 from cli_kit import Place
 from cli_terminal import Sitting, sitting
 

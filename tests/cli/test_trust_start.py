@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.safety.trust.approvals import content_digest
-from bridle.safety.trust.lockfile import Approval, encode
+from bridle.safety.trust.approvals import Approval, content_digest, encode
 from cli_kit import Place
 from cli_terminal import sitting
 

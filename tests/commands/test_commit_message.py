@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.commands.commit_message import (
+from bridle.commands.git_as_person import (
     MAX_MESSAGE_CHARACTERS,
     draft_request,
     drafted_message,

@@ -16,7 +16,7 @@ from bridle.conformance.wire_doors import EngineDoor, RestWay, ServedDoor, Socke
 from bridle.conformance.wire_scenarios import SCENARIOS, Door, NotOffered, Scenario
 from bridle.conformance.wire_score import Played, score
 from bridle.control.http_app import service_app
-from bridle.control.service_metrics import ServiceCounters
+from bridle.control.service import ServiceCounters
 from bridle.protocol import commands as c
 from bridle.protocol import events as e
 from bridle.protocol.connection import Connection

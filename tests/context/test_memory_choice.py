@@ -19,10 +19,12 @@ from bridle.context.memory.memory_choice import (
     MemoryIndex,
     MemoryRow,
     choose,
+    is_near,
+    stem,
+    words_of,
 )
 from bridle.context.memory.memory_entry import TYPES, BadMemory, Memory, read_memory
 from bridle.context.memory.memory_files import MemoryFolder, memory_files
-from bridle.context.memory.memory_words import is_near, stem, words_of
 from tables import table
 
 MANY = 500

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.credentials.secret_mask import Masking, masked
+from bridle.credentials.helper import Masking, masked
 
 letters = st.text("ab/", max_size=60)
 secrets = st.text("ab/", min_size=8, max_size=12)

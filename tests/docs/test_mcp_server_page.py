@@ -6,8 +6,8 @@ import shlex
 import tomllib
 from pathlib import Path
 
+from bridle.clients.mcp_server.agent_door import KINDS
 from bridle.clients.mcp_server.agent_tools import TOOLS
-from bridle.clients.mcp_server.resource_uris import KINDS
 from cli_kit import Place
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/mcp-server.md").read_text(encoding="utf-8")

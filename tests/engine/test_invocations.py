@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.as_chain import chain_lines
-from bridle.clients.as_events import events_lines
+from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.passages import Words, passages
 from bridle.clients.interaction.story import Story
 from bridle.clients.interaction.view import SessionView

@@ -8,7 +8,7 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind, outcomes
-from bridle.mcp.server_log import MOST_BYTES
+from bridle.mcp.server_run import MOST_BYTES
 from bridle.protocol.events import Degraded, MCPServerDown, Notice, ToolResult
 from bridle.providers.script import call, say
 from mcp_kit import is_running, server, session_with, slash, states, until, until_phase

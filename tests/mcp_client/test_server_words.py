@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.mcp.input_requests import field_value, form_fields
-from bridle.mcp.message_lines import LongLine, MessageLines
 from bridle.mcp.server_commands import prompt_arguments
-from bridle.mcp.server_log import MOST_BYTES, ServerLog
+from bridle.mcp.server_run import MOST_BYTES, ServerLog
 from bridle.mcp.tool_lists import ListedPrompt, PromptWord
-from bridle.mcp.transports import WireCounts
+from bridle.mcp.transports import LongLine, MessageLines, WireCounts
 from tables import table
 
 JSON = st.recursive(

@@ -15,9 +15,8 @@ from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.server_definitions import decode_server
-from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_run import LaunchPlace, server_files, server_policy
-from bridle.mcp.shared_server import ServerUnavailable
+from bridle.mcp.shared_server import ServerPool, ServerUnavailable
 from bridle.protocol.commands import CreateSession, EndSession
 from bridle.protocol.events import ToolResult
 from bridle.protocol.queries import CustomQuery

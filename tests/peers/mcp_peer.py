@@ -13,12 +13,11 @@ from typing import Any
 
 from bridle.app.mcp_mount import MCP_PATH
 from bridle.conformance.fake_models import scripted
-from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.http_app import service_app
-from bridle.control.http_server import HttpServer, ListeningAt
+from bridle.control.http_server import ConnectionLimits, HttpServer, ListeningAt
 from bridle.control.listening_socket import TcpAddress, open_tcp_socket
 from bridle.control.request_guard import ConnectionOrigin, Listener, claims_of
-from bridle.control.service_metrics import ServiceCounters
+from bridle.control.service import ServiceCounters
 from bridle.providers.script import call, say
 from outer_agents_kit import mcp_served, served_service
 

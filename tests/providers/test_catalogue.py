@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from bridle.protocol.messages import Usage
 from bridle.providers.catalogue import TTL_MS, Catalogue, snapshot
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.model_facts import FREE, UNKNOWN, ModelFacts, PricesBeyond
-from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import FREE, UNKNOWN, ModelFacts, ModelInfo, PricesBeyond
 from bridle.providers.presets import PRESETS, preset
 
 WORK = Endpoint(name="work", base_url="https://models.example/v1")

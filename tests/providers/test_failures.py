@@ -18,8 +18,8 @@ from bridle.providers.failures import (
     retry_after_s,
     silent,
     unreachable,
+    vendor_error,
 )
-from bridle.providers.vendor_errors import vendor_error
 from tables import table
 
 KEY = "sk-" + "a1b2c3d4" * 4

@@ -9,8 +9,8 @@ from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check
 from bridle.engine.ports import ModelCall, ModelDone, ModelText, ModelThinking
 from bridle.protocol.messages import Usage
 from bridle.providers.answers import AnswerFault, decode_answer
+from bridle.providers.failures import vendor_error
 from bridle.providers.openai_chat import ChatDecoder, ChatWire
-from bridle.providers.vendor_errors import vendor_error
 from providers.wire_kit import check_request, check_stream, golden
 from tables import table
 

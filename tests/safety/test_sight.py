@@ -5,7 +5,7 @@ import os
 from bridle.base.paths import session_folders
 from bridle.base.private_places import PrivatePlaces
 from bridle.safety.guards import PathPolicy
-from bridle.safety.sight import sight
+from bridle.safety.path_guard import sight
 
 
 def test_secrets_keep_their_content_and_what_is_ours_or_denied_its_name_too(workspace, tmp_path) -> None:

@@ -14,13 +14,17 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.errors import BridleError
 from bridle.safety.trust.approvals import (
     KEPT_PER_PLACE,
+    KINDS,
     MAX_COPY_BYTES,
+    Approval,
     Approvals,
     content_digest,
+    decode,
+    encode,
+    encode_line,
     read_lockfile,
 )
-from bridle.safety.trust.change_kind import change_of
-from bridle.safety.trust.lockfile import KINDS, Approval, decode, encode, encode_line
+from bridle.safety.trust.trust_questions import change_of
 from effort import examples
 from tables import table
 

@@ -22,12 +22,11 @@ from bridle.base.duplex import InputPipe
 from bridle.base.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.adapter_start import HeldBack, start
-from bridle.sandbox.adapters import Launch, NeverRan
+from bridle.sandbox.adapters import CommandLimits, Launch, NeverRan
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement, HostContext
 from bridle.sandbox.control_group import ControlGroup
 from bridle.sandbox.gate import Gate
-from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.mount_check import ExpectedMounts
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.thread_limits import HeldThread, drop_capabilities

@@ -21,8 +21,7 @@ from bridle.sandbox.adapter_start import HeldBack, start
 from bridle.sandbox.adapters import Adapter
 from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext, confinement_of
-from bridle.sandbox.mount_check import arguments_of_check, mounted_now
-from bridle.sandbox.mount_list import mounts_of
+from bridle.sandbox.mount_check import arguments_of_check, mounted_now, mounts_of
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.unshare import Unshare, programs
 

@@ -15,7 +15,7 @@ from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement, HostContext, UnheldEntry, confinement_of
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_list import Mount, mounts_of
+from bridle.sandbox.mount_check import Mount, mounts_of
 from bridle.sandbox.quarantine import put_right
 
 

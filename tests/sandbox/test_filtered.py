@@ -17,10 +17,9 @@ from bridle.sandbox.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.landlock import Landlock, available
 from bridle.sandbox.plain_spawn import ConfinedProcess
-from bridle.sandbox.proxy import OutsideNetwork
+from bridle.sandbox.proxy import PORT, OutsideNetwork
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.unshare import Unshare, programs
-from bridle.sandbox.way_out import PORT
 from web_kit import PUBLIC, Network, Peer, WebServer, answer, saying
 
 BWRAP = shutil.which("bwrap")

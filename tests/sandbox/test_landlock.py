@@ -16,8 +16,7 @@ from bridle.base.processes import CannotStart, Processes
 from bridle.sandbox import adapter_start, thread_limits
 from bridle.sandbox.adapters import CannotConfine
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.landlock import Landlock, available
-from bridle.sandbox.landlock_rules import rules_of
+from bridle.sandbox.landlock import Landlock, available, rules_of
 from sandbox.landlock_kit import NOBODY, World, abstract_name, can_run_as_user
 
 pytestmark = pytest.mark.skipif(

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.mount_check import ExpectedMounts, MountNow, expected_mounts, first_difference
-from bridle.sandbox.mount_list import Mount
+from bridle.sandbox.mount_check import ExpectedMounts, Mount, MountNow, expected_mounts, first_difference
 
 ROOT = "/newroot"
 WRITABLE, READ_ONLY = "rw,nosuid,nodev,relatime", "ro,nosuid,nodev,relatime"

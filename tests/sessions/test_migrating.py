@@ -12,8 +12,8 @@ import pytest
 from bridle.protocol import events as e
 from bridle.protocol.errors import StoreError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.branch import branch
 from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.stored_archive import branch
 from bridle.sessions.text_search import search
 from sessions.session_kit import new_store, opened, put, raw
 

@@ -12,9 +12,9 @@ from bridle.base.clock import SystemClock
 from bridle.protocol import events as e
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError
 from bridle.sessions import rekey, repair
-from bridle.sessions.branch import branch
 from bridle.sessions.database import Database
 from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.stored_archive import branch
 from sessions.session_kit import filled, new_store, opened, put, python, raw, words
 from undo.undo_kit import workshop
 

@@ -17,12 +17,12 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.branch import branch
 from bridle.sessions.database import LOG_BYTES
 from bridle.sessions.export import jsonl
 from bridle.sessions.import_session import import_lines
 from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
 from bridle.sessions.store import SessionStore
+from bridle.sessions.stored_archive import branch
 from bridle.sessions.text_search import search
 from effort import examples
 from sessions.session_kit import START_MS, put, raw

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
-from bridle.agents.definition import AgentDefinition
+from bridle.agents.definition import AgentDefinition, AgentRegistry
 from bridle.engine.tools import Tool
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import DELEGATE, Verdict

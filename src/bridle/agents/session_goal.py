@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bridle.agents.check_files import CheckFiles
-from bridle.agents.countdown import Countdown
 from bridle.agents.goal_words import USAGE, GoalWords
-from bridle.base.clock import Clock
+from bridle.base.clock import Clock, Timer
 from bridle.base.json_answer import checked
 from bridle.base.phrases import counted
 from bridle.base.threads import in_thread
@@ -26,6 +25,7 @@ from bridle.engine.ports import GoalSlot, RunCall
 from bridle.protocol.display_values import ShownCommand, ShownEdit
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import (
+    AnyEvent,
     ContextAdded,
     DurableEvent,
     Envelope,
@@ -35,6 +35,10 @@ from bridle.protocol.events import (
     GoalEnded,
     GoalLimits,
     InputAccepted,
+    PermissionDecided,
+    PermissionRequested,
+    QuestionAnswered,
+    QuestionAsked,
     StepStarted,
     ToolCallStarted,
     ToolResult,
@@ -42,6 +46,50 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.goal_state import GoalState, check_words
 from bridle.protocol.messages import TextBlock
+
+
+class Countdown:
+    """Calls `at_end` once, when `seconds` have passed in which no question was open. Events tell it of questions."""
+
+    def __init__(self, clock: Clock, seconds: float, at_end: Callable[[], None]) -> None:
+        self._clock = clock
+        self._left_s = seconds
+        self._at_end = at_end
+        self._open: set[str] = set()
+        self._since = clock.monotonic()
+        self._timer: Timer | None = clock.call_later(seconds, self._fire)
+
+    def hear(self, event: AnyEvent) -> None:
+        match event:
+            case PermissionRequested(call_id=number) | QuestionAsked(question_id=number):
+                self._open.add(number)
+            case PermissionDecided(call_id=number) | QuestionAnswered(question_id=number):
+                self._open.discard(number)
+            case TurnEnded():
+                self._open.clear()
+            case _:
+                return
+        if self._open:
+            self._pause()
+        elif self._timer is None and self._left_s > 0:
+            self._since = self._clock.monotonic()
+            self._timer = self._clock.call_later(self._left_s, self._fire)
+
+    def end(self) -> None:
+        """It is not needed any more."""
+        self._pause()
+        self._left_s = 0.0
+
+    def _pause(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left_s -= self._clock.monotonic() - self._since
+
+    def _fire(self) -> None:
+        self._timer, self._left_s = None, 0.0
+        self._at_end()
+
 
 ORIGINATOR: Final = "goal"
 """Who asks for the rounds behind the first: no client."""

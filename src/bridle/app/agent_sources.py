@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
-from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentScope
+from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentRegistry, AgentScope
 from bridle.base.files import repository_root
 from bridle.base.spelling import nearest
 from bridle.base.visible import visible

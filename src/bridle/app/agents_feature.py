@@ -12,8 +12,7 @@ import msgspec
 
 from bridle.agents.child_memory import memory_key
 from bridle.agents.definition import AgentDefinition
-from bridle.agents.delegate_ledger import delegate_ledger
-from bridle.agents.delegate_result import KeptAnswer, delegate_result, names_of
+from bridle.agents.delegate_ledger import KeptAnswer, delegate_ledger, delegate_result, names_of
 from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, may_delegate, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from bridle.app.engine_answers import EngineAnswers
     from bridle.app.forwarders import Forwarders
     from bridle.app.service_access import ServiceAccess
-    from bridle.app.trace_export import TraceExport
+    from bridle.app.turn_spans import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
-    from bridle.mcp.server_pool import ServerPool
+    from bridle.mcp.shared_server import ServerPool
     from bridle.plugin.contract import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
@@ -158,7 +158,7 @@ class Engine:
     def _server_pool(self) -> ServerPool:
         """The MCP servers that run in this process."""
         if self._servers is None:
-            from bridle.mcp.server_pool import ServerPool  # only where settings name one
+            from bridle.mcp.shared_server import ServerPool  # only where settings name one
 
             self._servers = ServerPool(self.services.where.state, self.services.clock)
         return self._servers
@@ -272,7 +272,7 @@ class Engine:
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""
         if self._traces is None:
-            from bridle.app.trace_export import TraceExport  # the door of traces
+            from bridle.app.turn_spans import TraceExport  # the door of traces
 
             notes = self.services.notes
             self._traces = TraceExport(

@@ -10,9 +10,9 @@ from bridle.app.stored_keys import key_path, store_path
 from bridle.base.clock import Clock
 from bridle.base.processes import Processes
 from bridle.config.folders import Folders
-from bridle.credentials.credential_store import BackEnd
 from bridle.credentials.forwarder import Forwarder
 from bridle.credentials.helper_protocol import Errand, Vault
+from bridle.credentials.records import BackEnd
 from bridle.providers.credential_ports import Credentials, GivenKey
 from bridle.providers.endpoints import Endpoint, inferred_auth
 from bridle.providers.model_directory import LOGIN

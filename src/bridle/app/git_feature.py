@@ -12,8 +12,7 @@ from bridle.base.git import own_environment, program_on, quiet_variables
 from bridle.base.git_repository import Repository
 from bridle.base.processes import Processes
 from bridle.base.token_estimate import estimated_tokens
-from bridle.commands.commit_message import DRAFT_SYSTEM, draft_request
-from bridle.commands.git_as_person import git_command
+from bridle.commands.git_as_person import DRAFT_SYSTEM, draft_request, git_command
 from bridle.commands.git_diff import show_changes
 from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd
 from bridle.engine.journal import masked

@@ -18,8 +18,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.tools import ToolLayer
 from bridle.protocol.events import Notice
-from bridle.safety.hooks.context import Actor
-from bridle.safety.hooks.definitions import HookDefaults, Phase
+from bridle.safety.hooks.definitions import Actor, HookDefaults, Phase
 from bridle.safety.hooks.hook_process import started_by
 from bridle.safety.hooks.hook_sources import Project, WrittenHook, find_hooks
 from bridle.safety.hooks.layer import hooked, passing, tell_hooks

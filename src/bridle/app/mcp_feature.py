@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from bridle.app.model_features import asking_aside, refuse_beyond_budget
-from bridle.app.server_sign_ins import stored_tokens
 from bridle.app.server_trust import (
     ServerPlace,
     ServerValues,
@@ -17,7 +17,9 @@ from bridle.app.server_trust import (
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import ServerSettings
 from bridle.app.stored_keys import StoredKeys
+from bridle.base.http import HttpConnections
 from bridle.base.token_estimate import estimated_tokens
+from bridle.credentials.records import SignIn
 from bridle.engine.deltas import ProgressWriter
 from bridle.engine.features import (
     EventListener,
@@ -33,7 +35,7 @@ from bridle.mcp.pin_gate import PinReview
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest, SamplingBudget, WriteSample
 from bridle.mcp.server_commands import carry_out, mcp_command, state_data
 from bridle.mcp.server_run import LaunchPlace
-from bridle.mcp.server_tokens import ServerTokens
+from bridle.mcp.server_tokens import ServerTokens, TokensUnavailable
 from bridle.mcp.session_servers import NAME, SessionServers, SessionUse
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import Notice, PrefixSet
@@ -42,6 +44,35 @@ from bridle.protocol.queries import CustomQuery
 from bridle.protocol.questions import TrustAnswer
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.sandbox.session_border import claimed_spawn
+
+
+def stored_tokens(
+    stored: StoredKeys, connections: Callable[[], HttpConnections]
+) -> Callable[[str], ServerTokens]:
+    """The tokens of each sign-in, by its name, renewed over these connections."""
+    return lambda name: _StoredTokens(name, stored, connections)
+
+
+class _StoredTokens:
+    def __init__(self, name: str, stored: StoredKeys, connections: Callable[[], HttpConnections]) -> None:
+        self._name = name
+        self._stored = stored
+        self._connections = connections
+        self._found: SignIn | None = None
+
+    async def current(self, *, refused: str = "") -> str | None:
+        try:
+            found = await self._stored.server_sign_in(self._name, self._connections, refused=refused)
+        except BridleError as problem:
+            raise TokensUnavailable(problem.message.rstrip(".")) from None
+        self._found = found
+        return None if found is None else found.access_token
+
+    async def challenged(self, challenge: str) -> None:
+        if self._found is not None:
+            with suppress(BridleError):  # the next sign-in finds out anew
+                await self._stored.keep_challenge(self._found, challenge)
+
 
 SAMPLE_TIMEOUT_S: Final = 120.0
 

@@ -15,8 +15,7 @@ from bridle.providers import DEMO
 from bridle.providers.endpoints import Endpoint, is_usable_key
 from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
-from bridle.providers.model_facts import ModelFacts
-from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import ModelFacts, ModelInfo
 
 
 async def model_entries(known: KnownModels, query: q.ListModels) -> tuple[q.ModelEntry, ...]:

@@ -51,7 +51,7 @@ from bridle.safety.grants import Grant
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import UNCONFINED
-from bridle.undo.changed_files import changed_files
+from bridle.undo.file_states import changed_files
 
 FOUND_MAX = 500
 LAST_CHARS = 200

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS, PLAN, SOLVE
-from bridle.agents.definition import AgentDefinition
+from bridle.agents.definition import AgentDefinition, AgentRegistry
 from bridle.agents.handoff import cut_to
 from bridle.app.agents_feature import SAID_BY_AGENT
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation

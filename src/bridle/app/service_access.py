@@ -13,11 +13,10 @@ from typing import Any
 from bridle.app.session_parts import ProcessServices
 from bridle.control.authority import Asked, session_of
 from bridle.control.capability_tokens import Tokens
-from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces, surfaces_of
+from bridle.control.code_surfaces import CodeSurfaces, ShownCodes, machine_surfaces, surfaces_of
 from bridle.control.minting import Minting
 from bridle.control.multiplex import Multiplexer
 from bridle.control.service_audit import ServiceAudit
-from bridle.control.shown_codes import ShownCodes
 from bridle.control.token_files import TokenFile, open_tokens
 from bridle.credentials.locks import machine_key_of
 from bridle.engine.open_questions import Client

@@ -22,6 +22,7 @@ from bridle.app.openapi_file import openapi_document
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.escapees import recording_processes
 from bridle.base.installation import install_command
 from bridle.base.peer_process import (
     can_tell_descent,
@@ -30,13 +31,12 @@ from bridle.base.peer_process import (
     tcp_end,
     tcp_peer_comes_from_a_call,
 )
-from bridle.base.surviving_processes import recording_processes
 from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.config.folders import Folders, home_of
 from bridle.config.tiers import load
 from bridle.control.capability_tokens import Tokens
-from bridle.control.connection_limits import ConnectionLimits
 from bridle.control.event_batches import OpenStreams
+from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import (
     EngineSocket,
     TcpAddress,
@@ -45,8 +45,7 @@ from bridle.control.listening_socket import (
 )
 from bridle.control.request_guard import AsgiApp, ConnectionOrigin, Listener, Receive, Scope, Send, claims_of
 from bridle.control.served_clients import ServedClients
-from bridle.control.service import Service
-from bridle.control.service_metrics import ServiceCounters
+from bridle.control.service import Service, ServiceCounters
 from bridle.control.token_files import read_token_file
 from bridle.plugin.loading import LoadedPlugin, bad_plugin, load_plugins
 from bridle.protocol.connection import Connection

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from bridle.agents.agent_catalogue import catalogue_text
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import DEFAULT_AGENT
-from bridle.agents.definition import AgentDefinition
+from bridle.agents.definition import AgentDefinition, AgentRegistry
 from bridle.agents.delegation import may_delegate, sees, sendable
 from bridle.app.agent_sources import chosen_agent
 from bridle.engine.tools import Registry

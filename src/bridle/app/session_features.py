@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
-    from bridle.safety.trust.approved_edits import ApprovedEdits
+    from bridle.safety.trust.approvals import ApprovedEdits
 
 BROUGHT = ToolOrigin(scope="programmatic")
 """Where the tools of an embedder come from."""

@@ -41,18 +41,17 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 from bridle.tools.output import Spill
 
 if TYPE_CHECKING:
-    from bridle.agents.agent_registry import AgentRegistry
-    from bridle.agents.definition import AgentDefinition
+    from bridle.agents.definition import AgentDefinition, AgentRegistry
     from bridle.app.gates import Gates
     from bridle.app.hook_feature import SessionHooks
     from bridle.app.session_agents import WorkingAgent
     from bridle.app.session_undo import SessionUndo
-    from bridle.app.trace_export import TraceExport
+    from bridle.app.turn_spans import TraceExport
     from bridle.base.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog
-    from bridle.mcp.server_pool import ServerPool
+    from bridle.mcp.shared_server import ServerPool
     from bridle.recovery.evidence import InterruptedRun
     from bridle.safety.hooks.session_hooks import Hooks
 

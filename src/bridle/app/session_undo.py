@@ -32,8 +32,7 @@ from bridle.engine.undo_records import CallRow, Missed
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.queries import SessionChanges
-from bridle.safety.path_guard import PathPolicy, why_not_written
-from bridle.safety.sight import sight
+from bridle.safety.path_guard import PathPolicy, sight, why_not_written
 from bridle.sandbox.git_places import find_repository, named_repositories
 from bridle.sessions.store import SessionStore
 from bridle.undo.change_list import list_changes

@@ -26,9 +26,9 @@ from bridle.sessions.key_lock import locked_key
 
 if TYPE_CHECKING:
     from bridle.base.http import HttpConnections
-    from bridle.credentials.credential_store import BackEnd
     from bridle.credentials.encrypted import EncryptedStore
     from bridle.credentials.keychain import KeychainStore
+    from bridle.credentials.records import BackEnd
     from bridle.credentials.token_renewal import Renewal
     from bridle.sessions.log_key import KeyFile
 

@@ -16,7 +16,7 @@ from bridle.protocol.events import DELEGATE, ContextAdded, DurableEvent, ToolRes
 from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock
 from bridle.safety import git_arrivals, permitted, redacted, sandboxed
 from bridle.safety.guards import rechecked
-from bridle.safety.trust.approved_edits import ApprovedEdits
+from bridle.safety.trust.approvals import ApprovedEdits
 from bridle.sandbox.read_only_git import repository_of
 from bridle.tools.output import WHOLE_BYTES, capped
 from bridle.undo.undoable import undoable

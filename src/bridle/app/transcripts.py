@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridle.clients.as_chain import ChainForm
-from bridle.clients.as_events import EventsForm
+from bridle.clients.dotted_events import EventsForm
 from bridle.engine.store_ports import OpenLog
 from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
 

@@ -30,10 +30,9 @@ import msgspec
 
 from bridle.base import stand_ins
 from bridle.base.call_mark import mark_what_we_start
-from bridle.base.escapees import MARK, EndedCall, Escapees, adopt, is_witness
+from bridle.base.escapees import MARK, EndedCall, Escapees, ProcessRecord, adopt, is_witness
 from bridle.base.guardian import ControlGroupKeeper, Guardian
 from bridle.base.own_process import close_to_others
-from bridle.base.surviving_processes import ProcessRecord
 
 if TYPE_CHECKING:
     from bridle.base.duplex import InputPipe

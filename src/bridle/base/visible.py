@@ -5,8 +5,13 @@ What a terminal would execute (control characters, escape sequences) and what a 
 and emoji stay.
 """
 
+from __future__ import annotations
+
 import functools
 import re
+from typing import Any
+
+import msgspec
 
 _SHORT_NAMES = {0x00: "NUL", 0x07: "BEL", 0x08: "BS", 0x0A: "LF", 0x0D: "CR", 0x1B: "ESC", 0x7F: "DEL"}
 
@@ -93,3 +98,23 @@ def suspects() -> re.Pattern[str]:
 @functools.cache
 def _emoji() -> re.Pattern[str]:
     return re.compile(f"[{_EMOJI}]")
+
+
+def json_line(value: Any) -> str:
+    """One line with its line feed."""
+    return escaped(msgspec.json.encode(value).decode()) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""JSON text with every character that `visible` looks at more closely as a \u escape. Same values, idempotent.
+
+    Such characters stand inside strings only, so an escape can take their place wherever they are.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return suspects().sub(_escape, text)
+
+
+def _escape(match: Any) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -11,10 +11,9 @@ import msgspec
 
 from bridle.agents.agent_fields import name_problem
 from bridle.agents.agent_files import ENDING, AgentProblem, agent_paths, read_agent, read_agent_file
-from bridle.agents.agent_registry import AgentRegistry
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
-from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrigin
+from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrigin, AgentRegistry
 from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.plugins import provider_sections

@@ -19,7 +19,7 @@ def say(text: str) -> int:
 
 def say_json(value: object) -> int:
     """Writes one line of JSON for programs to stdout. A terminal obeys nothing in it."""
-    from bridle.base.json_line import json_line
+    from bridle.base.visible import json_line
 
     return say_raw(json_line(value))
 

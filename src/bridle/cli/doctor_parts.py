@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.trace_export import endpoint_wanted
+from bridle.app.turn_spans import endpoint_wanted
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
 from bridle.base.git import clean_environment, program_on

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping
 
+from bridle.base.files import private_folder, read_limited
 from bridle.base.processes import CannotStart
 from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
@@ -38,3 +40,47 @@ async def open_editor(command: list[str], file: str, env: Mapping[str, str]) -> 
     except CannotStart as failure:
         name = visible(failure.argv0, newlines=False)
         raise UsageError(f"The editor {name} could not be started ({failure.reason})") from None
+
+
+MAX_BYTES = 1 << 20
+
+
+async def edited(text: str, state_folder: str, env: Mapping[str, str]) -> str | None:
+    """The text as the editor left it, None where that is too much. The file does not stay. Raises `UsageError`."""
+    command = editor_of(env)
+    try:
+        path = _new_private_file(text, state_folder)
+        try:
+            code = await open_editor(command, path, env)
+            if code:
+                raise UsageError(f"The editor ended with code {code}. The draft is as it was")
+            written = read_limited(path, MAX_BYTES)
+        finally:
+            os.unlink(path)
+    except OSError as problem:
+        raise UsageError(f"The draft could not be written or read ({problem.strerror})") from None
+    return None if written.truncated else written.data.decode("utf-8", "replace")
+
+
+def _new_private_file(text: str, state_folder: str) -> str:
+    """A file that only this person can read; whoever asked for it takes it away again. Raises OSError."""
+    folder = private_folder(os.path.join(state_folder, "drafts"))
+    fd, path = tempfile.mkstemp(prefix="draft-", suffix=".md", dir=folder)
+    with open(fd, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return path
+
+
+def save_new(folder: str, path: str, text: str) -> str:
+    """Writes a file that is not there yet, relative to `folder`; returns where it is. Raises `UsageError`."""
+    whole = os.path.join(folder, os.path.expanduser(path))
+    try:
+        fd = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already. Name another one: /export path") from None
+    except (OSError, ValueError) as problem:
+        said = problem.strerror if isinstance(problem, OSError) else str(problem)
+        raise UsageError(f"{path} could not be written ({said})") from None
+    with open(fd, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return whole

@@ -1,8 +1,7 @@
 """The help pages, as text: one screen each, no option list of every verb."""
 
 from bridle.base.spelling import meant_words
-from bridle.cli.man_page import man_page
-from bridle.cli.option_page import option_page
+from bridle.cli.option_page import man_page, option_page
 from bridle.clients.interaction import slash_table
 from bridle.config.settings_report import reference
 

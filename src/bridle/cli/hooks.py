@@ -20,10 +20,18 @@ from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
 from bridle.config.tiers import load
 from bridle.protocol.errors import UsageError
-from bridle.safety.hooks.context import Actor, HookContext, context_of
-from bridle.safety.hooks.definitions import ABOUT_TOOLS, EVENTS, GATING, Hook, HookEvent, event_named
-from bridle.safety.hooks.hook_answers import HookAnswer, KeptOutput
-from bridle.safety.hooks.hook_process import HookRun, run_command, started_by
+from bridle.safety.hooks.definitions import (
+    ABOUT_TOOLS,
+    EVENTS,
+    GATING,
+    Actor,
+    Hook,
+    HookContext,
+    HookEvent,
+    context_of,
+    event_named,
+)
+from bridle.safety.hooks.hook_process import HookAnswer, HookRun, KeptOutput, run_command, started_by
 from bridle.safety.hooks.hook_sources import FoundHooks, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.trust.approvals import Approvals, is_trusted_file

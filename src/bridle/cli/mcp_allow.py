@@ -11,9 +11,8 @@ import msgspec
 
 from bridle.app.parent_register import KnownParent, ParentRegister
 from bridle.base.clock import SystemClock, iso_ms
-from bridle.base.parent_program import descends_from
-from bridle.base.peer_process import comes_from_a_call
-from bridle.base.surviving_processes import recording_processes
+from bridle.base.escapees import recording_processes
+from bridle.base.peer_process import comes_from_a_call, descends_from
 from bridle.base.visible import visible
 from bridle.cli.console import say, say_json
 from bridle.cli.stdin import typed_line

@@ -21,11 +21,10 @@ from bridle.app.parent_register import KnownParent, ParentRegister
 from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
 from bridle.base.engine_place import EnginePlace
+from bridle.base.escapees import recording_processes
 from bridle.base.installation import install_command
-from bridle.base.parent_program import ParentProgram, parent_program
-from bridle.base.peer_process import comes_from_a_call
+from bridle.base.peer_process import ParentProgram, comes_from_a_call, parent_program
 from bridle.base.processes import CannotStart
-from bridle.base.surviving_processes import recording_processes
 from bridle.base.user_programs import start_detached
 from bridle.base.visible import visible
 from bridle.cli.console import tell

@@ -29,8 +29,8 @@ from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.launch_pins import unpinned_words
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.server_definitions import BadServer, ServerDefinition, decode_server, launch_hash
-from bridle.mcp.server_log import MOST_BYTES, log_path
 from bridle.mcp.server_pins import PinStore, PinsUnreadable, ServerPins, pin_place
+from bridle.mcp.server_run import MOST_BYTES, log_path
 from bridle.mcp.server_tokens import SignInMarks, login_command
 from bridle.mcp.tool_lists import KeptLists
 from bridle.protocol.errors import BridleError, UsageError

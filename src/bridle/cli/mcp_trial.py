@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.app.server_sign_ins import stored_tokens
+from bridle.app.mcp_feature import stored_tokens
 from bridle.app.server_trust import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.app.stored_keys import StoredKeys
@@ -28,9 +28,8 @@ from bridle.mcp.input_requests import NOBODY, default_reply
 from bridle.mcp.presented_tools import used_tools
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition
-from bridle.mcp.server_pool import ServerPool
 from bridle.mcp.server_run import LaunchPlace
-from bridle.mcp.shared_server import ServerUnavailable, ServerUser, SharedServer
+from bridle.mcp.shared_server import ServerPool, ServerUnavailable, ServerUser, SharedServer
 from bridle.protocol.errors import UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of

@@ -19,9 +19,16 @@ from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
 from bridle.context.memory.memory_entry import MAX_DESCRIPTION, MAX_FILE_BYTES, BadMemory, Memory, read_memory
-from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder, holds_secret, memory_files
-from bridle.context.memory.memory_reading import today
-from bridle.context.memory.memory_writing import digest_in, put_memory, remove_memory
+from bridle.context.memory.memory_files import (
+    MemoryFiles,
+    MemoryFolder,
+    digest_in,
+    holds_secret,
+    memory_files,
+    put_memory,
+    remove_memory,
+    today,
+)
 from bridle.protocol.errors import BridleError, UsageError
 
 _NO_TEXT = 'A memory needs a text: bridle memory add NAME "what to remember", or - and text on stdin'

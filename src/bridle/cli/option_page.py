@@ -1,5 +1,11 @@
 """Every option of talking and of a run, one line each: `bridle help options`, and a part of the manual page."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bridle._version import __version__
+
 OPTIONS = (
     ("-m, --model P:M", "the model, as provider:model"),
     ("-c, --continue", "go on with the newest session of this folder"),
@@ -75,3 +81,44 @@ def option_page() -> str:
 
 def _lines(options: tuple[tuple[str, str], ...]) -> list[str]:
     return [f"  {spelling:<29} {does}" for spelling, does in options]
+
+
+def man_page(pages: Mapping[str, str]) -> str:
+    """A page for `man`, from the help pages by name; the overview has the empty name."""
+    overview, *rest = pages[""].splitlines()
+    name, _, does = overview.partition(" — ")
+    lines = [
+        f'.TH BRIDLE 1 "" "Bridle {__version__}" ""',
+        ".SH NAME",
+        f"{_escaped(name)} \\- {_escaped(does)}",
+        ".SH SYNOPSIS",
+        *_as_it_stands(rest),
+        ".SH OPTIONS",
+        *_listed(OPTIONS),
+        ".SH OPTIONS OF A RUN",
+        *_listed(RUN_OPTIONS),
+    ]
+    seen = {pages[""]}
+    for topic, text in pages.items():
+        if text not in seen:
+            seen.add(text)
+            lines += [f".SH {_escaped(topic.upper())}", *_as_it_stands(text.splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(options: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    for spelling, does in options:
+        yield from (".TP", f"\\fB{_escaped(spelling)}\\fR", _escaped(does))
+
+
+def _as_it_stands(lines: list[str]) -> Iterator[str]:
+    yield ".nf"
+    yield from map(_escaped, lines)
+    yield ".fi"
+
+
+def _escaped(line: str) -> str:
+    """Text that troff prints as it is: no command, no escape, no typographic dash."""
+    text = line.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    text = text.replace("^", "\\(ha").replace("~", "\\(ti")
+    return f"\\&{text}" if text.startswith(".") else text

@@ -19,8 +19,7 @@ from bridle.base.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file
-from bridle.cli.run_goal import goal_wanted
-from bridle.cli.run_words import command_of, input_of, without_alias
+from bridle.cli.run_words import command_of, goal_wanted, input_of, without_alias
 from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.story import Story
@@ -44,7 +43,7 @@ from bridle.providers.script import script_name
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
-    from bridle.cli.run_at_terminal import RunAtTerminal
+    from bridle.cli.run_attached import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
     from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
@@ -116,7 +115,7 @@ def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str
     renders = form == "text" and sys.stdout.isatty()
     if not asks and not renders:
         return None
-    from bridle.cli.run_at_terminal import RunAtTerminal  # most runs have none
+    from bridle.cli.run_attached import RunAtTerminal  # most runs have none
 
     return RunAtTerminal(parsed, env, asks=asks, renders=renders)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bridle.cli.console import tell
+from bridle.base.clock import SystemClock
+from bridle.cli.console import safe, tell
 from bridle.cli.engine_attach import connect_to_engine, tell_link, why_in_process, why_untold
+from bridle.cli.terminal_look import terminal_look
+from bridle.clients.line.run_terminal import RunTerminal
+from bridle.clients.line.terminal import Terminal
 from bridle.clients.print import RunInput
 from bridle.clients.remote import RemoteConnection
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
@@ -20,8 +25,34 @@ from bridle.protocol.handshake import Handshake
 from bridle.protocol.queries import DescribeSession
 
 if TYPE_CHECKING:
-    from bridle.cli.run_at_terminal import RunAtTerminal
     from bridle.protocol.queries import A, Query
+
+
+class RunAtTerminal:
+    """`page` is the terminal; `asks` whether they can be asked, `renders` whether they read the answer there."""
+
+    def __init__(
+        self, parsed: argparse.Namespace, env: Mapping[str, str], *, asks: bool, renders: bool
+    ) -> None:
+        stream = sys.stdout if renders else sys.stderr
+        terminal = Terminal(
+            input_fd=sys.stdin.fileno(),
+            output_fd=stream.fileno(),
+            look=terminal_look(parsed, env),
+            put=stream.buffer.write,
+        )
+        self.asks = asks
+        self.renders = renders
+        self.page = RunTerminal(terminal, SystemClock(), asks=asks, home=env.get("HOME", ""))
+        self._tells_on_page = sys.stderr.isatty()
+
+    def tell(self, line: str) -> None:
+        """One line of the story: on stderr, unless it would come in the middle of what is drawn on that terminal."""
+        if self._tells_on_page and self.page.is_open:
+            self.page.say(f"bridle: {safe(line)}")
+        else:
+            tell(line)
+
 
 LEAVE_S = 3.0
 """So long a run takes leave of its engine: one that was ended meanwhile does not come back for that."""

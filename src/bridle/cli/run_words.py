@@ -5,15 +5,18 @@ What comes from a file or from stdin is text, whatever it looks like: somebody e
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from bridle.base.spelling import nearest
-from bridle.cli.run_goal import goal_command
 from bridle.cli.stdin import GivenPrompt
 from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
+from bridle.clients.structured import asked_for
 from bridle.commands.git_commands import WRITES
 from bridle.commands.prompts import PROMPTS, prompt_of
 from bridle.commands.role_commands import ROLE_COMMANDS
@@ -22,6 +25,40 @@ from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name, in_full
+
+
+def goal_wanted(parsed: argparse.Namespace, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:
+    """The goal that the options of a run ask for. Raises `UsageError` where something of it is missing."""
+    if not parsed.goal:
+        given_options = (("--check", parsed.check), ("--check-agent", parsed.check_agent))
+        option = next((name for name, value in given_options if value is not None), "--rounds")
+        raise UsageError(f"{option} belongs to a goal: bridle run --goal --check 'COMMAND' WORDS")
+    if schema is None and not (parsed.check or parsed.check_agent or "").strip():
+        raise UsageError(
+            "A goal needs a check that tells when it is reached: --check 'COMMAND', --output-schema FILE or "
+            "--check-agent NAME"
+        )
+    if parsed.image:
+        raise UsageError("--goal takes no --image. Nothing was done")
+    options = [f"--check {shlex.quote(parsed.check)}"] if parsed.check else []
+    if parsed.check_agent:
+        options.append(f"--check-agent {shlex.quote(parsed.check_agent)}")
+    if parsed.rounds is not None:
+        options.append(f"--rounds {parsed.rounds}")
+    words = (given.before.strip(), given.typed.strip(), given.after.strip(), _wish(schema))
+    return goal_command(" ".join((*options, "--", "\n\n".join(filter(None, words)))))
+
+
+def goal_command(arguments: str) -> RunSlash:
+    """`/goal` as a run gives it, with an id by which its own events are told from earlier ones. No session yet."""
+    return RunSlash(session="", id=f"goal-{os.urandom(8).hex()}", name="goal", arguments=arguments)
+
+
+def _wish(schema: dict[str, Any] | None) -> str:
+    if schema is None:
+        return ""
+    return asked_for(schema)
+
 
 _PROMPTS = ("skills", "user", "project")
 """The namespaces of prompts and skills, beside those of bundles."""

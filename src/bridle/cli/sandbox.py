@@ -32,10 +32,10 @@ from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandboxed import makes_a_repository
 from bridle.sandbox.adapter_choice import GAPS, Chooser, ChosenAdapter
+from bridle.sandbox.adapters import OPEN_FILES, UNLIMITED
 from bridle.sandbox.confinement import Confinement, confinement_of
 from bridle.sandbox.container import container_around
 from bridle.sandbox.control_group import SharedLimits, memory_mib, writable_parents
-from bridle.sandbox.limits import OPEN_FILES, UNLIMITED
 from bridle.sandbox.plain_spawn import OWN_NETWORK
 from bridle.sandbox.session_border import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 

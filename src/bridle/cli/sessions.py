@@ -7,38 +7,197 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Raw, structs
 
 from bridle.app.machine_store import session_store, store_to_look
 from bridle.app.query_answers import FOUND_MAX, search_hits
+from bridle.base.files import write_atomic
 from bridle.base.ids import list_place
 from bridle.base.phrases import age, counted
-from bridle.base.visible import visible
-from bridle.cli.console import say, say_json
+from bridle.base.visible import escaped, visible
+from bridle.cli.console import say, say_json, unwritten
 from bridle.cli.session_changes import change
-from bridle.cli.session_diff import diff
-from bridle.cli.session_export import export
 from bridle.cli.session_words import day, notes, short, title_words
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.as_chain import chain_lines
+from bridle.clients.dotted_events import events_lines
+from bridle.clients.interaction.as_html import html
+from bridle.clients.interaction.as_markdown import markdown
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.child_lines import tree_lines
+from bridle.clients.interaction.file_changes import Changes, FileChange, changes_of
 from bridle.clients.interaction.story import Story
 from bridle.clients.replay import frames
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.protocol.errors import UsageError
+from bridle.protocol.events import InputAccepted, text_of
 from bridle.protocol.queries import SearchHit
 from bridle.sessions import repair
-from bridle.sessions.export import clean
+from bridle.sessions.export import clean, jsonl
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore
 from bridle.sessions.stored_archive import StoredArchive
+
+
+def diff(store: SessionStore, parsed: argparse.Namespace) -> int:
+    row = store.find(parsed.id)
+    changes = changes_of(store.events(row.id))
+    if parsed.other is None:
+        if parsed.json:
+            return say_json({"session": row.id, **_for_programs(changes)})
+        return say(_one(row, changes, whole=not parsed.stat))
+    other = store.find(parsed.other)
+    others = changes_of(store.events(other.id))
+    if parsed.json:
+        shown = [{"session": one.id, **_for_programs(did)} for one, did in ((row, changes), (other, others))]
+        return say_json(shown)
+    return say(_two(store, (row, changes), (other, others)))
+
+
+def _one(row: SessionRow, changes: Changes, *, whole: bool) -> str:
+    if row.expired_ms is not None:
+        return "What this session did has expired and is not kept any more.\n"
+    lines = [_line(file) for file in changes.files.values()] or ["No edit of this session is in force."]
+    if whole:
+        lines += [text for file in changes.files.values() for text in ("", *_diffs(file))]
+    return "\n".join([*lines, *_beyond(row, changes)]) + "\n"
+
+
+def _two(store: SessionStore, first: tuple[SessionRow, Changes], second: tuple[SessionRow, Changes]) -> str:
+    names = [visible(row.title or row.id, newlines=False) for row, _ in (first, second)]
+    common = _common_turns(store, first[0], second[0])
+    lines = [f"Both begin with the same {counted(common, 'input')}."] if common else []
+    for (_, changes), (_, others), name in (
+        (first, second, f"Only in {names[0]}"),
+        (second, first, f"Only in {names[1]}"),
+    ):
+        only = [file for path, file in changes.files.items() if path not in others.files]
+        lines += [name, *(f"  {_line(file)}" for file in only)] if only else []
+    both = [path for path in first[1].files if path in second[1].files]
+    for path in both:
+        one, other = first[1].files[path], second[1].files[path]
+        same = "the same in both" if one.diffs == other.diffs else f"{_size(one)} against {_size(other)}"
+        lines.append(f"{visible(path, newlines=False)}   {same}")
+    return "\n".join(lines or ["Neither changed a file."]) + "\n"
+
+
+def _common_turns(store: SessionStore, first: SessionRow, second: SessionRow) -> int:
+    """How many inputs both sessions begin with: a branch shares those of its parent."""
+    said = [
+        [text_of(one.event.content) for one in store.events(row.id) if isinstance(one.event, InputAccepted)]
+        for row in (first, second)
+    ]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*said, strict=False)))
+
+
+def _line(file: FileChange) -> str:
+    note = "  created" if file.created else "  deleted" if file.deleted else ""
+    return f"{visible(file.path, newlines=False)}   {_size(file)}{note}"
+
+
+def _size(file: FileChange) -> str:
+    return f"+{file.added} -{file.removed}"
+
+
+def _diffs(file: FileChange) -> list[str]:
+    return [visible(one).rstrip("\n") for one in file.diffs]
+
+
+def _beyond(row: SessionRow, changes: Changes) -> list[str]:
+    """What these lines do not show."""
+    lines: list[str] = []
+    if changes.commands:
+        what = f"{counted(changes.commands, 'command')} may have changed more"
+        lines.append(f"{what}: bridle undo {row.id} --dry-run")
+    if changes.undone:
+        lines.append(f"{counted(changes.undone, 'edit')} taken back again and left out here.")
+    return ["", *lines] if lines else []
+
+
+def _for_programs(changes: Changes) -> dict[str, object]:
+    files = list(changes.files.values())
+    return {"files": files, "commands": changes.commands, "undone": changes.undone}
+
+
+ENDINGS = {".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+
+
+def export(store: SessionStore, parsed: argparse.Namespace) -> int:
+    text = parsed.id or parsed.id_option
+    if not text:
+        raise UsageError("Which session? bridle sessions export ID")
+    row = store.find(text)
+    form = _format(parsed)
+    parts = _parts(store, row, form)
+    if parsed.output is None:
+        return _to_stdout(_for_a_terminal(parts, form) if sys.stdout.isatty() else parts)
+    if os.path.lexists(parsed.output) and not parsed.force:
+        raise UsageError(f"{parsed.output} is there already. Write over it: --force")
+    try:
+        write_atomic(parsed.output, b"".join(parts))
+    except OSError as problem:
+        raise UsageError(f"{parsed.output} cannot be written ({problem.strerror})") from None
+    return say(f"Written: {parsed.output}\n")
+
+
+def _format(parsed: argparse.Namespace) -> str:
+    """What was asked for, else what the name of the file says."""
+    if parsed.format is not None:
+        return "markdown" if parsed.format == "md" else parsed.format
+    ending = os.path.splitext(parsed.output or "")[1].lower()
+    return ENDINGS.get(ending, "jsonl")
+
+
+def _parts(store: SessionStore, row: SessionRow, form: str) -> Iterator[bytes]:
+    records = store.records(row.id)
+    match form:
+        case "markdown":
+            return _encoded(markdown(row.title, _facts(row), clean(records)))
+        case "html":
+            return _encoded(html(row.title, _facts(row), clean(records)))
+        case "events":
+            return events_lines(clean(records))
+        case "chain":
+            return chain_lines(clean(records))
+        case _:
+            return jsonl(records)
+
+
+def _encoded(parts: Iterable[str]) -> Iterator[bytes]:
+    return (part.encode("utf-8", "backslashreplace") for part in parts)
+
+
+def _facts(row: SessionRow) -> list[str]:
+    cost = f" · ${row.usd:.2f}" if row.usd else ""
+    return [
+        f"{day(row.created_ms)} · {counted(row.turns, 'turn')} · {row.model or 'no model'}{cost}",
+        f"{row.id} · {row.cwd}",
+    ]
+
+
+def _for_a_terminal(parts: Iterable[bytes], form: str) -> Iterator[bytes]:
+    """The same, and nothing in it is obeyed. Only here: who checks a chain wants its bytes."""
+    harmless = visible if form in ("markdown", "html") else escaped
+    return (harmless(part.decode()).encode() for part in parts)
+
+
+def _to_stdout(parts: Iterable[bytes]) -> int:
+    try:
+        for part in parts:
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+    except OSError as problem:
+        return unwritten(problem)
+    return 0
+
 
 COLUMNS = 80
 """A line of the list is no wider; programs read --json."""

@@ -25,7 +25,7 @@ from bridle.base.user_programs import run_in_foreground
 from bridle.base.visible import visible
 from bridle.cli.console import say, tolerate_characters
 from bridle.cli.demo import run_demo
-from bridle.cli.drafts import edited, save_new
+from bridle.cli.editor import edited, save_new
 from bridle.cli.engine_attach import connect_to_engine, why_in_process, why_untold
 from bridle.cli.expiry_notice import expiry_notice
 from bridle.cli.first_run import DEMO_MODEL, choose_model

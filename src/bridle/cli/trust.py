@@ -29,8 +29,7 @@ from bridle.config.tiers import Tiers, load
 from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.questions import TrustQuestion
-from bridle.safety.trust.approvals import Approvals, read_lockfile, session_approvals
-from bridle.safety.trust.lockfile import Approval, encode
+from bridle.safety.trust.approvals import Approval, Approvals, encode, read_lockfile, session_approvals
 from bridle.safety.trust.trust_items import State, TrustItem
 
 EXIT_DRIFT: Final = 3

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 import msgspec
 
 from bridle.base.json_answer import checked
-from bridle.base.json_line import json_line
 from bridle.base.phrases import counted, dollars
-from bridle.base.visible import visible
+from bridle.base.visible import json_line, visible
 from bridle.clients.interaction.goal_lines import changed_words
 from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bridle.credentials.credential_store import CredentialStore
-from bridle.credentials.records import ApiKey, SignIn
+from bridle.credentials.records import ApiKey, CredentialStore, SignIn
 from bridle.engine.ports import SessionLog
 from bridle.protocol.codec import encode_payload, payload_of
 from bridle.protocol.commands import (

@@ -8,6 +8,7 @@ written without one otherwise and whenever that fails.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -15,7 +16,6 @@ import msgspec
 
 from bridle.base.token_estimate import estimated_tokens
 from bridle.context.compaction import CompactionPlan, Goal, plan_clearing, plan_summary
-from bridle.context.compaction_words import dropped_turns, nearly_full, still_full
 from bridle.context.summaries import deterministic_summary, model_summary, prompt, question
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.sizes import messages_tokens, prefix_tokens, request_tokens
@@ -30,6 +30,49 @@ if TYPE_CHECKING:
     from bridle.engine.conversation import Conversation, Entry
     from bridle.engine.journal import Journal
     from bridle.engine.side_question import AskAside
+
+_INSTRUCTIONS: Final = r"^# Instructions from (.+)$"
+
+
+def nearly_full(coming: Compacted, prefix: PrefixSet, *, tokens: int, window: int) -> str:
+    """What the next request will do, and what stays."""
+    will = f"summarise {dropped_turns(coming)}" if coming.summary else _clearing(len(coming.cleared))
+    return (
+        f"Context {round(100 * tokens / window)}% full ({_short(tokens)} of {_short(window)}). "
+        f"The next request will {will}{_staying(prefix, coming.pins)}. /compact now · /context"
+    )
+
+
+def still_full(prefix: PrefixSet, tokens: int, limit: int) -> str:
+    """All that could go is gone, and it is still too much."""
+    model = f"{prefix.provider}:{prefix.model}"
+    return f"Even so a request has about {_short(tokens)} tokens; {model} takes {_short(limit)}."
+
+
+def dropped_turns(event: Compacted) -> str:
+    """`turn 3` or `turns 1-9`."""
+    first, last = event.dropped.first_turn, event.dropped.last_turn
+    return f"turn {first}" if first == last else f"turns {first}-{last}"
+
+
+def _clearing(results: int) -> str:
+    return "leave out an old tool result" if results == 1 else f"leave out {results} old tool results"
+
+
+def _staying(prefix: PrefixSet, pins: int) -> str:
+    staying = [str(name) for name in re.findall(_INSTRUCTIONS, prefix.system, re.MULTILINE)]
+    if pins:
+        staying.append("your pinned rule" if pins == 1 else f"your {pins} pinned rules")
+    if not staying:
+        return ""
+    *others, last = staying
+    together = f"{', '.join(others)} and {last}" if others else last
+    return f"; {together} {'stays' if len(staying) == 1 and pins < 2 else 'stay'}"
+
+
+def _short(tokens: int) -> str:
+    return str(tokens) if tokens < 1000 else f"{tokens / 1000:.0f}k"
+
 
 CompactionCause: TypeAlias = Literal["limit", "asked", "refused"]
 

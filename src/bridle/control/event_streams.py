@@ -7,12 +7,66 @@ from contextlib import contextmanager
 
 import msgspec
 
-from bridle.base.clock import Clock
+from bridle.base.clock import Clock, Timer
 from bridle.control.live import LiveSession
-from bridle.control.token_watch import TokenWatch
 from bridle.engine.open_questions import Client
-from bridle.protocol.events import Envelope, StreamGap
+from bridle.protocol.errors import CommandRefused
+from bridle.protocol.events import Envelope, StreamGap, TokenExpiring
 from bridle.protocol.tokens import Claims
+
+# A stream may drain for a minute past the end of its token. One that was revoked ends when that is found out,
+# within seconds, also where another process revoked it.
+
+
+NOTICE_S = 300
+DRAIN_S = 60
+LOOK_S = 5.0
+
+CheckClaims = Callable[[Claims], None]
+"""Raises `CommandRefused` for claims that do not hold any more."""
+
+
+class TokenWatch:
+    """Looks at one token every few seconds. `wake` is called when there is something to say."""
+
+    def __init__(self, claims: Claims, *, clock: Clock, check: CheckClaims, wake: Callable[[], None]) -> None:
+        self.over: CommandRefused | None = None
+        """Why the stream ends now."""
+        self._claims = claims
+        self._clock = clock
+        self._check = check
+        self._wake = wake
+        self._told = self._due = False
+        self._timer: Timer | None = None
+        self._look()
+
+    @property
+    def has_news(self) -> bool:
+        return self._due or self.over is not None
+
+    def notice(self) -> TokenExpiring | None:
+        """That it expires soon, once."""
+        if not self._due:
+            return None
+        self._due, self._told = False, True
+        return TokenExpiring(jti=self._claims.jti, expires_ms=self._claims.exp * 1000)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        left_s = self._claims.exp - self._clock.now_ms() / 1000
+        try:
+            self._check(self._claims)
+        except CommandRefused as refusal:
+            if refusal.reason != "TokenExpired" or left_s <= -DRAIN_S:
+                self.over = refusal
+        self._due = self._due or (not self._told and left_s <= NOTICE_S)
+        if self.over is None:
+            self._timer = self._clock.call_later(LOOK_S, self._look)
+        if self.has_news:
+            self._wake()
 
 
 class EventReader(msgspec.Struct, frozen=True, kw_only=True):

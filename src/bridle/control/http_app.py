@@ -33,8 +33,7 @@ from bridle.control.request_guard import (
 )
 from bridle.control.routes import Route, kind_meant, routes
 from bridle.control.served_clients import CLIENT_HEADER, TokenClient
-from bridle.control.service import Service
-from bridle.control.service_metrics import metrics_text
+from bridle.control.service import Service, metrics_text
 from bridle.control.token_routes import begin_mint, confirm_mint, revoke_token
 from bridle.control.turn_result import TurnResult
 from bridle.control.websocket_app import serve_websocket

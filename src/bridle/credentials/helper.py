@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -19,7 +21,6 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.http import HttpConnections, HttpFault
 from bridle.base.http_routes import parse_url
 from bridle.base.own_process import close_to_others, leave_no_core
-from bridle.credentials.credential_store import CredentialStore
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.helper_protocol import (
@@ -45,10 +46,66 @@ from bridle.credentials.helper_protocol import (
 from bridle.credentials.keychain import KeychainStore
 from bridle.credentials.locks import LockKeys
 from bridle.credentials.oauth import client_of
-from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
-from bridle.credentials.secret_mask import Masking, masked
+from bridle.credentials.records import ApiKey, Credential, CredentialStore, SignIn, secret_of
 from bridle.credentials.token_renewal import Renewal
 from bridle.protocol.errors import CredentialError
+
+MASK: Final = b"[redacted]"
+SHORTEST: Final = 8
+"""What is shorter is no secret, and would turn up by chance."""
+
+
+class Masking:
+    """One stream. Held back is only an end of it that may be the beginning of a secret."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = _spellings(secrets)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._secrets))) if self._secrets else None
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may go on. It may be nothing."""
+        if self._pattern is None:
+            return data
+        data = self._held + data
+        after = 0
+        for found in self._pattern.finditer(data):
+            after = found.end()
+        held = self._held_back(data, after)
+        ready = data[: len(data) - held]
+        self._held = data[len(ready) :]
+        return self._pattern.sub(MASK, ready) if after else ready
+
+    def end(self) -> bytes:
+        """What was held back: no secret after all."""
+        held, self._held = self._held, b""
+        return held
+
+    def _held_back(self, data: bytes, after: int) -> int:
+        """How many bytes at the end of `data`, from `after` on, are the beginning of a secret."""
+        most = 0
+        for secret in self._secrets:
+            at = max(after, len(data) - len(secret) + 1)
+            while (at := data.find(secret[:1], at)) >= 0:
+                if secret.startswith(data[at:]):
+                    most = max(most, len(data) - at)
+                    break
+                at += 1
+        return most
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A short text without any of the secrets."""
+    for secret in _spellings(secrets):
+        text = text.replace(secret.decode(), MASK.decode())
+    return text
+
+
+def _spellings(secrets: Iterable[str]) -> list[bytes]:
+    """The secrets as they may appear, longest first; JSON may write a slash in two characters."""
+    plain = {secret for secret in secrets if len(secret) >= SHORTEST}
+    spelled = plain | {secret.replace("/", r"\/") for secret in plain}
+    return sorted((secret.encode() for secret in spelled), key=len, reverse=True)
 
 
 def keep_to_ourselves() -> None:

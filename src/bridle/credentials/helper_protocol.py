@@ -17,7 +17,7 @@ import msgspec
 
 from bridle.base.http import Timeouts
 from bridle.base.http_dial import FaultKind
-from bridle.credentials.credential_store import BackEnd
+from bridle.credentials.records import BackEnd
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 BUFFER_BYTES: Final = 64 * 1024

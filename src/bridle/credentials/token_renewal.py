@@ -17,7 +17,6 @@ import msgspec
 from bridle.base import files
 from bridle.base.clock import Clock
 from bridle.base.oauth_registration import ClientRegistration
-from bridle.credentials.credential_store import CredentialStore
 from bridle.credentials.oauth import (
     OAuthClient,
     Post,
@@ -26,7 +25,7 @@ from bridle.credentials.oauth import (
     refresh,
     registered_client,
 )
-from bridle.credentials.records import Credential, SignIn
+from bridle.credentials.records import Credential, CredentialStore, SignIn
 from bridle.protocol.errors import CredentialError
 
 EARLY_MS = 60_000

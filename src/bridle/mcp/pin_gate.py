@@ -28,14 +28,16 @@ from bridle.mcp.server_pins import (
     PinStore,
     PinsUnreadable,
     ServerPins,
+    ToolVerdict,
     agreed_offer,
     foreign_root,
     kept_part,
     pin_place,
+    tool_digests,
+    tools_text,
 )
 from bridle.mcp.server_state import PinState
 from bridle.mcp.tool_lists import ListedTool, ToolList
-from bridle.mcp.tool_pins import ToolVerdict, tool_digests, tools_text
 from bridle.protocol.errors import sentence
 
 NOBODY_AGREED: Final = "nobody has agreed to what it starts"

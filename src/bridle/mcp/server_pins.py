@@ -7,7 +7,7 @@ cannot be read approves nothing and is not the same as none: the user is asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
@@ -20,7 +20,66 @@ from bridle.base.paths import is_beneath
 from bridle.mcp.launch_pins import LaunchPin
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.tool_lists import ListedTool, ToolList
-from bridle.mcp.tool_pins import ToolVerdict, judge_tools, tool_digests
+
+
+class ToolVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a list was agreed to, and the names of what was not: `changed` and `new` ones wait for a person.
+    `gone` are those that were agreed to and are not offered."""
+
+    agreed: tuple[ListedTool, ...] = ()
+    changed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    @property
+    def held_back(self) -> tuple[str, ...]:
+        return (*self.changed, *self.new)
+
+
+def judge_tools(
+    pinned: Mapping[str, str], listed: Iterable[ListedTool], uses: Callable[[str], bool] = lambda _name: True
+) -> ToolVerdict:
+    """What of a list has the digests that were agreed to. Of tools that nobody uses nothing is said."""
+    tools = {tool.name: tool for tool in listed}
+    same = [name for name, tool in tools.items() if pinned.get(name) == tool.digest()]
+    others = [name for name in tools if name not in set(same) and uses(name)]
+    return ToolVerdict(
+        agreed=tuple(tools[name] for name in same),
+        changed=tuple(name for name in others if name in pinned),
+        new=tuple(name for name in others if name not in pinned),
+        gone=tuple(name for name in pinned if name not in tools and uses(name)),
+    )
+
+
+def tool_digests(tools: Iterable[ListedTool]) -> dict[str, str]:
+    return {tool.name: tool.digest() for tool in tools}
+
+
+def tools_text(tools: Iterable[ListedTool]) -> str:
+    """Tools for people, so that two lists can be compared line by line: all that the model would be told, as it is."""
+    return "".join(f"{line}\n" for tool in sorted(tools, key=lambda one: one.name) for line in _lines(tool))
+
+
+def _lines(tool: ListedTool) -> Iterator[str]:
+    yield f"tool {tool.name}"
+    hints = tool.hints
+    if hints.title:
+        yield f"  title: {hints.title}"
+    for line in tool.description.split("\n"):
+        yield f"  says: {line}".rstrip()
+    claims = {
+        "changes nothing": hints.read_only,
+        "can destroy": hints.destructive,
+        "may be repeated": hints.idempotent,
+        "reaches out": hints.open_world,
+    }
+    for claim, value in claims.items():
+        if value is not None:
+            yield f"  claims: {claim}: {'yes' if value else 'no'}"
+    schema = msgspec.json.format(msgspec.json.encode(tool.input_schema, order="sorted"), indent=2).decode()
+    for line in schema.split("\n"):
+        yield f"  input: {line}"
+
 
 _MOST_BYTES: Final = 1 << 20
 _FORMAT: Final = 1

@@ -6,9 +6,13 @@ restarts and stops is decided by `engine.services.Supervisor`.
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.installation import install_command
@@ -20,9 +24,8 @@ from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.sampling_requests import SampleReply, SampleRequest
 from bridle.mcp.server_definitions import ServerDefinition, launch_hash
-from bridle.mcp.server_log import ServerLog
 from bridle.mcp.server_pins import PinStore
-from bridle.mcp.server_run import LaunchPlace, ServerRun, root_cause
+from bridle.mcp.server_run import LaunchPlace, ServerLog, ServerRun, log_path, root_cause, server_policy
 from bridle.mcp.server_state import ServerPhase, ServerState
 from bridle.mcp.server_tokens import (
     ServerTokens,
@@ -36,9 +39,9 @@ from bridle.mcp.value_references import BadReference, filled_launch
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 
-if TYPE_CHECKING:  # they import the package of the extra
+if TYPE_CHECKING:
     from bridle.mcp.server_connection import ServerConnection
-    from bridle.mcp.token_auth import TokenAuth
+    from bridle.mcp.server_tokens import TokenAuth
 
 _HOPELESS: Final = frozenset(
     {"not found", "not executable", "no such folder", "no sandbox", "no network filter"}
@@ -388,3 +391,60 @@ def _why_held(review: PinReview) -> str:
     if review.reason == "MCPServerSHA256Mismatch":
         return f"its program has sha256 {data['found']}, and settings expect {data['expected']}"
     return data["problem"]
+
+
+class ServerPool:
+    """The servers of this process. Each runs while a session uses it: the last one to go takes it along."""
+
+    def __init__(self, state_folder: str, clock: Clock) -> None:
+        self._kept = KeptLists(state_folder)
+        self._pins = PinStore(state_folder, clock)
+        self._marks = SignInMarks(state_folder)
+        self._state_folder = state_folder
+        self._clock = clock
+        self._servers: dict[bytes, SharedServer] = {}
+        self._leaving: dict[asyncio.Task[None], SharedServer] = {}
+
+    def server(self, definition: ServerDefinition, place: LaunchPlace) -> SharedServer:
+        """The server, whoever uses it already. Nothing is started."""
+        policy = server_policy(definition, place.policy)
+        key = msgspec.json.encode((definition, place.cwd, policy, place.roots, sorted(place.env.items())))
+        if key in self._servers:
+            return self._servers[key]
+        log = ServerLog(log_path(self._state_folder, definition.name))
+        return SharedServer(
+            definition,
+            place,
+            key=key,
+            clock=self._clock,
+            kept=self._kept,
+            pins=self._pins,
+            marks=self._marks,
+            log=log,
+        )
+
+    def use(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
+        """`user` needs these from here on."""
+        for server in servers:
+            server.users[user] = None
+            self._servers.setdefault(server.key, server)
+
+    def leave(self, servers: Sequence[SharedServer], user: ServerUser) -> None:
+        """`user` needs none of these any more. One that nobody needs ends by itself, while nobody waits for it."""
+        for server in servers:
+            server.users.pop(user, None)
+            if not server.users:
+                if self._servers.get(server.key) is server:
+                    del self._servers[server.key]
+                task = asyncio.create_task(server.stop())
+                self._leaving[task] = server
+                task.add_done_callback(self._leaving.pop)
+
+    def states(self) -> tuple[ServerState, ...]:
+        """How those that sessions use are now."""
+        return tuple(server.state() for server in self._servers.values())
+
+    async def close(self) -> None:
+        """Ends them all."""
+        everyone = {*self._servers.values(), *self._leaving.values()}
+        await asyncio.gather(*(server.close() for server in everyone))

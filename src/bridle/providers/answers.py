@@ -11,7 +11,7 @@ import msgspec
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking, ModelThought
 from bridle.engine.sizes import CALL, AnswerRoom, too_long
 from bridle.protocol.messages import StopReason, Usage
-from bridle.providers.vendor_errors import VendorError
+from bridle.providers.failures import VendorError
 
 T = TypeVar("T")
 

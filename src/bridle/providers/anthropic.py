@@ -44,8 +44,8 @@ from bridle.providers.answers import (
     whole,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.failures import vendor_error
 from bridle.providers.thoughts import AnswerPosition, pieces, thought, without_last_thoughts
-from bridle.providers.vendor_errors import vendor_error
 from bridle.providers.wire_ids import strict_id
 
 DEFAULT_MAX_TOKENS: Final = 8192

@@ -18,8 +18,7 @@ from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import ProviderError, sentence
 from bridle.protocol.events import Degraded, PrefixSet
 from bridle.protocol.messages import ImageBlock
-from bridle.providers.model_facts import ModelFacts
-from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import ModelFacts, ModelInfo
 
 SMALL_CONTEXT: Final = 16 * 1024
 """A window below this is soon full of tools and files."""

@@ -16,8 +16,7 @@ import msgspec
 
 from bridle.base import files
 from bridle.providers.endpoints import Endpoint
-from bridle.providers.model_facts import FREE, UNKNOWN, ModelFacts
-from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import FREE, UNKNOWN, ModelFacts, ModelInfo
 
 TTL_MS: Final = 24 * 3600 * 1000
 _MAX_BYTES: Final = 16 * 1024 * 1024

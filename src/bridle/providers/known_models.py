@@ -24,8 +24,7 @@ from bridle.providers.capability_check import ServedModel
 from bridle.providers.catalogue import Catalogue, snapshot
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_directory import Models
-from bridle.providers.model_facts import ModelFacts
-from bridle.providers.model_listing import ModelInfo
+from bridle.providers.model_listing import ModelFacts, ModelInfo
 
 ANSWER_TOKENS = 8192
 """How long an answer may be where nobody says."""

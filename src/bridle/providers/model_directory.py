@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridle.providers.credential_ports import BackEnd, Credentials, GivenKey, HelperUse, KeyForwarders
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
-    from bridle.providers.raw_exchange import RawExchange
+    from bridle.providers.raw_dump import RawExchange
     from bridle.providers.remote import Connections, RemoteModel
 
 OWN_KEY = "BRIDLE_API_KEY"
@@ -211,7 +211,7 @@ class Models:
     def _recorded(self, connections: Connections) -> Connections:
         if self._keep is None:
             return connections
-        from bridle.providers.raw_exchange import RecordedConnections
+        from bridle.providers.raw_dump import RecordedConnections
 
         return RecordedConnections(connections, self._keep)
 

@@ -40,8 +40,8 @@ from bridle.providers.answers import (
     read_frame,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
+from bridle.providers.failures import vendor_error
 from bridle.providers.text_calls import TextCalls
-from bridle.providers.vendor_errors import vendor_error
 
 # Keys keep their order, as they do in the log: a model reads its arguments again as it wrote them, and a schema as its
 # author did.

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from bridle.base.escapees import left_behind
 from bridle.base.files import read_limited
 from bridle.base.git import GitRefused
 from bridle.base.git_repository import Commit, GitFailed, Repository
-from bridle.base.surviving_processes import left_behind
 from bridle.base.visible import visible
 from bridle.engine.conversation import OpenCall
 from bridle.protocol.errors import BridleError

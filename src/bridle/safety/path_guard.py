@@ -23,7 +23,8 @@ from bridle.base.paths import (
     second_names,
 )
 from bridle.base.private_places import PrivatePlaces
-from bridle.base.secret_files import SECRET_FILES, is_secret_like
+from bridle.base.secret_files import SECRET_FILES, is_secret_like, secret_matcher
+from bridle.engine.tools import Sight
 from bridle.safety.url_rules import fetch_problem
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
@@ -142,3 +143,43 @@ def _check_workspace(path: str, folders: SessionFolders, access: FileAccess, *, 
         raise Blocked("PathNotAllowed", "workspace", "commands start inside the workspace")
     if access != "read":
         raise Blocked("PathOutsideWorkspace", "workspace")
+
+
+def sight(policy: PathPolicy, denied: Callable[[str], bool] | None) -> Sight:
+    """Bridle's own folders and what is `denied` are out of sight; of files that look like they hold secrets the names
+    may be shown.
+
+    `denied` says whether a rule denies reading an absolute path, itself or with a folder it is in; None where there is
+    no such rule. A secret file that a rule of the person's own names may be read like any other.
+    """
+    own = tuple(f"{os.path.realpath(folder).rstrip('/').casefold()}/" for folder in policy.protected)
+    looks_secret = secret_matcher(policy.secret_files)
+    private = policy.private
+
+    def shows_name(path: str) -> bool:
+        return not (f"{path.casefold()}/".startswith(own) or (denied is not None and denied(path)))
+
+    def shows_content(path: str) -> bool:
+        if not shows_name(path):
+            return False
+        secret = looks_secret(path) or (
+            private is not None and (private.hold(path) or private.hold_second_name(_status(path)))
+        )
+        return not secret or policy.named_by_user(path, "read")
+
+    return Sight(shows_name=shows_name, shows_content=shows_content)
+
+
+def without(seen: Sight, hidden: Callable[[str], bool]) -> Sight:
+    """The same, but for what is `hidden`: neither its name nor what it holds."""
+    return Sight(
+        shows_name=lambda path: not hidden(path) and seen.shows_name(path),
+        shows_content=lambda path: not hidden(path) and seen.shows_content(path),
+    )
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None

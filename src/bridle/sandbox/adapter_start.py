@@ -11,8 +11,7 @@ from functools import partial
 from bridle.base.duplex import InputPipe
 from bridle.base.processes import Output, Processes, ProcessGroup
 from bridle.base.threads import in_thread
-from bridle.sandbox.adapters import Launch, NeverRan
-from bridle.sandbox.limits import GO, CommandLimits
+from bridle.sandbox.adapters import GO, CommandLimits, Launch, NeverRan
 
 _END_S = 2.0
 

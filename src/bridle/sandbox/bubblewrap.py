@@ -21,8 +21,7 @@ from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.gate import Gate
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import expected_mounts, mounted_now
-from bridle.sandbox.mount_list import Mount, make_room, mounts_of
+from bridle.sandbox.mount_check import Mount, expected_mounts, make_room, mounted_now, mounts_of
 from bridle.sandbox.thread_limits import HeldThread
 
 Variant: TypeAlias = Literal["full", "without-userns-limit", "host-proc"]

@@ -17,18 +17,16 @@ from bridle.base.visible import visible
 from bridle.engine.ports import BeginCall, EndCall, Hosts, SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
-from bridle.sandbox.adapters import Adapter, Launch
+from bridle.sandbox.adapters import Adapter, CommandLimits, Launch
 from bridle.sandbox.blocked import explain_blocked
 from bridle.sandbox.commits import stayed_behind
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.control_group import ControlGroup
-from bridle.sandbox.limits import CommandLimits
 from bridle.sandbox.plain_spawn import OWN_NETWORK, ConfinedProcess, begin_unchecked
 from bridle.sandbox.policy_check import Checked, PolicyCheck, apart
 from bridle.sandbox.policy_files import PolicyChange
-from bridle.sandbox.proxy import OutsideNetwork
+from bridle.sandbox.proxy import OutsideNetwork, WayOut, proxy_variables
 from bridle.sandbox.quarantine import put_right
-from bridle.sandbox.way_out import WayOut, proxy_variables
 
 T = TypeVar("T")
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")

@@ -25,8 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from bridle.base.threads import in_thread
-from bridle.sandbox.adapters import NeverRan
-from bridle.sandbox.limits import CommandLimits
+from bridle.sandbox.adapters import CommandLimits, NeverRan
 from bridle.sandbox.mount_check import ExpectedMounts, first_difference, read_table
 
 _NEW_ROOT = "/newroot"

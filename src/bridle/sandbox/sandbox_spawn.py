@@ -238,8 +238,8 @@ class SandboxSpawn:
         raise AssertionError("unreachable")
 
     def _border(self, adapter: Adapter, policy: SpawnPolicy, cwd: str) -> CommandBorder:
+        from bridle.sandbox.adapters import CommandLimits
         from bridle.sandbox.command_border import CommandBorder
-        from bridle.sandbox.limits import CommandLimits
 
         group = self._group(policy)
         if (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from bridle.base.escapees import end_left_behind
 from bridle.base.paths import SessionFolders
 from bridle.base.processes import Processes
-from bridle.base.surviving_processes import end_left_behind
 from bridle.base.visible import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence

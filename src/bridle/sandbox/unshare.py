@@ -20,8 +20,16 @@ from bridle.sandbox.caches import cache_variables
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.gentle_end import terminate_inside
 from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import CHECK, DEVICES, MountNow, arguments_of_check, mounted_now
-from bridle.sandbox.mount_list import Mount, make_room, mounts_of
+from bridle.sandbox.mount_check import (
+    CHECK,
+    DEVICES,
+    Mount,
+    MountNow,
+    arguments_of_check,
+    make_room,
+    mounted_now,
+    mounts_of,
+)
 from bridle.sandbox.plain_spawn import find_program
 
 _SCRIPT = (

@@ -19,7 +19,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
 from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
-from bridle.tools.put_files import NotPut, put_all
+from bridle.tools.replace_file import NotPut, put_all
 from bridle.tools.text_files import is_storable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bridle.tools.hunks import DoesNotApply, applied, new_text
 from bridle.tools.names import relative_path
 from bridle.tools.nearest import Help
 from bridle.tools.patches import PatchedFile
-from bridle.tools.put_files import FileState
+from bridle.tools.replace_file import FileState
 from bridle.tools.text_files import NotEditable, TextFile, read_text, would_lose_secret
 
 

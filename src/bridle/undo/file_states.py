@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridle.engine.undo_records import NEVER_THE_SAME, CallRow, Change, Seen, State
+from bridle.undo.file_tree import shown_below
 
 
 def same(one: State | None, other: State | None) -> bool:
@@ -75,3 +76,13 @@ def differences(before: Mapping[str, Seen], after: Mapping[str, Seen], paths: It
             signature = new.signature if new is not None else NEVER_THE_SAME
             changes.append(Change(os.fsencode(path), was, now, signature))
     return changes
+
+
+def changed_files(calls: Iterable[CallRow], cwd: str) -> dict[str, tuple[str, ...]]:
+    """By the id of the call. What belongs to a repository itself is not among them."""
+    return {
+        call.call_id: tuple(
+            shown_below(change.name, (cwd,)) for change in call.kept.changes if is_own_file(change)
+        )
+        for call in calls
+    }

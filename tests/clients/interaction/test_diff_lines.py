@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.visible import visible
-from bridle.clients.interaction.diff_lines import diff_rows
+from bridle.clients.interaction.event_rows import diff_rows
 from bridle.clients.interaction.question_card import Row
 
 DIFF = """\

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.context_parts import Contents
-from bridle.clients.interaction.instruction_rows import instruction_rows
+from bridle.clients.interaction.context_parts import Contents, instruction_rows
 from bridle.clients.interaction.story import Story
 from bridle.clients.interaction.trust_form import trust_question
 from bridle.protocol import events as e

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.mcp_server.pages import PAGE, page_of
-from bridle.clients.mcp_server.resource_uris import KINDS, NAMED, Kind, ResourceAddress, read_uri, uri_of
+from bridle.clients.mcp_server.agent_door import (
+    KINDS,
+    NAMED,
+    PAGE,
+    Kind,
+    ResourceAddress,
+    page_of,
+    read_uri,
+    uri_of,
+)
 from bridle.protocol.errors import CommandRefused
 from tables import table
 

@@ -13,8 +13,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.processes import Processes
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
 from bridle.protocol.events import DurableEvent
-from bridle.safety.hooks.context import Actor
-from bridle.safety.hooks.definitions import Hook, hook_from
+from bridle.safety.hooks.definitions import Actor, Hook, hook_from
 from bridle.safety.hooks.hook_process import started_by
 from bridle.safety.hooks.session_hooks import HookDependencies, Hooks
 from bridle.sandbox.plain_spawn import EnvOnlySpawn

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.safety.hooks.hook_answers import (
+from bridle.safety.hooks.hook_process import (
     CUT,
     DECISIONS,
     LIMIT_BYTES,

@@ -7,10 +7,16 @@ import os
 import pytest
 
 from bridle.conformance.fake_clock import FakeClock
-from bridle.safety.hooks.context import VARIABLE_BYTES, Actor, as_stdin, as_variables, context_of
-from bridle.safety.hooks.definitions import Hook
-from bridle.safety.hooks.hook_answers import CUT, LIMIT_BYTES, HookAnswer, UnusableAnswer
-from bridle.safety.hooks.hook_process import KILL_AFTER_S, HookRun, run_command
+from bridle.safety.hooks.definitions import VARIABLE_BYTES, Actor, Hook, as_stdin, as_variables, context_of
+from bridle.safety.hooks.hook_process import (
+    CUT,
+    KILL_AFTER_S,
+    LIMIT_BYTES,
+    HookAnswer,
+    HookRun,
+    UnusableAnswer,
+    run_command,
+)
 from cli_kit import SignOfLife
 
 from .conftest import Bench, Ready

@@ -11,8 +11,7 @@ from bridle.base.redact import stored_marker
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
 from bridle.engine.watcher import Submitted
 from bridle.protocol.events import HookError, HookTimeout, Notice, ToolResult
-from bridle.safety.hooks.context import Actor, HookContext
-from bridle.safety.hooks.definitions import EVENTS, hook_from
+from bridle.safety.hooks.definitions import EVENTS, Actor, HookContext, hook_from
 from bridle.safety.hooks.session_hooks import Block, Continue, Hooks, Modify
 from bridle.safety.permitted import HookWord
 

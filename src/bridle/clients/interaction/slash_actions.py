@@ -14,9 +14,9 @@ from bridle.clients.interaction.as_markdown import markdown
 from bridle.clients.interaction.child_lines import tree_lines
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.context_parts import instruction_rows
 from bridle.clients.interaction.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.engine_info import PATIENCE_S
-from bridle.clients.interaction.instruction_rows import instruction_rows
 from bridle.clients.interaction.output_excerpt import printed_text
 from bridle.clients.interaction.picker import Listed, listed
 from bridle.clients.interaction.profile_change import (

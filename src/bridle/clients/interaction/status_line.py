@@ -9,11 +9,10 @@ from bridle.base.clock import Clock
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
 from bridle.clients.engine_link import LOST
-from bridle.clients.interaction.activity import Activity
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.plan_lines import current_item
 from bridle.clients.interaction.tally import short_number
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.view import Activity, SessionView
 
 REFRESH_S: Final = 0.25
 """A line that is drawn in place changes no more often than this."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from bridle.base.markdown import Style
 
 TokenStyle: TypeAlias = Literal["keyword", "string", "comment", "number", "name"]
 MAX_CHARACTERS: Final = 40_000
@@ -96,3 +98,18 @@ def _styles() -> dict[Any, TokenStyle | None]:
         Token.Name.Tag: "name",
         Token.Name.Attribute: "name",
     }
+
+
+AnswerStyle: TypeAlias = Style | TokenStyle | Literal["rule"]
+
+
+class AnswerPiece(NamedTuple):
+    """Text of one look that may be sent to a terminal as it is. `address` is what a click on it opens, mostly nothing.
+
+    A row that is broken in this piece goes on below its `margin`.
+    """
+
+    text: str
+    style: AnswerStyle
+    margin: str = ""
+    address: str = ""

@@ -8,7 +8,6 @@ from typing import Final
 
 from bridle.base.phrases import counted
 from bridle.base.visible import visible
-from bridle.clients.interaction.answer_pieces import AnswerPiece, AnswerStyle
 from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT
@@ -22,7 +21,7 @@ from bridle.clients.interaction.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.question_card import Row, RowStyle
 from bridle.clients.interaction.start_info import StartInfo, StartLine, new_lines, start_lines, start_title
 from bridle.clients.interaction.story import Story, changed_paths, edited_files
-from bridle.clients.interaction.syntax_colours import TokenStyle
+from bridle.clients.interaction.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
 from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look

@@ -6,9 +6,10 @@ A call that names no session means the one that was used last here. What an agen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from urllib.parse import parse_qs, quote, unquote
 
 import msgspec
 
@@ -25,14 +26,13 @@ from bridle.clients.mcp_server.agent_tools import (
     arguments_of,
     tool_called,
 )
-from bridle.clients.mcp_server.event_watch import EventWatch
-from bridle.clients.mcp_server.pages import PAGE
-from bridle.clients.mcp_server.resource_uris import uri_of
 from bridle.clients.mcp_server.turn_report import TurnFold, TurnReport, attach_words, report_text
 from bridle.protocol import commands as c
+from bridle.protocol import events as e
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import InputAccepted, StreamGap
+from bridle.protocol.handshake import RESOURCE_URI_SCHEME
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.queries import (
     DescribeLog,
@@ -43,6 +43,144 @@ from bridle.protocol.queries import (
     SkillEntry,
 )
 from bridle.protocol.told_outside import told_outside
+
+# What is told is only that there is more to read. The parts of an answer as they come in are no news: its end
+# is.
+
+
+# Written in one way. Read in the older spellings too, of which `harness/v1://` is no legal URI.
+
+
+Kind: TypeAlias = Literal[
+    "sessions", "profiles", "providers", "tools", "skills", "runtime",
+    "session", "session/events", "session/log", "profile", "provider/models", "skill",
+]  # fmt: skip
+"""The first six have no name; of the others one is named behind the first word."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NAMED: frozenset[Kind] = frozenset(KINDS[6:])
+_SPELLINGS = (f"{RESOURCE_URI_SCHEME}://", "bridle/v1://", "harness-v1://", "harness/v1://")
+_LONGEST_NAME = 200
+
+
+class ResourceAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """What is meant. `since` is the event behind which events begin, where they are asked for."""
+
+    kind: Kind
+    name: str = ""
+    since: int = 0
+
+
+def read_uri(uri: str) -> ResourceAddress:
+    """What an address means. Raises `UnknownResource`."""
+    opening = next((one for one in _SPELLINGS if uri.startswith(one)), None)
+    if opening is None:
+        raise unknown_resource(uri)
+    path, _, query = uri.removeprefix(opening).partition("?")
+    first, *rest = path.rstrip("/").split("/")
+    named = rest[:1]
+    kind = "/".join((first, *rest[1:]))
+    name = unquote(named[0]) if named else ""
+    known = kind in KINDS and bool(name) == (kind in NAMED) and len(name) <= _LONGEST_NAME
+    since = parse_qs(query).get("since", ["0"])[-1] if query else "0"
+    if not known or not (since.isascii() and since.isdigit() and len(since) < 16):
+        raise unknown_resource(uri)
+    return ResourceAddress(kind=cast("Kind", kind), name=name, since=int(since))
+
+
+def uri_of(kind: Kind, name: str = "", *, since: int = 0) -> str:
+    """The address of something, as we write it."""
+    first, _, last = kind.partition("/")
+    place = "/".join(filter(None, (first, quote(name, safe=""), last)))
+    return f"{RESOURCE_URI_SCHEME}://{place}{f'?since={since}' if since else ''}"
+
+
+def uri_template(kind: Kind) -> str:
+    """The same with a hole for its name, as RFC 6570 writes one."""
+    first, _, last = kind.partition("/")
+    return f"{RESOURCE_URI_SCHEME}://" + "/".join(filter(None, (first, "{name}", last)))
+
+
+def unknown_resource(uri: str) -> CommandRefused:
+    return CommandRefused("UnknownResource", uri=uri[:200])
+
+
+MOST = 64
+"""So many addresses of one client are watched at once."""
+_NO_NEWS = (e.TextDelta, e.ThinkingDelta, e.ToolCallProgress, e.Presence, e.TokenExpiring)
+
+News = Callable[[str], Awaitable[None]]
+"""Is told the address, as the client wrote it, whenever something is new there."""
+
+
+class EventWatch:
+    """What one outer agent follows. `attached` gives the id of a session it is attached to from then on."""
+
+    def __init__(self, connection: Connection, attached: Callable[[str], Awaitable[str]]) -> None:
+        self._connection = connection
+        self._attached = attached
+        self._count = 0
+
+    @asynccontextmanager
+    async def watching(self, uris: Collection[str], news: News) -> AsyncGenerator[None]:
+        """Tells of news at these addresses meanwhile. Raises why one of them cannot be watched, before anything is."""
+        wanted = list(dict.fromkeys(uris))
+        if self._count + len(wanted) > MOST:
+            raise CommandRefused("TooManyWatched", most=MOST)
+        self._count += len(wanted)
+        tasks: list[asyncio.Future[None]] = []
+        try:
+            sessions = [(uri, await self._session(uri)) for uri in wanted]
+            tasks = [
+                asyncio.ensure_future(self._tell(uri, session, since, news))
+                for uri, found in sessions
+                if found is not None
+                for session, since in (found,)
+            ]
+            yield
+        finally:
+            self._count -= len(wanted)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _session(self, uri: str) -> tuple[str, int] | None:
+        """The session whose events say that there is news at an address, and its last event; None where none does."""
+        address = read_uri(uri)
+        if not address.kind.startswith("session/") and address.kind != "session":
+            return None
+        session = await self._attached(address.name)
+        details = await self._connection.ask(DescribeSession(session=session, events=1))
+        return session, last_event(details.events)
+
+    async def _tell(self, uri: str, session: str, since: int, news: News) -> None:
+        with suppress(BridleError):
+            async for envelope in self._connection.events(session, since=since):
+                if not isinstance(envelope.event, _NO_NEWS):
+                    await news(uri)
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    id: int = 0
+
+
+def last_event(events: Sequence[bytes], otherwise: int = 0) -> int:
+    """The id of the last of these stored events."""
+    return msgspec.json.decode(events[-1], type=_Numbered).id if events else otherwise
+
+
+T = TypeVar("T")
+PAGE = 50
+
+
+def page_of(items: Sequence[T], cursor: str) -> tuple[Sequence[T], str | None]:
+    """A page of a list and the cursor of the next; None where this was the last. Raises `BadCommand`."""
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
+        raise CommandRefused("BadCommand", kind="list", problem="its cursor is none that was given out")
+    start = int(cursor or 0)
+    end = start + PAGE
+    return items[start:end], str(end) if end < len(items) else None
+
 
 Tell: TypeAlias = Callable[[str], None]
 """Hears each line of the story of a turn as it happens; it never waits."""

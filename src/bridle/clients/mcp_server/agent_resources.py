@@ -7,11 +7,19 @@ from typing import Any
 
 import msgspec
 
-from bridle.clients.mcp_server.agent_door import SKILLS, AgentDoor
+from bridle.clients.mcp_server.agent_door import (
+    KINDS,
+    NAMED,
+    SKILLS,
+    AgentDoor,
+    Kind,
+    last_event,
+    page_of,
+    read_uri,
+    unknown_resource,
+    uri_of,
+)
 from bridle.clients.mcp_server.agent_tools import BANNER
-from bridle.clients.mcp_server.event_watch import last_event
-from bridle.clients.mcp_server.pages import page_of
-from bridle.clients.mcp_server.resource_uris import KINDS, NAMED, Kind, read_uri, unknown_resource, uri_of
 from bridle.protocol import queries as q
 from bridle.protocol.slash_arguments import ANY_WORDS, args_schema
 

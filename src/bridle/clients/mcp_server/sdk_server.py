@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridle._version import __version__
 from bridle.base.visible import visible
-from bridle.clients.mcp_server.agent_door import AgentDoor, Tell, refused_answer
+from bridle.clients.mcp_server.agent_door import NAMED, AgentDoor, Tell, page_of, refused_answer, uri_template
 from bridle.clients.mcp_server.agent_resources import (
     ABOUT,
     list_resources,
@@ -41,8 +41,6 @@ from bridle.clients.mcp_server.agent_tools import (
     tool_called,
     written_name,
 )
-from bridle.clients.mcp_server.pages import page_of
-from bridle.clients.mcp_server.resource_uris import NAMED, uri_template
 from bridle.clients.mcp_server.turn_report import TurnReport
 from bridle.protocol.errors import BridleError
 from bridle.protocol.queries import SlashEntry

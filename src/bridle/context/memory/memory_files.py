@@ -6,20 +6,126 @@ left as it is. Only files that changed are read again. Blocks.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+import stat
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
 
-from bridle.base.files import MEMORIES, repository_root
-from bridle.context.memory.memory_choice import ENDING, INDEX, MemoryIndex, MemoryRow, MemoryScope
-from bridle.context.memory.memory_entry import BadMemory, Memory, is_name
-from bridle.context.memory.memory_reading import keep_index, read_file, row_of
+from bridle.base.files import MEMORIES, FileLock, private_folder, read_limited, repository_root, write_atomic
+from bridle.context.memory.memory_choice import (
+    ENDING,
+    INDEX,
+    MAX_ENTRY_BYTES,
+    MemoryIndex,
+    MemoryRow,
+    MemoryScope,
+)
+from bridle.context.memory.memory_entry import MAX_FILE_BYTES, BadMemory, Memory, is_name, read_memory
 from bridle.protocol.errors import BridleError
+
+
+def read_file(path: str, name: str, scope: MemoryScope) -> tuple[Memory, str]:
+    """A memory and the digest of its file. Raises `BadMemory`, `OSError`."""
+    if not is_name(name):
+        raise BadMemory("its name is not small letters, digits and single hyphens")
+    data, changed_s = content_of(path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadMemory("it is not UTF-8 text") from None
+    return read_memory(name, text, scope=scope, changed=today(int(changed_s * 1000))), digest_of(data)
+
+
+def row_of(folder: str, file: str, scope: MemoryScope) -> MemoryRow:
+    """What is known of a file, read now."""
+    name = file.removesuffix(ENDING)
+    try:
+        memory, digest = read_file(os.path.join(folder, file), name, scope)
+    except BadMemory as bad:
+        return MemoryRow(scope, _storable(name), problem=str(bad))
+    except OSError as failure:
+        return MemoryRow(scope, _storable(name), problem=failure.strerror or "it cannot be read")
+    text = memory.text.encode()
+    return MemoryRow(
+        scope,
+        name,
+        digest,
+        description=memory.description,
+        type=memory.type,
+        updated=memory.updated,
+        tags=memory.tags,
+        size=len(text),
+        text=text[:MAX_ENTRY_BYTES].decode(errors="ignore"),
+    )
+
+
+def keep_index(folder: str, about: str, rows: Iterable[MemoryRow]) -> None:
+    """Writes `MEMORY.md`. Where that does not work, it is made again another time."""
+    with contextlib.suppress(OSError):
+        path, text = os.path.join(folder, INDEX), _index_text(about, rows).encode()
+        if os.path.isdir(folder) and _present(path) != text:
+            write_atomic(path, text, durable=False)
+
+
+def today(now_ms: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(now_ms / 1000))
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _storable(name: str) -> str:
+    """A file may have any bytes as its name."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def content_of(path: str) -> tuple[bytes, float]:
+    """What a file holds, and when it changed."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadMemory("it is no regular file")
+        contents = read_limited(fd, MAX_FILE_BYTES)
+    finally:
+        os.close(fd)
+    if contents.truncated:
+        raise BadMemory(f"it is longer than {MAX_FILE_BYTES // 1024} KiB")
+    return contents.data, status.st_mtime
+
+
+def _present(path: str) -> bytes | None:
+    try:
+        return read_limited(path, MAX_FILE_BYTES * 16).data
+    except OSError:
+        return None
+
+
+def _index_text(about: str, rows: Iterable[MemoryRow]) -> str:
+    """`MEMORY.md`: a line for each memory, and the files that could not be read."""
+    lines = [
+        f"# Memories of {_storable(about)}",
+        "",
+        "Written by Bridle from the files beside it; edit those.",
+        "",
+    ]
+    for row in rows:
+        if row.problem:
+            lines.append(f"- {row.name}{ENDING}: not used, {row.problem}")
+        else:
+            tags = f", {', '.join(row.tags)}" if row.tags else ""
+            lines.append(f"- [{row.name}]({row.name}{ENDING}): {row.description} ({row.type}{tags})")
+    return "\n".join(lines) + "\n"
+
 
 PROJECTS = "projects"
 MAX_MEMORIES = 2_000
@@ -173,3 +279,49 @@ def _decoded(text: str) -> Iterator[str]:
         yield base64.b64decode(whole + "=" * (-len(whole) % 4)).decode("utf-8", "replace")
         if re.fullmatch(r"(?:[0-9a-fA-F]{2})+", word):
             yield bytes.fromhex(word).decode("utf-8", "replace")
+
+
+_WAIT_S = 5.0
+
+
+def put_memory(folder: MemoryFolder, memory: Memory, *, was: str) -> None:
+    """Writes a memory in the place of the content `was`; empty: there is none yet.
+
+    Raises `BadMemory`, `OSError`, and `BridleError` with `ChangedSinceApproval` where it is not so.
+    """
+    data = memory.checked().written().encode()
+    with _alone(folder, memory.name, was):
+        if not was and len(folder.rows()) >= MAX_MEMORIES:
+            raise BadMemory(f"there are {MAX_MEMORIES:,} memories here already")
+        write_atomic(folder.file(memory.name), data)
+    folder.index()
+
+
+def remove_memory(folder: MemoryFolder, name: str, *, was: str) -> None:
+    """Takes away a memory that has the content `was`. Raises as `put_memory` does."""
+    with _alone(folder, name, was):
+        os.unlink(folder.file(name))
+    folder.index()
+
+
+def digest_in(folder: MemoryFolder, name: str) -> str:
+    """Which content a memory has; empty where there is none."""
+    try:
+        return digest_of(content_of(folder.file(name))[0])
+    except FileNotFoundError:
+        return ""
+
+
+@contextlib.contextmanager
+def _alone(folder: MemoryFolder, name: str, was: str) -> Generator[None]:
+    private_folder(folder.path)
+    private_folder(os.path.dirname(folder.lock))
+    lock = FileLock(folder.lock)
+    if not lock.acquire(timeout_s=_WAIT_S):
+        raise OSError(errno.EBUSY, "another Bridle is writing there", folder.path)
+    try:
+        if digest_in(folder, name) != was:
+            raise BridleError("ChangedSinceApproval", path=folder.file(name))
+        yield
+    finally:
+        lock.release()

@@ -15,9 +15,14 @@ from msgspec import Meta
 
 from bridle.context.memory.memory_choice import ALWAYS
 from bridle.context.memory.memory_entry import BadMemory, Memory, MemoryType
-from bridle.context.memory.memory_files import MemoryFiles, MemoryFolder, holds_secret
-from bridle.context.memory.memory_reading import today
-from bridle.context.memory.memory_writing import put_memory, remove_memory
+from bridle.context.memory.memory_files import (
+    MemoryFiles,
+    MemoryFolder,
+    holds_secret,
+    put_memory,
+    remove_memory,
+    today,
+)
 from bridle.engine.known_files import KnownFiles
 from bridle.engine.tools import Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.errors import BridleError, sentence

@@ -26,19 +26,20 @@ from bridle.protocol.events import (
     ToolResult,
     TurnStop,
 )
-from bridle.safety.hooks.context import Actor, HookContext, context_of
 from bridle.safety.hooks.definitions import (
     ABOUT_TOOLS,
     EVENTS,
     GATING,
+    Actor,
     Hook,
+    HookContext,
     HookEvent,
     OnError,
     Phase,
     concerns,
+    context_of,
 )
-from bridle.safety.hooks.hook_answers import HookAnswer, HookDecision
-from bridle.safety.hooks.hook_process import KILL_AFTER_S, StartHook, run_command
+from bridle.safety.hooks.hook_process import KILL_AFTER_S, HookAnswer, HookDecision, StartHook, run_command
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
 from bridle.safety.permitted import HookWord
 

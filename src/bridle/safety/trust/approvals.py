@@ -10,8 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Final
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+import msgspec
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.files import (
@@ -20,10 +24,137 @@ from bridle.base.files import (
     private_folder,
     read_limited,
     read_trusted,
+    repository_root,
     write_atomic,
 )
+from bridle.engine.tools import RunTool, ToolCall, ToolOutput
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.safety.trust.lockfile import Approval, TrustedKind, TrustLock, decode, encode
+from bridle.protocol.events import GrantAdded, Notice, PermissionDecided
+
+# # bridle approved.lock 1 instructions sha256:9f86d0… 2026-10-12T08:15:00Z /home/ana/shop AGENTS.md A line is
+# kind, digest, time, root, path, with one blank between them. The root is the folder the path is relative to;
+# it is `.` in a file that is meant to travel. In both, every byte but letters, digits and `/._+@=,~-` is
+# written as `%` and two digits. A line counts only if it is exactly what would be written for what it says,
+# line end included: what is cut off, changed or misunderstood approves nothing. Without the first line
+# nothing in the file counts.
+
+
+HEADER: Final = b"# bridle approved.lock 1\n"
+TrustedKind: TypeAlias = Literal[
+    "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"
+]
+KINDS: Final[tuple[TrustedKind, ...]] = get_args(TrustedKind)
+
+_EXPLAINED: Final = (
+    b"# What a person has read and agreed to: kind, digest, time, root, path. bridle help trust\n"
+)
+_HERE: Final = "."
+_SHA256: Final = r"[0-9a-f]{64}"
+_CODED: Final = rb"(?:[A-Za-z0-9/._+@=,~-]|%[0-9A-F]{2})+"
+_NOT_PLAIN: Final = rb"[^A-Za-z0-9/._+@=,~-]"
+_CODE: Final = rb"%([0-9A-F]{2})"
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A content that was agreed to. `path` is relative to `root`; without a root it holds in any.
+
+    For a program `digest` covers its whole launch and `path` is the name of the setting that wants it.
+    """
+
+    kind: TrustedKind
+    digest: str
+    path: str
+    root: str = ""
+    approved_ms: int = 0
+
+    @property
+    def id(self) -> str:
+        """Short enough to type."""
+        return self.digest[:12]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return (self.kind, self.root, self.path)
+
+
+class TrustLock(msgspec.Struct, frozen=True):
+    """What a lock file says. `unread` are whole lines that say nothing we know, with their numbers from 1."""
+
+    entries: tuple[Approval, ...]
+    unread: tuple[tuple[int, bytes], ...] = ()
+    foreign: bool = False
+    """Something stands there, and it is no lock file of this version."""
+
+
+def encode(entries: Iterable[Approval], *, unread: Iterable[bytes] = ()) -> bytes:
+    """The text of a lock file. Raises ValueError for what no line can hold."""
+    ordered = sorted(set(entries), key=lambda entry: (entry.root, entry.path, entry.kind, entry.approved_ms))
+    return b"".join((HEADER, _EXPLAINED, *(encode_line(entry) for entry in ordered), *unread))
+
+
+def encode_line(entry: Approval) -> bytes:
+    if not re.fullmatch(_SHA256, entry.digest) or entry.kind not in KINDS:
+        raise ValueError(f"not an approval: {entry}")
+    parts = (entry.kind, f"sha256:{entry.digest}", _time(entry.approved_ms))
+    return (
+        b" ".join((*(part.encode() for part in parts), _coded(entry.root or _HERE), _coded(entry.path)))
+        + b"\n"
+    )
+
+
+def decode(data: bytes) -> TrustLock:
+    """Every approval that stands there whole and unharmed. Never raises, whatever the bytes are."""
+    if not data.startswith(HEADER):
+        return TrustLock((), foreign=bool(data))
+    entries: list[Approval] = []
+    unread: list[tuple[int, bytes]] = []
+    *lines, torn = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if line.startswith(b"#") or not line:
+            continue
+        entry = decode_line(line + b"\n")
+        if entry is None:
+            unread.append((number, line + b"\n"))
+        else:
+            entries.append(entry)
+    if torn:
+        unread.append((len(lines) + 1, b""))  # nobody knows how it would have gone on
+    return TrustLock(tuple(entries), tuple(unread))
+
+
+def decode_line(line: bytes) -> Approval | None:
+    """The approval a line holds, its line end included; None for anything else."""
+    fields = line.removesuffix(b"\n").split(b" ")
+    if len(fields) != 5 or not all(re.fullmatch(_CODED, field) for field in fields[3:]):
+        return None
+    try:
+        kind, digest, time = (field.decode("ascii") for field in fields[:3])
+        root = _decoded(fields[3])
+        entry = Approval(
+            kind=cast("TrustedKind", kind),
+            digest=digest.removeprefix("sha256:"),
+            path=_decoded(fields[4]),
+            root="" if root == _HERE else root,
+            approved_ms=int(datetime.fromisoformat(time.removesuffix("Z") + "+00:00").timestamp()) * 1000,
+        )
+        return entry if encode_line(entry) == line else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _coded(path: str) -> bytes:
+    if not path:
+        raise ValueError("an approval has a path")
+    return re.sub(_NOT_PLAIN, lambda found: b"%%%02X" % found[0][0], os.fsencode(path))
+
+
+def _decoded(field: bytes) -> str:
+    return os.fsdecode(re.sub(_CODE, lambda found: bytes((int(found[1], 16),)), field))
+
 
 NAME: Final = "approved.lock"
 LOCKFILE_VARIABLE: Final = "BRIDLE_APPROVED_LOCK"
@@ -251,3 +382,66 @@ def _thinned(entries: Iterable[Approval]) -> list[Approval]:
     for entry in sorted(entries, key=lambda entry: entry.approved_ms):
         kept.setdefault(entry.place, []).append(entry)
     return [entry for place in kept.values() for entry in place[-KEPT_PER_PLACE:]]
+
+
+Recorded: TypeAlias = PermissionDecided | GrantAdded | Notice
+
+
+class ApprovedEdits:
+    """What a person said yes to in an edit question is trusted already; nobody is asked twice for the same bytes.
+
+    Only their own answer to that very change counts; a rule, a grant or `--yes` has read nothing. What was shown is
+    approved, not what is in the file: should the two differ, the file is asked about.
+    """
+
+    def __init__(self, approvals: Approvals, *, cwd: str, sources: Sequence[str]) -> None:
+        self._approvals = approvals
+        self._cwd = cwd
+        self._root = repository_root(cwd)
+        self._sources = frozenset(sources)
+        self._agreed: set[str] = set()
+
+    def hearing(self, record: Callable[[Recorded], object]) -> Callable[[Recorded], object]:
+        """The same record of decisions, with an ear for a person's own yes."""
+
+        def record_and_note(event: Recorded) -> object:
+            if isinstance(event, PermissionDecided) and event.verdict == "allow" and event.answered_by:
+                self._agreed.add(event.call_id)
+            return record(event)
+
+        return record_and_note
+
+    async def layer(self, call: ToolCall, proceed: RunTool) -> ToolOutput:
+        """The layer around a tool: once it has made the change a person agreed to, that content is trusted."""
+        output = await proceed(call)
+        if call.id in self._agreed and output.outcome == "ok":
+            self._written(call.name, call.input)
+        self._agreed.discard(call.id)
+        return output
+
+    def _written(self, tool: str, given: Mapping[str, Any]) -> None:
+        path = given.get("path")
+        if not isinstance(path, str) or os.path.basename(path) not in self._sources:
+            return
+        match tool, given:
+            case "write_file", {"content": str(content)}:
+                self.approve_written(path, content)
+            case "edit_file", {"old_string": str(old), "new_string": str(new)}:
+                before = self._approved_text(path)
+                everywhere = given.get("replace_all") is True
+                if before is not None and (before.count(old) == 1 or (everywhere and old in before)):
+                    self.approve_written(path, before.replace(old, new))
+            case _:
+                pass
+
+    def approve_written(self, path: str, content: str) -> None:
+        """A person read this content, whole, and agreed that it is written to this instruction file."""
+        data = content.encode("utf-8", "replace")
+        self._approvals.add(self._relative(path), content_digest(data), root=self._root, text=data)
+
+    def _approved_text(self, path: str) -> str | None:
+        last = self._approvals.last(kind="instructions", root=self._root, path=self._relative(path))
+        return None if last is None else self._approvals.text_of(last)
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(os.path.join(self._cwd, path), self._root)

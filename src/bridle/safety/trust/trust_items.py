@@ -14,8 +14,7 @@ import msgspec
 
 from bridle.base.files import read_limited
 from bridle.protocol.errors import CommandRefused
-from bridle.safety.trust.approvals import Approvals, content_digest
-from bridle.safety.trust.lockfile import TrustedKind
+from bridle.safety.trust.approvals import Approvals, TrustedKind, content_digest
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question
 
 if TYPE_CHECKING:

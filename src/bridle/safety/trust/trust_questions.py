@@ -5,17 +5,46 @@ Every line is part of the question, as it is; what of it a screen would not show
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from bridle.base.line_diff import DiffLine, line_diff, lines_of
 from bridle.base.visible import hidden_characters
 from bridle.protocol.questions import HiddenCharacters, LaunchShown, TrustKind, TrustQuestion
-from bridle.safety.trust.lockfile import TrustedKind
+from bridle.safety.trust.approvals import TrustedKind
 
 if TYPE_CHECKING:
     from bridle.safety.trust.launches import ProgramLaunch
+
+# words for the model are instructions, so a changed sentence is asked about like a changed command.
+
+
+ChangeKind: TypeAlias = Literal["metadata", "prose", "code", "executable"]
+
+EXECUTABLE: Final[frozenset[TrustedKind]] = frozenset({"hook", "mcp_server", "plugin", "config", "settings"})
+"""What starts programs, or lets them start."""
+
+_FRONT: Final = re.compile(r"\A---\n.*?^---$", re.DOTALL | re.MULTILINE)
+_FENCED: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
+_COMMAND: Final = re.compile(r"https?://|\$\(|\$\{|[|;&]{1,2}\s*\w|\bsudo\b|^\s*[$%>] ", re.MULTILINE)
+
+
+def change_of(kind: TrustedKind, before: str, after: str) -> ChangeKind:
+    """The heaviest thing that changed: a header or white space, a sentence, something to type, something that runs."""
+    if kind in EXECUTABLE or after.startswith("#!"):
+        return "executable"
+    if _code(before) != _code(after) or len(_COMMAND.findall(before)) != len(_COMMAND.findall(after)):
+        return "code"
+    if _FRONT.sub("", before).split() == _FRONT.sub("", after).split():
+        return "metadata"
+    return "prose"
+
+
+def _code(text: str) -> list[str]:
+    return [found[0] for found in _FENCED.finditer(text)]
+
 
 _SUSPECT_LINES: Final = 10
 
@@ -69,7 +98,6 @@ def file_question(file: ReviewedText, *, sha256: str = "", now_ms: int) -> Trust
     )
     if before is None or before.text is None:
         return question
-    from bridle.safety.trust.change_kind import change_of
 
     diff = line_diff(lines_of(before.text), lines)
     return msgspec.structs.replace(
