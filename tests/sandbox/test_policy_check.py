@@ -631,6 +631,21 @@ async def test_a_session_puts_nothing_back_that_the_command_of_another_one_wrote
     assert reasons == {"evil": changed, "worse": changed, "late": changed, "harmless": []}
 
 
+async def test_a_session_puts_no_link_back_that_the_command_of_another_one_made(world: World) -> None:
+    for name in ("good.md", "evil.md"):
+        (world.work / name).write_text(name)
+    (world.work / "AGENTS.md").symlink_to("good.md")
+    for name in ("written", "evil", "harmless"):
+        os.mkfifo(world.work / name)
+    first = await world.start("ln -sfn evil.md AGENTS.md; echo > written; read -r _ < evil")
+    await asyncio.to_thread((world.work / "written").read_text)
+    second = await world.start("read -r _ < harmless", spawn=world.new_spawn())
+    for name, process in {"evil": first, "harmless": second}.items():
+        await asyncio.to_thread((world.work / name).write_text, "go\n")
+        assert await process.wait() == 0
+        assert os.readlink(world.work / "AGENTS.md") == "good.md"
+
+
 async def test_what_a_command_writes_again_and_again_is_put_back_in_the_end(world: World) -> None:
     (world.work / "src").mkdir()
     (world.work / "src/AGENTS.md").write_text("good\n")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from bridle.base.files import open_beneath, read_limited
 from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders, unproven_settings
 from bridle.base.paths import is_beneath_any
+from bridle.base.secret_files import is_held_file
 from bridle.base.stand_ins import is_stand_in
 from bridle.sandbox.confinement import Confinement, UnheldEntry, WatchedGitSettings
 from bridle.sandbox.policy_files import PolicyChange
@@ -74,7 +75,9 @@ def _changed_ns(path: str) -> int:
 def _is_as_it_was(kept: UnheldEntry) -> bool:
     try:
         if kept.link:
-            return os.readlink(kept.path) == kept.link
+            name = os.path.basename(kept.path)
+            is_compared = name != ".git" and is_held_file(name)  # `policy_check` knows better what it was
+            return os.readlink(kept.path) == kept.link or is_compared
         if not os.path.lexists(kept.path):
             return True
         return not os.path.islink(kept.path) and read_limited(kept.path, _MAX_BYTES).data == kept.content
