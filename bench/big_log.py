@@ -28,8 +28,8 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
+from bridle.sessions.archive.text_search import bring_up_to_date
 from bridle.sessions.store import SessionStore
-from bridle.sessions.text_search import bring_up_to_date
 
 EVENTS = 1_000_000
 SMALLER = 10

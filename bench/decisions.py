@@ -12,7 +12,7 @@ from measure import Figure, in_turns, middle, scratch, times, within
 
 from bridle.app.explain import explain, standing
 from bridle.base.clock import SystemClock
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.cli import YOUNG_OBJECTS
 from bridle.safety.hooks.definitions import Actor, context_of, hook_from
 from bridle.safety.hooks.hook_process import run_command, started_by

@@ -20,13 +20,13 @@ from bridle.conformance.harness import harness
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, encode_payload
 from bridle.protocol.messages import TextBlock
 from bridle.providers.scripted import ScriptedWire
-from bridle.sessions import writer
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log import writer
+from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 
 EVENTS = 100_000

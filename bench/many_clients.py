@@ -12,7 +12,7 @@ from measure import BRIDLE, PYTHON, Figure, child, in_turns, middle, times, with
 from over_http import served as model_server
 from served import Served, said, served, turn
 
-from bridle.base.websocket_client import SocketClosed, WebSocketClient
+from bridle.base.net.websocket_client import SocketClosed, WebSocketClient
 from bridle.conformance.exchanges import OpenStream, exchange_at
 from bridle.control.event_batches import TICK_S
 from bridle.protocol.commands import AttachSession, EndSession

@@ -28,7 +28,7 @@ from measure import (
 from turns import Spent, ended_well, now
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections, StreamedResponse
+from bridle.base.net.http import HttpConnections, StreamedResponse
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.engine.ports import ModelPart, ModelRequest, Wire
 from bridle.protocol.events import TextDelta

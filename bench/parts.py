@@ -12,9 +12,9 @@ from importlib.util import find_spec
 
 from measure import PYTHON, Figure, child, in_turns, plain_env, scratch, shown_s, times
 
-from bridle.base.processes import Processes
-from bridle.base.redact import StreamRedactor, redact
-from bridle.base.secret_openings import might_hold_secret
+from bridle.base.process.processes import Processes
+from bridle.base.secrets.redact import StreamRedactor, redact
+from bridle.base.secrets.secret_openings import might_hold_secret
 
 
 def memory() -> list[Figure]:

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from measure import Figure, added, in_turns, scratch, within
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.events import ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import call, say
-from bridle.sandbox.adapter_choice import ConfiningWay, adapter_for
+from bridle.sandbox.adapters.adapter_choice import ConfiningWay, adapter_for
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.sandbox.adapters import Adapter
+    from bridle.sandbox.adapters.adapter import Adapter
 
 SPAWNS = 100
 ADAPTERS = ((ConfiningWay("bubblewrap", "full"), 8, 15), (ConfiningWay("landlock"), 4, None))

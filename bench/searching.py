@@ -15,7 +15,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import ToolResult
 from bridle.providers.script import call, say
-from bridle.tools.file_search import RG_OPTIONS, find_ripgrep
+from bridle.tools.search.file_search import RG_OPTIONS, find_ripgrep
 
 FOLDERS, FILES, LINES = 1_000, 50, 20
 ROUNDS = 7

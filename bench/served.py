@@ -15,8 +15,8 @@ from measure import BRIDLE, plain_env, scratch
 
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
-from bridle.base.engine_place import EnginePlace
-from bridle.base.websocket_client import WebSocketClient, open_unix_websocket
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.net.websocket_client import WebSocketClient, open_unix_websocket
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
 from bridle.conformance.exchanges import OpenStream, exchange_at

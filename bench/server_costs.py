@@ -18,7 +18,7 @@ from measure import BRIDLE, PYTHON, ROOT, Figure, added, in_turns, plain_env, sc
 from over_http import Server, configure, served
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.config.folders import folders
 from bridle.engine.ports import SpawnPolicy
 from bridle.mcp.server_definitions import decode_server

@@ -13,7 +13,7 @@ from measure import Figure, in_turns, of_rounds, scratch, times
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 from bridle.undo.file_tree import WatchedFolders
 from bridle.undo.keeper import Keeper

@@ -22,7 +22,7 @@ from typing import Any
 
 import traps
 
-import bridle.sessions.kept_fold as folding
+import bridle.sessions.archive.kept_fold as folding
 from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
 from bridle.app.machine_store import session_store
@@ -31,7 +31,7 @@ from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput

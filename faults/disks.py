@@ -13,11 +13,11 @@ from typing import Any
 import traps
 from case import Place, Result, check_log, check_seen, come_back, forked, resume, seen, work
 
-import bridle.sessions.kept_fold as folding
+import bridle.sessions.archive.kept_fold as folding
 from bridle.base.clock import SystemClock
 from bridle.engine.journal import Journal
 from bridle.protocol.errors import BridleError
-from bridle.sessions import repair
+from bridle.sessions.repair import repair
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 1, 32, 16384, 1 << 18

@@ -16,11 +16,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bridle.base import files
+from bridle.base.fs import files
 from bridle.engine.journal import Journal
-from bridle.sessions import database, tips, undo_store, write_ahead, writer
-from bridle.sessions.log import StoredLog
-from bridle.sessions.log_key import KeyFile
+from bridle.sessions.log import database, tips, undo_store, write_ahead, writer
+from bridle.sessions.log.log_key import KeyFile
+from bridle.sessions.log.session_log import StoredLog
 
 
 class Trap:

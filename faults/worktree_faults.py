@@ -23,7 +23,7 @@ from case import GONE_S, Place, Result, Unhurried, check_log, forked, new_sessio
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
-from bridle.base.own_worktrees import BRANCHES, OwnTrees
+from bridle.base.git.own_worktrees import BRANCHES, OwnTrees
 from bridle.commands.git_work import GitWork
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+MAX_MODULES = 30
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_METHODS = 15
@@ -150,8 +151,8 @@ def print_packages() -> None:
     by_lines = sorted(packages.items(), key=lambda row: -row[1].lines)
     for name, size in (*by_lines, ("total", total)):
         print(f"{name:<14}" + "".join(f"{getattr(size, column):>14,}" for column in names))
-    folder, modules = folders.most_common(1)[0]
-    print(f"largest folder: {folder}, {modules} modules")
+    large = [f"{folder} {modules}" for folder, modules in folders.most_common() if modules > MAX_MODULES]
+    print(f"folders with more than {MAX_MODULES} modules: {', '.join(large) or 'none'}")
 
 
 def main() -> int:

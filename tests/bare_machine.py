@@ -64,7 +64,7 @@ def _run(place: Place, around: Sequence[str], words: Sequence[str], *, landlock:
 
 
 def has_landlock() -> bool:
-    from bridle.sandbox import landlock
+    from bridle.sandbox.adapters import landlock
 
     return platform.system() == "Linux" and landlock.available() > 0
 

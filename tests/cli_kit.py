@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from bridle.app.machine_store import session_store
 from bridle.protocol.events import Envelope
-from bridle.sessions.database import Database
+from bridle.sessions.log.database import Database
 from bridle.sessions.store import SessionRow, SessionStore
 from hosted import Hosted, can_be_hosted
 

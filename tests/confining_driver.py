@@ -7,20 +7,20 @@ import asyncio
 import json
 import sys
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_start import start
-from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.adapter import Adapter
+from bridle.sandbox.adapters.adapter_start import start
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import HostContext, confinement_of
-from bridle.sandbox.policy_check import PolicyCheck
-from bridle.sandbox.quarantine import put_right
+from bridle.sandbox.policy_files.policy_check import PolicyCheck
+from bridle.sandbox.policy_files.quarantine import put_right
 
 
 def adapter_of(plan: dict) -> Adapter:
     if plan["adapter"] == "bubblewrap":
         return Bubblewrap(plan["program"], variant=plan.get("variant", "full"))
-    from bridle.sandbox.unshare import Unshare, programs
+    from bridle.sandbox.adapters.unshare import Unshare, programs
 
     return Unshare(programs())
 

@@ -1,6 +1,6 @@
 """Text that would do something to a terminal or to its reader, and how to find it in what was printed."""
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 
 PIECES = (
     "\x1b[31mred\x1b[0m",  # a colour

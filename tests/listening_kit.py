@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bridle.app.engine import Engine
 from bridle.app.serving import ListeningEngine, ListenOptions, listening_engine
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.engine_place import EnginePlace
+from bridle.base.net.engine_place import EnginePlace
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.control.http_server import ConnectionLimits

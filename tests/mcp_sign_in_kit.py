@@ -15,7 +15,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.oauth_registration import ClientRegistration
+from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.config.folders import folders
 from bridle.credentials.records import SignIn
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.base.engine_place import EnginePlace, connected_socket
+from bridle.base.net.engine_place import EnginePlace, connected_socket
 from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 

@@ -130,12 +130,13 @@ def test_the_engine_and_what_explains_it_share_the_checks_they_make(repository, 
     assert len(made) == 1, made
 
 
-@pytest.mark.parametrize("room", ["database", "writer", "shelf"])
-def test_nobody_but_the_sessions_sees_how_they_are_stored(repository, room):
-    """Others ask a store: what keeps sessions can be replaced."""
+@pytest.mark.parametrize("module", ["log.database", "log.writer", "shelf"])
+def test_only_the_sessions_package_sees_how_they_are_stored(repository, module):
+    """Others ask a store, which can be replaced."""
+    own = Path(repository, "src", "bridle", "sessions")
     for path in sources(repository):
-        if path.parent.name != "sessions":
-            assert f"bridle.sessions.{room}" not in set(imported(path)), path
+        if not path.is_relative_to(own):
+            assert f"bridle.sessions.{module}" not in set(imported(path)), path
             used = {node.attr for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)}
             assert "shelf" not in used, path
 

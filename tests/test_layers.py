@@ -21,15 +21,15 @@ PURE = ("engine", "protocol")
 WIRES = ("providers.anthropic", "providers.openai_chat", "providers.openai_responses")
 INPUT_OUTPUT = (
     *(
-        "base.files",
-        "base.guardian",
-        "base.http",
-        "base.http_connection",
-        "base.http_dial",
-        "base.http_routes",
+        "base.fs.files",
+        "base.process.guardian",
+        "base.net.http",
+        "base.net.http_connection",
+        "base.net.http_dial",
+        "base.net.http_routes",
     ),
-    "base.processes",
-    "base.user_programs",
+    "base.process.processes",
+    "base.process.user_programs",
 )
 INPUT_OUTPUT_MODULES = ("apsw", "h11", "os", "socket", "sqlite3", "ssl", "subprocess")
 LAYERS = (
@@ -143,6 +143,7 @@ def scratch(tmp_path: Path) -> Path:
     for module in modules:
         path = tmp_path / "bridle" / f"{module}.py"
         path.parent.mkdir(exist_ok=True, parents=True)
+        (path.parent / "__init__.py").touch()
         path.touch()
     return tmp_path
 
@@ -202,7 +203,7 @@ def test_a_tree_that_only_imports_downwards_is_accepted(scratch: Path) -> None:
             id="engine and a late import",
         ),
         pytest.param(
-            "engine/turn.py", "import bridle.base.files", "engine and protocol", id="engine and files"
+            "engine/turn.py", "import bridle.base.fs.files", "engine and protocol", id="engine and files"
         ),
         pytest.param(
             "protocol/__init__.py", "import sqlite3", "engine and protocol", id="protocol and a database"

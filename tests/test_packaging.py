@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from cli_kit import Place
 
 LOCAL = re.compile(r"(?<![A-Za-z0-9_.~/-])/(?:root|work)/")

@@ -11,7 +11,7 @@ from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRegistry, AgentRule
 from bridle.agents.delegation import DELEGATE_NAMES, check_delegation, may_delegate
 from bridle.app.session_agents import WorkingAgent
-from bridle.base.paths import session_folders
+from bridle.base.fs.paths import session_folders
 from bridle.engine.tools import BUILTIN, Registry, Tool, never_mutating
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import GrantAdded

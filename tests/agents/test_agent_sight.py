@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRule
-from bridle.base.paths import session_folders
+from bridle.base.fs.paths import session_folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.tools import EVERYTHING

@@ -12,12 +12,12 @@ from agents_kit import Answering, calling, kept_at, sending
 from bridle.agents.agent_settings import ChildContext, DelegateResults
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.agents.handoff import HandoffPacket, handoff_text
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.clients.dotted_events import events_lines
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation, Invocation
-from bridle.engine.request import encode
 from bridle.engine.sizes import request_tokens
+from bridle.engine.steps import encode
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.messages import ImageBlock

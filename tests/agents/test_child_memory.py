@@ -22,7 +22,7 @@ from bridle.agents.child_memory import (
     updated_memory,
 )
 from bridle.agents.definition import AgentDefinition
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.clients.dotted_events import events_lines
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import MAX_MEMORIES, Conversation

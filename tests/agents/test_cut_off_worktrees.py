@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.base.own_worktrees import OwnTree, cut_off, mark_of
+from bridle.base.git.own_worktrees import OwnTree, cut_off, mark_of
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, of_kind
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from agents_kit import Answering, calling, kept_at, sending
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.agents.delegate_ledger import LEFT_OUT, KeptAnswer, delegate_result, fitted_lines, ledger_line
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import COMPACTED, LEDGER_LEAD, Conversation, Invocation, ledger_text
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.messages import ToolResultBlock
 from bridle.protocol.queries import ReadOutput

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridle.base.own_worktrees import plain_name
+from bridle.base.git.own_worktrees import plain_name
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol import events as e

@@ -19,8 +19,8 @@ from bridle.protocol.commands import CreateSession, SendInput
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
-from bridle.sessions.beside_files import forget_beside
-from bridle.sessions.stored_archive import StoredArchive
+from bridle.sessions.archive.beside_files import forget_beside
+from bridle.sessions.archive.stored_archive import StoredArchive
 
 
 def documented(page: str) -> dict[str, list[str]]:

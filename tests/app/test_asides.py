@@ -9,8 +9,8 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import ModelPart, ModelRequest
-from bridle.engine.request import encode
 from bridle.engine.side_question import BESIDE
+from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.commands import AskAside, CancelTurn, SetEffort
 from bridle.protocol.errors import CommandRefused

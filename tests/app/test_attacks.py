@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from bridle.base.websocket_client import SocketClosed, open_websocket
+from bridle.base.net.websocket_client import SocketClosed, open_websocket
 from bridle.clients.engine_address import engine_address
 from bridle.clients.remote import connect_remote, place_opener
 from bridle.control.http_server import ConnectionLimits

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bridle.agents.definition import AgentDefinition, AgentDelegation
-from bridle.base.json_schema import JsonSchema
+from bridle.base.text.json_schema import JsonSchema
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.engine.services import Health

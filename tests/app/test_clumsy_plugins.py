@@ -139,7 +139,7 @@ async def test_what_a_person_agreed_to_is_what_runs_whatever_a_layer_does_to_the
         ran.append(args["what"]["name"])
         return ToolOutput(content="burnt")
 
-    from bridle.base.json_schema import JsonSchema
+    from bridle.base.text.json_schema import JsonSchema
 
     burn = bridle.Tool(
         name="burn",

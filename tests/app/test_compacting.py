@@ -17,8 +17,8 @@ from bridle.context.compaction_layer import UNKNOWN_WINDOW, CompactionSettings, 
 from bridle.context.summaries import HEADER
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText, Provider, Wire
-from bridle.engine.request import encode
 from bridle.engine.side_question import BESIDE
+from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, RunSlash
 from bridle.protocol.errors import CommandRefused, ProviderError

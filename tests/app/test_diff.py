@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.git_repository import GitFailed
-from bridle.base.processes import Processes
+from bridle.base.git.git_repository import GitFailed
+from bridle.base.process.processes import Processes
 from bridle.conformance.fake_models import say, scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.protocol.commands import RunSlash

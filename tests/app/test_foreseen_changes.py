@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol.commands import AnswerPermission, PermissionChoice
@@ -19,7 +19,7 @@ from bridle.protocol.events import (
     ToolResult,
 )
 from bridle.providers.script import call, say
-from bridle.tools.foreseen_changes import MAX_SHOWN_CHARACTERS
+from bridle.tools.patches.foreseen_changes import MAX_SHOWN_CHARACTERS
 from tables import table
 
 OLD = "one\ntwo\nthree\n"

@@ -12,7 +12,7 @@ import pytest
 from bridle.app.forwarders import Forwarders
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders, folders
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.records import ApiKey

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock
-from bridle.base.files import FileLock
+from bridle.base.fs.files import FileLock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness

@@ -22,7 +22,7 @@ from bridle.config.folders import folders
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE
 from bridle.credentials.records import ApiKey
 from bridle.protocol.errors import BridleError, StoreError
-from bridle.sessions import rekey, repair
+from bridle.sessions.repair import rekey, repair
 from bridle.sessions.store import SessionStore
 from credentials.credential_kit import a_secret, made_key
 
@@ -547,7 +547,7 @@ def test_several_processes_begin_one_log_together(home: Home) -> None:
 
 REKEYS = f"""{BEGINS}
 from bridle.protocol.errors import BridleError
-from bridle.sessions import rekey
+from bridle.sessions.repair import rekey
 for _ in range(15):
     try:
         rekey.rekey(store.shelf.database)

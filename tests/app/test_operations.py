@@ -10,7 +10,7 @@ import pytest
 from bridle.app.housekeeping import NOTED, NOTED_IN_DETAIL, Notes, log_wanted
 from bridle.app.operations import COMPONENTS, entry_of, wanted_levels
 from bridle.base.clock import SystemClock
-from bridle.base.daily_log import Levels
+from bridle.base.fs.daily_log import Levels
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.protocol import events as e

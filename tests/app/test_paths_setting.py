@@ -8,7 +8,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import SessionCreated, ToolResult
 from bridle.providers.script import call, say
-from bridle.sandbox.adapter_choice import ORDER
+from bridle.sandbox.adapters.adapter_choice import ORDER
 
 
 async def outcomes(work: Path, home: Path, *paths: Path) -> list[tuple[str, str]]:

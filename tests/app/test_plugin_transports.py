@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.test_serving import fetch, get
-from bridle.base.engine_place import connected_socket
+from bridle.base.net.engine_place import connected_socket
 from bridle.protocol.errors import BridleError
 from bridle.protocol.queries import ListSessions
 from listening_kit import listening

@@ -14,8 +14,8 @@ from bridle.app.project_trust import project_items
 from bridle.app.secrets_file import is_agreed_secret
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.paths import PROJECT_SECRETS_FILE
-from bridle.base.secret_files import is_secret_like
+from bridle.base.fs.paths import PROJECT_SECRETS_FILE
+from bridle.base.secrets.secret_files import is_secret_like
 from bridle.config.folders import folders
 from bridle.credentials.project_secrets import (
     MAX_BYTES,

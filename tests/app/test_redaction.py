@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.sealed_file import unsealed
+from bridle.base.fs.sealed_file import unsealed
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.servers import ModelServer
@@ -17,7 +17,7 @@ from bridle.protocol.events import ContextAdded, Notice, TextDelta, ToolResult
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.failures import AskedProvider, refused
 from bridle.providers.script import call, fail, say
-from bridle.sessions.export import jsonl
+from bridle.sessions.archive.export import jsonl
 from cli_kit import Place
 from secret_kit import Planted, planted
 from tables import table

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.json_schema import JsonSchema
-from bridle.base.jsonrpc import NewlineFrames, Peer, RpcClosed
+from bridle.base.net.jsonrpc import NewlineFrames, Peer, RpcClosed
+from bridle.base.text.json_schema import JsonSchema
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

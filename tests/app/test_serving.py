@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bridle.app.serving import end_in_turn
-from bridle.base.engine_place import EnginePlace, connected_socket
-from bridle.base.peer_process import can_tell_descent, comes_from_a_call, peer_process
+from bridle.base.net.engine_place import EnginePlace, connected_socket
+from bridle.base.process.peer_process import can_tell_descent, comes_from_a_call, peer_process
 from bridle.conformance.fake_clock import FakeClock
 from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import EngineSocket, open_engine_socket, tcp_address

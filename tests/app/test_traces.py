@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from bridle._version import __version__
 from bridle.app.turn_spans import endpoint_wanted, traced
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnswerTrust

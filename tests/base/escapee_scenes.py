@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 
 ENV = {"PATH": os.defpath}
 DAEMON = """

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.addresses import metadata_problem, url_problem
+from bridle.base.net.addresses import metadata_problem, url_problem
 from tables import table
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.backoff import Backoff
+from bridle.base.net.backoff import Backoff
 from tables import table
 
 MS = st.integers(0, 2**53)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.daily_log import DAYS_KEPT, LEVELS, DailyLog, Levels, parse_levels
+from bridle.base.fs.daily_log import DAYS_KEPT, LEVELS, DailyLog, Levels, parse_levels
 from bridle.conformance.fake_clock import FakeClock
 from secret_kit import tokens
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bridle.base.duplex import MOST_UNREAD_BYTES, open_duplex
-from bridle.base.processes import Processes
+from bridle.base.process.duplex import MOST_UNREAD_BYTES, open_duplex
+from bridle.base.process.processes import Processes
 
 ENV = {"PATH": os.environ["PATH"]}
 MEGABYTE = 1 << 20

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.files import (
+from bridle.base.fs.files import (
     FileContents,
     FileLock,
     PathChanged,
@@ -170,7 +170,7 @@ def test_waiting_for_a_lock_ends_at_the_deadline(folder):
 
 HOLD_A_LOCK = """
 import sys
-from bridle.base.files import FileLock
+from bridle.base.fs.files import FileLock
 lock = FileLock(sys.argv[1])
 assert lock.acquire(note={"pid": 7})
 print("held", flush=True)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sessions.database import NETWORK, kind_of, network_filesystem
+from bridle.sessions.log.database import NETWORK, kind_of, network_filesystem
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

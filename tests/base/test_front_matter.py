@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.front_matter import (
+from bridle.base.text.front_matter import (
     MAX_CHARACTERS,
     BadFrontMatter,
     FrontMatter,

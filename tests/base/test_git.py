@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.git import (
+from bridle.base.git.git_calls import (
     SUBCOMMANDS,
     GitRefused,
     branch_name_problem,
@@ -20,9 +20,9 @@ from bridle.base.git import (
     own_environment,
     program_on,
 )
-from bridle.base.git_repository import GitDiff, GitFailed, Repository, run_git
-from bridle.base.git_status import BadStatus, ChangedPath, GitStatus, parse_status
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.git.git_repository import GitDiff, GitFailed, Repository, run_git
+from bridle.base.git.git_status import BadStatus, ChangedPath, GitStatus, parse_status
+from bridle.base.process.processes import CannotStart, Processes
 from effort import examples
 from git_traps import FILTERS, TRAPS, Scene, Trap
 from tables import table

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.git_config import is_plain, submodule_folders
+from bridle.base.git.git_config import is_plain, submodule_folders
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 

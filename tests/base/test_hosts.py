@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.hosts import WEB_PORTS, HostRule, all_covered, host_rule, is_host_name, rule_for
+from bridle.base.net.hosts import WEB_PORTS, HostRule, all_covered, host_rule, is_host_name, rule_for
 from tables import table
 
 LABELS = st.text("abcz019-", min_size=1, max_size=5)

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.html_markdown import MAX_TAGS, to_markdown
-from bridle.base.html_tokens import CloseTag, HtmlText, OpenTag, tokens
+from bridle.base.text.html_markdown import MAX_TAGS, to_markdown
+from bridle.base.text.html_tokens import CloseTag, HtmlText, OpenTag, tokens
 from effort import examples
 from tables import table
 

@@ -11,7 +11,7 @@ import traceback
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import KEPT_IDLE_S, HttpAnswer, HttpConnections, HttpFault
+from bridle.base.net.http import KEPT_IDLE_S, HttpAnswer, HttpConnections, HttpFault
 from bridle.conformance.fake_clock import FakeClock
 
 SECRET = f"sk-{0x5EC12E7:x}"

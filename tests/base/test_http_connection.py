@@ -3,7 +3,7 @@
 import asyncio
 
 from bridle.base.clock import SystemClock
-from bridle.base.http_connection import HttpSocket, Route
+from bridle.base.net.http_connection import HttpSocket, Route
 
 ROUTE = Route(secure=False, host="127.0.0.1", port=1, proxy=None)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.http_framing import (
+from bridle.base.net.http_framing import (
     MAX_HEAD_BYTES,
     AnswerHead,
     BadAnswer,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.http_routes import Proxy, ProxyRules, Url, parse_proxy, parse_url, tls_context
+from bridle.base.net.http_routes import Proxy, ProxyRules, Url, parse_proxy, parse_url, tls_context
 from tables import table
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 
 
 def test_in_a_clone_make_installs_and_elsewhere_pip(tmp_path: Path) -> None:

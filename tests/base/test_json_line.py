@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.visible import escaped, json_line, visible
+from bridle.base.text.terminal_text import escaped, json_line, visible
 from hostile_text import HOSTILE
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.text(st.sampled_from(HOSTILE + 'é漢😀"\\ \n'))

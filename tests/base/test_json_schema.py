@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from bridle.base.json_schema import MOST_BYTES, BadSchema, JsonSchema
+from bridle.base.text.json_schema import MOST_BYTES, BadSchema, JsonSchema
 from tables import table
 
 SOON_S = 5.0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.line_diff import COMPARED_LINES, DiffLine, line_diff, lines_of
+from bridle.base.text.line_diff import COMPARED_LINES, DiffLine, line_diff, lines_of
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "same", "other"]), max_size=40)
 

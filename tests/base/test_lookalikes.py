@@ -8,8 +8,8 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.base.lookalikes import lookalike_words, mark_lookalikes
-from bridle.base.visible import visible
+from bridle.base.text.lookalikes import lookalike_words, mark_lookalikes
+from bridle.base.text.terminal_text import visible
 from tables import table
 
 ODD = [

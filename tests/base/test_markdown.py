@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.markdown import HELD_MAX_CHARS, MarkdownStream, StyledSpan
+from bridle.base.text.markdown import HELD_MAX_CHARS, MarkdownStream, StyledSpan
 from tables import table
 
 PIECES = st.sampled_from(

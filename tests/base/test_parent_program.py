@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.peer_process import ParentProgram, descends_from, parent_program
+from bridle.base.process.peer_process import ParentProgram, descends_from, parent_program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 

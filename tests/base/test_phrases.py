@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.phrases import age, counted, dollars, spelled_age
+from bridle.base.text.phrases import age, counted, dollars, spelled_age
 from tables import table
 
 MINUTE_MS = 60_000

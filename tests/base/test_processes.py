@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from bridle.base.processes import CannotStart, CompletedProgram, Processes
+from bridle.base.process.processes import CannotStart, CompletedProgram, Processes
 
 ENV = {"PATH": os.defpath}
 
@@ -459,7 +459,7 @@ async def test_a_guardian_that_was_killed_is_replaced_and_running_processes_are_
 
 ENGINE = """
 import asyncio, os, sys
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 
 async def main():
     processes = Processes()
@@ -497,7 +497,7 @@ async def test_commands_do_not_survive_us_when_we_are_killed_outright():
 
 KILLED_WHILE_STARTING = """
 import asyncio, os, signal
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 
 def start_and_die(starting):
     os.write(1, b"%d\\n" % starting().pid)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.redact import (
+from bridle.base.secrets.redact import (
     HOLD_BACK_LIMIT,
     StreamRedactor,
     error_marker,
@@ -21,8 +21,8 @@ from bridle.base.redact import (
     redact_values,
     stored_marker,
 )
-from bridle.base.secret_openings import might_hold_secret
-from bridle.base.secret_shapes import SHAPES, kinds
+from bridle.base.secrets.secret_openings import might_hold_secret
+from bridle.base.secrets.secret_shapes import SHAPES, kinds
 from effort import examples
 from secret_kit import (
     ALNUM,

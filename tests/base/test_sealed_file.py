@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.sealed_file import PIECE_BYTES, SealedWriter, unsealed
+from bridle.base.fs.sealed_file import PIECE_BYTES, SealedWriter, unsealed
 
 KEY = bytes(range(32))
 HEAD = 32

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.secret_files import SECRET_FILES, is_policy_file, is_secret_like
+from bridle.base.secrets.secret_files import SECRET_FILES, is_policy_file, is_secret_like
 from tables import table
 
 

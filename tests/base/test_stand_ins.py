@@ -2,7 +2,7 @@
 
 import stat
 
-from bridle.base.stand_ins import is_stand_in, take_away
+from bridle.base.fs.placeholders import is_stand_in, take_away
 
 
 def test_a_stand_in_is_an_empty_folder_with_the_mark(tmp_path) -> None:

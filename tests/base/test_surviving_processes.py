@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bridle.base.escapees import MARK, left_behind
+from bridle.base.process.escapees import MARK, left_behind
 
 
 @pytest.fixture

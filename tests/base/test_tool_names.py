@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.tool_names import MAX_CHARACTERS, mcp_tool_names, unique_server_parts
+from bridle.base.text.tool_names import MAX_CHARACTERS, mcp_tool_names, unique_server_parts
 
 NAMES = st.text(
     st.one_of(st.sampled_from("ab_-. "), st.characters(exclude_categories=("Cs",))), min_size=1, max_size=80

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.untrusted import neutralise, wrap
+from bridle.base.text.untrusted import neutralise, wrap
 from effort import examples
 from tables import table
 

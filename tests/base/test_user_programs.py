@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import run_in_foreground, start_detached
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import run_in_foreground, start_detached
 from cli_terminal import at_terminal
 from tables import table
 
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 LENDER = """
 import asyncio, os, sys
-from bridle.base.user_programs import run_in_foreground
+from bridle.base.process.user_programs import run_in_foreground
 if sys.argv[1] == "nonblocking":
     os.set_blocking(0, False)
 code = asyncio.run(run_in_foreground(sys.argv[2:], cwd="/", env=os.environ))

@@ -5,8 +5,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base import visible as visible_module
-from bridle.base.visible import hidden_characters, visible
+from bridle.base.text import terminal_text as visible_module
+from bridle.base.text.terminal_text import hidden_characters, visible
 from tables import table
 
 # Format characters that show: Unicode's "prepended concatenation marks".

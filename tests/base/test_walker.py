@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.walker import FolderEntry, FolderWalk, walk_folders
+from bridle.base.fs.walker import FolderEntry, FolderWalk, walk_folders
 
 Names = tuple[str, ...]
 

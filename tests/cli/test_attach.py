@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.engine_place import EnginePlace
+from bridle.base.net.engine_place import EnginePlace
 from bridle.config.folders import folders
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting

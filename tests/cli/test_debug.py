@@ -15,7 +15,7 @@ from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.servers import ModelServer
 from bridle.providers.raw_dump import RawDump, RawExchange, read_dump
 from bridle.providers.script import fail, say
-from bridle.sessions.beside_store import dumps_of
+from bridle.sessions.archive.beside_store import dumps_of
 from cli_kit import Place
 from credentials.credential_kit import made_key
 

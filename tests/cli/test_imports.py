@@ -20,9 +20,9 @@ BEHIND_A_DOOR = frozenset(
         "bridle.agents.session_goal", "bridle.app.engine_answers", "bridle.app.git_feature", "bridle.app.project_trust",
         "bridle.app.service_access", "bridle.app.session_answers", "bridle.app.session_past",
         "bridle.app.session_services", "bridle.app.session_undo", "bridle.app.tool_layers",
-        "bridle.base.git_repository", "bridle.base.web", "bridle.clients.dotted_events",
+        "bridle.base.git.git_repository", "bridle.base.net.web", "bridle.clients.dotted_events",
         "bridle.context.skills.skill_reading", "bridle.credentials.oauth", "bridle.protocol.queries",
-        "bridle.sessions.undo_store", "bridle.tools.file_search", "bridle.undo", "urllib.parse",
+        "bridle.sessions.log.undo_store", "bridle.tools.search.file_search", "bridle.undo", "urllib.parse",
     }
 )  # fmt: skip
 """The first modules of features that a plain run does not use, and what only they need of the standard library."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from bridle.engine.sizes import MAX_ANSWER
 from bridle.protocol.events import TurnEnded
 from cli.test_floods import FLOODS, KEY

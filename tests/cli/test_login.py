@@ -15,7 +15,7 @@ import pytest
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.credentials.records import SignIn

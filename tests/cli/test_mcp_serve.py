@@ -15,8 +15,8 @@ from mcp.client.stdio import stdio_client
 
 from bridle.app.parent_register import ParentRegister
 from bridle.base.clock import SystemClock
-from bridle.base.escapees import MARK
-from bridle.base.peer_process import ParentProgram, parent_program
+from bridle.base.process.escapees import MARK
+from bridle.base.process.peer_process import ParentProgram, parent_program
 from bridle.clients.mcp_server.agent_tools import TOOLS
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from cli_terminal import sitting

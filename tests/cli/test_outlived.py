@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.escapees import MARK
+from bridle.base.process.escapees import MARK
 from cli_kit import Place, SignOfLife, kill_together
 
 GONE_S = 5

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from bridle.base.redact import redact
-from bridle.base.secret_shapes import kinds
+from bridle.base.secrets.redact import redact
+from bridle.base.secrets.secret_shapes import kinds
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from secret_kit import planted
 

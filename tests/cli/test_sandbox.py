@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.cli.help import PAGES
 from bridle.cli.sandbox import row_of
 from bridle.protocol.errors import sentence
-from bridle.sandbox import landlock
-from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter, ConfiningWay, TriedAdapter
-from bridle.sandbox.adapters import UNLIMITED
+from bridle.sandbox.adapters import landlock
+from bridle.sandbox.adapters.adapter import UNLIMITED
+from bridle.sandbox.adapters.adapter_choice import Chooser, ChosenAdapter, ConfiningWay, TriedAdapter
 from bridle.sandbox.probe import CHECKS
 from cli_kit import BRIDLE, TIMEOUT_S, Place, Ran
 from confining_kit import REPOSITORY

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bare_machine import has_landlock, needs_a_bare_machine, on_a_bare_machine
-from bridle.base.escapees import birth_of
+from bridle.base.process.escapees import birth_of
 from bridle.protocol.events import ToolResult
-from bridle.sandbox.control_group import writable_parents
+from bridle.sandbox.adapters.control_group import writable_parents
 from cli_kit import Place, Ran
 
 MOST = 1_048_576

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.app.explain import standing
-from bridle.base.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
-from bridle.base.paths import session_folders
-from bridle.base.private_places import PrivatePlaces, secret_places
+from bridle.base.fs.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
+from bridle.base.fs.paths import session_folders
+from bridle.base.fs.private_places import PrivatePlaces, secret_places
 from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.confinement import confinement_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.peer_process import can_tell_descent
+from bridle.base.process.peer_process import can_tell_descent
 from cli_kit import Place, kill_together
 from serve_kit import ServedPlace, in_work, serving
 

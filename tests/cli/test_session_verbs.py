@@ -13,9 +13,9 @@ from bridle.app.machine_store import session_store
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult
-from bridle.sessions.beside_files import forget_beside
-from bridle.sessions.beside_store import outputs_of
-from bridle.sessions.stored_archive import StoredArchive
+from bridle.sessions.archive.beside_files import forget_beside
+from bridle.sessions.archive.beside_store import outputs_of
+from bridle.sessions.archive.stored_archive import StoredArchive
 from cli_kit import Place
 
 beside_engine = pytest.mark.through_engine(

@@ -8,8 +8,8 @@ import pytest
 from bridle.clients.interaction.cells import width_of
 from bridle.protocol.codec import decode_envelope
 from bridle.protocol.events import SessionCreated
-from bridle.sessions.database import Database
-from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.log.database import Database
+from bridle.sessions.log.migrations import MIGRATIONS
 from cli_kit import Place, kinds
 
 goes_on = pytest.mark.through_engine(

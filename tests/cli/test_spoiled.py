@@ -10,7 +10,7 @@ import pytest
 
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import ToolResult
-from bridle.sessions import repair
+from bridle.sessions.repair import repair
 from cli.test_full_disk import SmallDisk
 from cli_kit import BRIDLE, Place, SignOfLife, kinds
 

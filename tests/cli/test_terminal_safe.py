@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.conformance.servers import JsonServer
 from cli_kit import Place
 from cli_terminal import sitting

@@ -12,7 +12,7 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids, short_ids
-from bridle.base.peer_process import can_tell_descent
+from bridle.base.process.peer_process import can_tell_descent
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import Tokens
 from bridle.control.token_files import TokenFile, open_tokens, read_token_file

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.as_html import html
 from bridle.clients.interaction.as_markdown import fenced, inert, markdown
 from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Words, passages

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.engine_place import connected_socket
-from bridle.base.websocket_client import SocketClosed, open_unix_websocket
+from bridle.base.net.engine_place import connected_socket
+from bridle.base.net.websocket_client import SocketClosed, open_unix_websocket
 from bridle.clients.blocking import BlockingConnection
 from bridle.clients.engine_address import engine_address, unix_address
 from bridle.clients.remote import RemoteConnection, connect_remote, engine_opener, place_opener
@@ -246,7 +246,7 @@ async def test_a_frame_of_any_length_arrives_as_it_was_sent(tmp_path: Path) -> N
     """Masking and lengths of our own client, against a server of another make."""
     from websockets.asyncio.server import ServerConnection, unix_serve
 
-    from bridle.base.websocket_client import open_unix_websocket
+    from bridle.base.net.websocket_client import open_unix_websocket
 
     async def echo(there: ServerConnection) -> None:
         async for message in there:
@@ -269,7 +269,7 @@ async def test_a_frame_of_any_length_arrives_as_it_was_sent(tmp_path: Path) -> N
 def test_a_long_path_is_reached_by_a_shorter_way(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 90) / ("y" * 90)
     deep.mkdir(parents=True)
-    from bridle.base.engine_place import socket_address
+    from bridle.base.net.engine_place import socket_address
 
     server = socket.socket(socket.AF_UNIX)
     with server, socket_address(str(deep / "s")) as address:

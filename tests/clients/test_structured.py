@@ -1,6 +1,6 @@
 """Answers that must fit a schema."""
 
-from bridle.base.json_answer import CheckedAnswer, checked
+from bridle.base.text.json_answer import CheckedAnswer, checked
 from bridle.clients.structured import asked_again, asked_for
 from tables import table
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
-from bridle.base.sse import SseFrameBuffer
+from bridle.base.net.http import HttpConnections
+from bridle.base.net.sse import SseFrameBuffer
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Usage
 from bridle.providers.script import Script, ScriptAnswer, Spend, Stop, answer, call, fail, say, think, wait

@@ -19,11 +19,11 @@ from bridle.conformance.store_checks import (
 )
 from bridle.engine.store_ports import OpenLog
 from bridle.protocol.errors import BridleError, CommandRefused
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
+from bridle.sessions.log.undo_store import UndoTables
 from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionStore
-from bridle.sessions.undo_store import UndoTables
 from tables import table
 
 CHECKS = (check_session_store, check_archive, check_undo_store)

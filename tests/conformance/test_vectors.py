@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.backoff import Backoff
-from bridle.base.sse import SseFrame, SseFrameBuffer
-from bridle.base.tool_names import mcp_tool_name
+from bridle.base.net.backoff import Backoff
+from bridle.base.net.sse import SseFrame, SseFrameBuffer
+from bridle.base.text.tool_names import mcp_tool_name
 from bridle.conformance import vectors
 from bridle.context.compaction import Goal, plan_clearing, plan_summary
 from bridle.context.summaries import deterministic_summary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.context.compaction import CompactionPlan, Goal, grouped, plan_clearing, plan_summary, tokens
 from bridle.context.summaries import HEADER, deterministic_summary, model_summary, prompt, question
 from bridle.engine.conversation import COMPACTED, Conversation, Entry, compacted

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.context.instruction_files import find_instruction_files, instruction_text

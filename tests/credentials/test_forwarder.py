@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.http import HttpFault
-from bridle.base.processes import Processes
+from bridle.base.net.http import HttpFault
+from bridle.base.process.processes import Processes
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind

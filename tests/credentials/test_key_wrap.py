@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.files import FileLock
+from bridle.base.fs.files import FileLock
 from bridle.credentials.key_wrap import LocalKeyWrap, NewerWrap, Wrap, decoded, encoded, key_id, unwrap, wrap
 from bridle.credentials.locks import LANES, MACHINE_KEY, PASSPHRASE, SALT_BYTES, LockKeys, SealLock
 from bridle.protocol.errors import CredentialError

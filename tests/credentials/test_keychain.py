@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 from bridle.conformance.port_checks import check_credential_store
 from bridle.credentials.keychain import KeychainStore, system_keychain
 from bridle.credentials.records import ApiKey

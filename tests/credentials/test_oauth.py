@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections, Timeouts
+from bridle.base.net.http import HttpConnections, Timeouts
 from bridle.conformance import vectors
 from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
@@ -418,7 +418,7 @@ async def test_many_who_need_it_at_once_renew_it_once(vault: Vault) -> None:
 NEEDS_IT = """
 import asyncio, sys
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.locks import LockKeys

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.servers import Received, ReplyWriter
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import FormAnswer, Post
@@ -29,7 +29,7 @@ TIMEOUT_S = 40
 RENEWS = """
 import asyncio, os, signal, sys
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.locks import LockKeys

@@ -24,7 +24,7 @@ from bridle.protocol.events import (
     ToolResult,
 )
 from bridle.providers.script import call, say
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 from sessions.session_kit import opened
 from sessions.test_room import no_more_pages, room_again, tight_store, until_stuck

@@ -23,8 +23,8 @@ from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.journal import Journal
 from bridle.engine.open_questions import Client, Questions
-from bridle.engine.request import encode
 from bridle.engine.resume import orphans
+from bridle.engine.steps import encode
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
@@ -33,7 +33,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSes
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
-from bridle.sessions.text_search import said_in
+from bridle.sessions.archive.text_search import said_in
 
 CHILD = Invocation(id="inv_1", agent_path=("review",))
 

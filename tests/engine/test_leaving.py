@@ -17,7 +17,7 @@ from bridle.protocol.errors import StoreError
 from bridle.protocol.events import Notice
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
-from bridle.sessions.kept_fold import FOLD_EVERY
+from bridle.sessions.archive.kept_fold import FOLD_EVERY
 from engine.test_commit_then_publish import PATIENCE_S, held, others_had_their_turn
 from sessions.test_room import no_more_pages, room_again, until_stuck
 

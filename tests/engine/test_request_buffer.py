@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from bridle.engine.conversation import Conversation
-from bridle.engine.request import RequestBuffer, encode
+from bridle.engine.steps import RequestBuffer, encode
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message, TextBlock, ToolSchema
 

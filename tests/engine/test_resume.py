@@ -11,7 +11,7 @@ from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, ToolCallProgress, ToolResult, TurnEnded
 from bridle.providers.script import answer, call, fail, say, think

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.token_estimate import IMAGE_TOKENS, estimated_tokens
+from bridle.base.text.token_estimate import IMAGE_TOKENS, estimated_tokens
 from bridle.engine.conversation import Conversation
 from bridle.engine.sizes import request_tokens
 from bridle.protocol import events as e

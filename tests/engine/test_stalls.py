@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from bridle.base import redact, secret_openings
+from bridle.base.secrets import redact, secret_openings
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, outcomes
 from bridle.protocol.commands import AnswerPermission

@@ -12,7 +12,7 @@ from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelPart, ModelRequest, Provider, Wire
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol.events import Envelope
 from bridle.providers.anthropic import AnthropicWire
 from bridle.providers.endpoints import Quirks

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from bridle.mcp.foreign_files import BadForeignFile, read_foreign
 from bridle.mcp.foreign_secrets import SecretInTheWay, without_secrets
 from bridle.mcp.server_definitions import decode_server

@@ -7,7 +7,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.launched_code import LaunchedPart, file_sha256, find_program, is_system_file, launched_code
+from bridle.base.process.launched_code import (
+    LaunchedPart,
+    file_sha256,
+    find_program,
+    is_system_file,
+    launched_code,
+)
 from bridle.mcp.launch_pins import LaunchPin, launch_changes
 from bridle.mcp.server_pins import judge_tools, tool_digests
 from bridle.mcp.tool_lists import ListedTool

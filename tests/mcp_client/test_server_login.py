@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from bridle.base.oauth_registration import ClientRegistration
+from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.server_login import ClientIdentity, LoginFailed, PersonAtBrowser, sign_in
 from mcp_sign_in_kit import as_json, guarded

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from bridle.base.processes import CannotStart
+from bridle.base.process.processes import CannotStart
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

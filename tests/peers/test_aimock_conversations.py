@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.servers import ModelServer
 from bridle.protocol.messages import Usage
 from bridle.providers.endpoints import WireName

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.peer_process import ParentProgram, file_digest
+from bridle.base.process.peer_process import ParentProgram, file_digest
 from bridle.clients.mcp_server.agent_tools import TOOLS
 from cli.test_mcp_serve import register, settings
 from cli_kit import BRIDLE, Place

@@ -14,7 +14,7 @@ import pytest
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.forms import form_post

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient
 from bridle.credentials.records import SignIn

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.ports import ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import CostIncremented, PrefixSet, TextDelta, TurnEnded

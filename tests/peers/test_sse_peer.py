@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.sse import SseFrameBuffer
+from bridle.base.net.sse import SseFrameBuffer
 from bridle.conformance import vectors
 
 HERE = Path(__file__).parent

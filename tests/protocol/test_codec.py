@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.base.secret_openings import might_hold_secret
+from bridle.base.secrets.secret_openings import might_hold_secret
 from bridle.protocol import commands, events
 from bridle.protocol.codec import (
     COMMAND_KINDS,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.harness import harness
 from bridle.protocol.commands import SendInput
 from bridle.protocol.events import (

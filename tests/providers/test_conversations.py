@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.harness import harness
 from bridle.conformance.servers import ModelServer
 from bridle.providers.endpoints import WireName

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections, Timeouts
+from bridle.base.net.http import HttpConnections, Timeouts
 from bridle.conformance.servers import JsonServer, ModelServer, Received
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.local_servers import LocalServer, find_local_servers

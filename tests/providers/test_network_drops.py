@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.conformance.servers import LoopbackServer, ModelServer, Received, ReplyWriter

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import check_choosable_provider, scripted
 from bridle.conformance.servers import ModelServer

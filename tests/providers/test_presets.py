@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.conformance.servers import MODELS, ModelServer
 from bridle.engine.ports import ModelAlive, ModelDone, ModelRequest, ModelText
 from bridle.protocol.events import PrefixSet

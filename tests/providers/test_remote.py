@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http import HttpConnections, Timeouts
+from bridle.base.net.http import HttpConnections, Timeouts
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_provider, check_wire
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.conformance.servers import JsonServer, ModelServer, ServerFault

@@ -3,7 +3,7 @@
 import pytest
 
 from bridle.engine.conversation import Conversation
-from bridle.engine.request import RequestBuffer, encode
+from bridle.engine.steps import RequestBuffer, encode
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import ImageBlock, Message, TextBlock

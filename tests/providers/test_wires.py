@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bridle.conformance.fake_models import SAMPLE_MESSAGES, SAMPLE_PREFIX, check_wire
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import ModelDone, ModelThinking, ModelThought
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import (
     CANONICAL_FORM_VERSION,

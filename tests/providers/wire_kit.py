@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.sse import SseFrameBuffer
+from bridle.base.net.sse import SseFrameBuffer
 from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, ModelThinking, ModelThought, Wire
 from bridle.protocol.events import PrefixSet
 from bridle.protocol.messages import Message

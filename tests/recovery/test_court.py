@@ -11,7 +11,7 @@ from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.engine.conversation import Conversation
-from bridle.engine.request import encode
+from bridle.engine.steps import encode
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerQuestion
 from bridle.protocol.errors import CommandRefused

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.base.paths import session_folders
+from bridle.base.fs.paths import session_folders
 from bridle.protocol.events import CommandPart
 from bridle.safety.guards import PathPolicy, guarded, rechecked
 from bridle.shell.command_facts import Part, PathUse, Understanding

@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from bridle.base.paths import SessionFolders, session_folders
+from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.engine.tools import Subject, ToolCall
 from bridle.safety.guards import PathPolicy, guarded, rechecked
 

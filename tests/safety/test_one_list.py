@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.base.paths import session_folders
-from bridle.base.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
+from bridle.base.fs.paths import session_folders
+from bridle.base.secrets.secret_files import POLICY_PARENTS, held_examples, is_held_file, is_policy_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.engine.tools import Subject
 from bridle.safety.call_risk import facts_of_call
 from bridle.safety.touched_files import SessionPlaces
 from bridle.sandbox.confinement import ALWAYS_PROTECTED, HostContext, confinement_of
-from bridle.sandbox.policy_files import NOTHING, compare, take_snapshot
+from bridle.sandbox.policy_files.policy_snapshot import NOTHING, compare, take_snapshot
 from bridle.shell.command_facts import ScriptContext
 from bridle.shell.understanding import understand
 from tables import table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.paths import (
+from bridle.base.fs.paths import (
     PathRefused,
     SessionFolders,
     find,

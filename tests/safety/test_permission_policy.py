@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.paths import session_folders
-from bridle.base.secret_files import is_policy_file
+from bridle.base.fs.paths import session_folders
+from bridle.base.secrets.secret_files import is_policy_file
 from bridle.engine.tools import Subject
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import GrantAdded

@@ -5,7 +5,7 @@ import shlex
 import msgspec
 import pytest
 
-from bridle.base.paths import session_folders
+from bridle.base.fs.paths import session_folders
 from bridle.conformance.fake_clock import FakeClock
 from bridle.engine.open_questions import PermissionAnswer
 from bridle.protocol.errors import StoreError

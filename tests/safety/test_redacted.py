@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from bridle.engine.tools import ToolCall, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.safety.redacted import redacted

@@ -2,8 +2,8 @@
 
 import os
 
-from bridle.base.paths import session_folders
-from bridle.base.private_places import PrivatePlaces
+from bridle.base.fs.paths import session_folders
+from bridle.base.fs.private_places import PrivatePlaces
 from bridle.safety.guards import PathPolicy
 from bridle.safety.path_guard import sight
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.trust_form import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.launches import ProgramLaunch

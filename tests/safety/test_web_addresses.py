@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.addresses import address_problem, url_problem
-from bridle.base.http_dial import HttpFault
-from bridle.base.web import MAX_HOPS, WebRefused, numeric, parse_web_url
+from bridle.base.net.addresses import address_problem, url_problem
+from bridle.base.net.http_dial import HttpFault
+from bridle.base.net.web import MAX_HOPS, WebRefused, numeric, parse_web_url
 from tables import table
 from web_kit import OTHER, PUBLIC, Network, answer, saying
 

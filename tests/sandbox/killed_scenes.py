@@ -8,15 +8,15 @@ import asyncio
 import os
 import sys
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.config.folders import folders, home_of
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.bubblewrap import Bubblewrap
-from bridle.sandbox.landlock import Landlock
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.landlock import Landlock
+from bridle.sandbox.adapters.unshare import Unshare, programs
 from bridle.sandbox.plain_spawn import find_program
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import this_place
-from bridle.sandbox.unshare import Unshare, programs
 
 ESCAPES = "exec 9>alive 8<hold; env -i setsid sh -c 'echo up; exec cat <&8' & exec cat <&8"
 

@@ -119,7 +119,7 @@ def can_run_as_user() -> bool:
         "-B",
         "-c",
     ]
-    check = "import sys; assert sys.version_info >= (3, 11); import msgspec, bridle.base.processes"
+    check = "import sys; assert sys.version_info >= (3, 11); import msgspec, bridle.base.process.processes"
     return subprocess.run([*command, check], capture_output=True, env=engine_environment("/")).returncode == 0
 
 
@@ -131,10 +131,10 @@ def engine() -> None:
 
     import msgspec
 
-    from bridle.base.processes import Processes
-    from bridle.sandbox.adapter_start import start
+    from bridle.base.process.processes import Processes
+    from bridle.sandbox.adapters.adapter_start import start
+    from bridle.sandbox.adapters.landlock import Landlock
     from bridle.sandbox.confinement import Confinement
-    from bridle.sandbox.landlock import Landlock
 
     async def main(order):
         output = bytearray()
@@ -172,7 +172,7 @@ PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
 
 
 def system_call(name, *arguments):
-    from bridle.sandbox import seccomp
+    from bridle.sandbox.adapters import seccomp
 
     number = seccomp.REFUSED[name][0 if os.uname().machine == "x86_64" else 1]
     return checked(libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)))

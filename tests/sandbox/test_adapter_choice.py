@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import CannotStart, Processes
-from bridle.sandbox.adapter_choice import ORDER, Chooser, ConfiningWay, TriedAdapter, adapter_for
-from bridle.sandbox.adapters import Launch
+from bridle.base.process.processes import CannotStart, Processes
+from bridle.sandbox.adapters.adapter import Launch
+from bridle.sandbox.adapters.adapter_choice import ORDER, Chooser, ConfiningWay, TriedAdapter, adapter_for
 from bridle.sandbox.confinement import Confinement
 from bridle.sandbox.plain_spawn import find_program
 
@@ -157,11 +157,11 @@ def test_programs_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.mark.requirement("D16.4")
 def test_there_is_an_adapter_for_each_system_and_a_word_where_there_is_none() -> None:
-    from bridle.sandbox.bubblewrap import Bubblewrap
-    from bridle.sandbox.landlock import Landlock
+    from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+    from bridle.sandbox.adapters.landlock import Landlock
+    from bridle.sandbox.adapters.sandbox_exec import SandboxExec
+    from bridle.sandbox.adapters.unshare import Unshare
     from bridle.sandbox.plain_spawn import OFF, UNCONFINED
-    from bridle.sandbox.sandbox_exec import SandboxExec
-    from bridle.sandbox.unshare import Unshare
 
     assert (Bubblewrap.name, Landlock.name, Unshare.name, SandboxExec.name) == ORDER
     assert {OFF, UNCONFINED}.isdisjoint(ORDER)

@@ -18,18 +18,18 @@ from types import FrameType
 
 import pytest
 
-from bridle.base.duplex import InputPipe
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.process.duplex import InputPipe
+from bridle.base.process.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_start import HeldBack, start
-from bridle.sandbox.adapters import CommandLimits, Launch, NeverRan
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.adapter import CommandLimits, Launch, NeverRan
+from bridle.sandbox.adapters.adapter_start import HeldBack, start
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.control_group import ControlGroup
+from bridle.sandbox.adapters.gate import Gate
+from bridle.sandbox.adapters.mount_check import ExpectedMounts
+from bridle.sandbox.adapters.thread_limits import HeldThread, drop_capabilities
 from bridle.sandbox.confinement import Confinement, HostContext
-from bridle.sandbox.control_group import ControlGroup
-from bridle.sandbox.gate import Gate
-from bridle.sandbox.mount_check import ExpectedMounts
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sandbox.thread_limits import HeldThread, drop_capabilities
 from cli_kit import SignOfLife, kill_together
 
 pytestmark = [
@@ -533,8 +533,8 @@ def test_a_thread_does_one_last_thing() -> None:
 
 _ENGINE = """
 import asyncio, os, sys
-from bridle.base.processes import Processes
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.base.process.processes import Processes
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement
 
 async def main(program, workspace):
@@ -571,8 +571,8 @@ def test_a_command_at_the_gate_does_not_run_because_the_engine_was_killed(tmp_pa
 
 _LATE_ENGINE = """
 import asyncio, os, sys
-from bridle.base.processes import Processes
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.base.process.processes import Processes
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
 from bridle.sandbox.confinement import Confinement
 
 async def main(program, workspace, told):

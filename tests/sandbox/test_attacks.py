@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.git_config import submodule_folders, unproven_settings
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.git.git_config import submodule_folders, unproven_settings
+from bridle.base.process.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox import landlock
-from bridle.sandbox.adapter_start import HeldBack, start
-from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters import landlock
+from bridle.sandbox.adapters.adapter import Adapter
+from bridle.sandbox.adapters.adapter_start import HeldBack, start
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.mount_check import arguments_of_check, mounted_now, mounts_of
+from bridle.sandbox.adapters.unshare import Unshare, programs
 from bridle.sandbox.confinement import HostContext, confinement_of
-from bridle.sandbox.mount_check import arguments_of_check, mounted_now, mounts_of
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sandbox.unshare import Unshare, programs
 
 pytestmark = pytest.mark.skipif(os.uname().sysname != "Linux", reason="these sandboxes need Linux")
 

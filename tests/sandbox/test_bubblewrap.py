@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.sandbox import landlock
+from bridle.sandbox.adapters import landlock
 from confining_escapes import ABSTRACT_CONNECTS, ESCAPES, FILTERED_ESCAPES, PYTHON_CONNECTS, Escape
 from confining_kit import Ground, ground, listening, processes_with, users
 

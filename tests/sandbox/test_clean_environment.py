@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.plain_spawn import ALLOWED_NAMES, EnvOnlySpawn, allowed_environment
 from cli_kit import Place

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.stand_ins import is_stand_in
+from bridle.base.fs.placeholders import is_stand_in
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.caches import cache_variables
+from bridle.sandbox.adapters.caches import cache_variables
+from bridle.sandbox.adapters.mount_check import Mount, mounts_of
 from bridle.sandbox.confinement import Confinement, HostContext, UnheldEntry, confinement_of
-from bridle.sandbox.masks import Masks
-from bridle.sandbox.mount_check import Mount, mounts_of
-from bridle.sandbox.quarantine import put_right
+from bridle.sandbox.policy_files.git_placeholders import Masks
+from bridle.sandbox.policy_files.quarantine import put_right
 
 
 class World:

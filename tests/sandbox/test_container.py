@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.sandbox.container import container_around
+from bridle.sandbox.adapters.container import container_around
 
 ID = "3f4e" * 16
 BARE = "0::/\n"

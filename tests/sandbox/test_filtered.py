@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.process.processes import CannotStart, Processes
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.adapter import Adapter
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.landlock import Landlock, available
+from bridle.sandbox.adapters.unshare import Unshare, programs
 from bridle.sandbox.confinement import HostContext
-from bridle.sandbox.landlock import Landlock, available
+from bridle.sandbox.network.proxy import PORT, OutsideNetwork
 from bridle.sandbox.plain_spawn import ConfinedProcess
-from bridle.sandbox.proxy import PORT, OutsideNetwork
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sandbox.unshare import Unshare, programs
 from web_kit import PUBLIC, Network, Peer, WebServer, answer, saying
 
 BWRAP = shutil.which("bwrap")

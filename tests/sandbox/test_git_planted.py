@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.engine.ports import Process, SpawnPolicy
-from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.adapter import Adapter
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.unshare import Unshare, programs
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
-from bridle.sandbox.unshare import Unshare, programs
 
 pytestmark = pytest.mark.skipif(os.uname().sysname != "Linux", reason="these sandboxes need Linux")
 

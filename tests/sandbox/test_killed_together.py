@@ -16,10 +16,10 @@ import pytest
 
 from bare_machine import has_landlock
 from bridle.config.folders import folders
-from bridle.sandbox.control_group import writable_parents
-from bridle.sandbox.masks import Masks
+from bridle.sandbox.adapters.control_group import writable_parents
+from bridle.sandbox.adapters.unshare import programs
+from bridle.sandbox.policy_files.git_placeholders import Masks
 from bridle.sandbox.session_border import left_behind
-from bridle.sandbox.unshare import programs
 from cli_kit import SignOfLife, guardians, kill_together
 from sandbox import killed_scenes
 

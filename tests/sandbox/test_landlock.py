@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.base.escapees import Witness
-from bridle.base.processes import CannotStart, Processes
-from bridle.sandbox import adapter_start, thread_limits
-from bridle.sandbox.adapters import CannotConfine
+from bridle.base.process.escapees import Witness
+from bridle.base.process.processes import CannotStart, Processes
+from bridle.sandbox.adapters import thread_limits
+from bridle.sandbox.adapters.adapter import CannotConfine, adapter_start
+from bridle.sandbox.adapters.landlock import Landlock, available, rules_of
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.landlock import Landlock, available, rules_of
 from sandbox.landlock_kit import NOBODY, World, abstract_name, can_run_as_user
 
 pytestmark = pytest.mark.skipif(

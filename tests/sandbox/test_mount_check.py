@@ -3,8 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle.sandbox.adapters.mount_check import (
+    ExpectedMounts,
+    Mount,
+    MountNow,
+    expected_mounts,
+    first_difference,
+)
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.mount_check import ExpectedMounts, Mount, MountNow, expected_mounts, first_difference
 
 ROOT = "/newroot"
 WRITABLE, READ_ONLY = "rw,nosuid,nodev,relatime", "ro,nosuid,nodev,relatime"

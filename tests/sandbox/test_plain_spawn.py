@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.plain_spawn import ALLOWED_NAMES, EnvOnlySpawn, allowed_environment
 

@@ -18,20 +18,25 @@ import msgspec
 import pytest
 
 from bare_machine import has_landlock
-from bridle.base import walker
-from bridle.base.duplex import DuplexProcess, open_duplex
-from bridle.base.file_times import is_telling
-from bridle.base.processes import Processes
+from bridle.base.fs import walker
+from bridle.base.fs.file_times import is_telling
+from bridle.base.process.duplex import DuplexProcess, open_duplex
+from bridle.base.process.processes import Processes
 from bridle.config.folders import folders, home_of
 from bridle.engine.ports import BeginCall, SpawnPolicy
 from bridle.protocol.events import Notice
-from bridle.sandbox import policy_check
+from bridle.sandbox.adapters.unshare import programs
 from bridle.sandbox.plain_spawn import ConfinedProcess
-from bridle.sandbox.policy_check import PolicyCheck
-from bridle.sandbox.policy_files import NOTHING, compare, read_policy_file, take_snapshot
+from bridle.sandbox.policy_files.policy_check import PolicyCheck
+from bridle.sandbox.policy_files.policy_snapshot import (
+    NOTHING,
+    compare,
+    policy_check,
+    read_policy_file,
+    take_snapshot,
+)
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
-from bridle.sandbox.unshare import programs
 from sandbox.killed_scenes import adapter_named
 
 OBEYS = 'while read -r line; do eval "$line"; echo done; done'
@@ -188,7 +193,8 @@ def test_a_policy_file_behind_31_000_folders_is_quarantined(
     many_folders: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The walk is given time: what is tested is how many folders it takes."""
-    monkeypatch.setattr("bridle.sandbox.policy_files.walk_folders", partial(walker.walk_folders, max_s=600.0))
+    unhurried = partial(walker.walk_folders, max_s=600.0)
+    monkeypatch.setattr("bridle.sandbox.policy_files.policy_snapshot.walk_folders", unhurried)
     work = Path(os.path.realpath(many_folders))
     for number in range(31):
         os.mkdir(f"{work}/{number}")
@@ -260,7 +266,7 @@ async def test_a_policy_folder_with_more_files_than_are_read_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (world.work / "src/.claude").mkdir(parents=True)
-    monkeypatch.setattr("bridle.sandbox.policy_files._MAX_FILES", 2)
+    monkeypatch.setattr("bridle.sandbox.policy_files.policy_snapshot._MAX_FILES", 2)
     told = await world.run("cd src/.claude; touch 1 2 3", scratch=str(world.home / "one"))
     assert told == ["PutAside", "PutAside", "PolicyCheckCut"]
 
@@ -468,7 +474,7 @@ async def test_a_walk_that_was_cut_short_is_reported_once_and_takes_no_old_file_
         (world.work / name / "AGENTS.md").write_text("mine")
     limited = partial(walker.walk_folders, max_folders=2)
     with monkeypatch.context() as short:
-        short.setattr("bridle.sandbox.policy_files.walk_folders", limited)
+        short.setattr("bridle.sandbox.policy_files.policy_snapshot.walk_folders", limited)
         assert await world.run("true > plain", scratch=str(world.home / "one")) == ["PolicyCheckCut"]
         assert await world.run("true > plain", scratch=str(world.home / "one")) == []
         process = await world.start("read -r _ < go", scratch=str(world.home / "two"), agreed=())
@@ -491,7 +497,8 @@ def test_a_policy_file_beyond_the_limit_of_a_later_walk_is_compared_still(
     before = take_snapshot([str(tmp_path)], NOTHING)
     (tmp_path / "a/AGENTS.md").write_text("theirs")
     monkeypatch.setattr(
-        "bridle.sandbox.policy_files.walk_folders", partial(walker.walk_folders, max_folders=1)
+        "bridle.sandbox.policy_files.policy_snapshot.walk_folders",
+        partial(walker.walk_folders, max_folders=1),
     )
     after = take_snapshot([str(tmp_path)], before)
     changes = compare(before, after, [str(tmp_path)]).changes

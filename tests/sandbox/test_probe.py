@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 import escape_attempts as escapes
-from bridle.base.processes import CannotStart, Processes
-from bridle.sandbox import landlock
-from bridle.sandbox.bubblewrap import Bubblewrap
+from bridle.base.process.processes import CannotStart, Processes
+from bridle.sandbox.adapters import landlock
+from bridle.sandbox.adapters.bubblewrap import Bubblewrap
+from bridle.sandbox.adapters.unshare import Unshare, programs
 from bridle.sandbox.plain_spawn import ConfinedProcess, EnvOnlySpawn
 from bridle.sandbox.probe import (
     CHECKS,
@@ -28,7 +29,6 @@ from bridle.sandbox.probe import (
 from bridle.sandbox.probe_script import ATTEMPTS
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import own_programs
-from bridle.sandbox.unshare import Unshare, programs
 
 pytestmark = pytest.mark.skipif(os.uname().sysname != "Linux", reason="these sandboxes need Linux")
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridle.base.clock import Clock, SystemClock
 from bridle.conformance.fake_clock import FakeClock
-from bridle.sandbox.proxy import (
+from bridle.sandbox.network.proxy import (
     CONNECT_S,
     HEAD_S,
     IDLE_S,
@@ -19,7 +19,7 @@ from bridle.sandbox.proxy import (
     HostProxy,
     OutsideNetwork,
 )
-from bridle.sandbox.proxy_request import MAX_HEAD_BYTES
+from bridle.sandbox.network.proxy_request import MAX_HEAD_BYTES
 from web_kit import OTHER, PUBLIC, Network, Peer, WebServer, answer, saying
 
 PATIENCE_S = 20

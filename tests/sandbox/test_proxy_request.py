@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sandbox.proxy_request import ProxyRefused, ProxyRequest, read_request
+from bridle.sandbox.network.proxy_request import ProxyRefused, ProxyRequest, read_request
 
 
 def head(*lines: str) -> bytes:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sandbox.adapters import CannotConfine
+from bridle.sandbox.adapters.adapter import CannotConfine
+from bridle.sandbox.adapters.sandbox_exec import PROGRAM, SandboxExec, profile
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.sandbox_exec import PROGRAM, SandboxExec, profile
 
 TOKEN = re.compile(r'#?"(?:[^"\\]|\\.)*"|[()]|[^\s()"]+')
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sandbox import seccomp
-from bridle.sandbox.seccomp import ALLOW, ENOSYS, EPERM, KILL
+from bridle.sandbox.adapters import seccomp
+from bridle.sandbox.adapters.seccomp import ALLOW, ENOSYS, EPERM, KILL
 
 MACHINES = ("x86_64", "aarch64")
 WORD, LONG = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF

@@ -15,7 +15,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.protocol.codec import encode_payload, kind_of
 from bridle.protocol.events import AnyEvent, Envelope, TextDelta
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 
 CLIENT = "cli_01JV0000000000000000000000"

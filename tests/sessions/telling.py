@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridle.base.ids import Ids
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock, Usage
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
 from sessions.session_kit import put
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=60)

@@ -8,7 +8,7 @@ import pytest
 
 from bridle.conformance.store_checks import _told as told
 from bridle.protocol.errors import UsageError
-from bridle.sessions.backup import is_backup
+from bridle.sessions.archive.backup import is_backup
 from bridle.sessions.memory_store import MemoryStore
 from bridle.sessions.sqlite_store import SqliteStore
 from sessions.session_kit import opened

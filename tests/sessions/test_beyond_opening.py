@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from bridle.protocol.errors import StoreError
-from bridle.sessions import repair
-from bridle.sessions.log_key import proves_key
+from bridle.sessions.log.log_key import proves_key
+from bridle.sessions.repair import repair
 from sessions.session_kit import filled, opened, words
 from sessions.test_repair import LARGE, contents, database, spoil, three_sessions
 

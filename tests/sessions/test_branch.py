@@ -11,8 +11,8 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import DURABLE_KINDS, decode_payload
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.event_copy import CALL_FIELDS, carried
-from bridle.sessions.stored_archive import branch
+from bridle.sessions.archive.event_copy import CALL_FIELDS, carried
+from bridle.sessions.archive.stored_archive import branch
 from effort import examples
 from sessions.session_kit import opened, put, raw
 from sessions.telling import stories, tell

@@ -5,7 +5,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.sessions import chain
+from bridle.sessions.log import chain
 from tables import table
 
 PLACE = (1, None, None)

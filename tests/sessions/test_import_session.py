@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from bridle.engine.conversation import Conversation
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, payload_of
 from bridle.protocol.errors import UsageError
-from bridle.sessions.export import clean, jsonl
-from bridle.sessions.import_session import import_lines
+from bridle.sessions.archive.export import clean, jsonl
+from bridle.sessions.archive.import_session import import_lines
 from effort import examples
 from sessions.session_kit import CLIENT, envelope, opened, put
 from sessions.telling import stories, tell

@@ -17,8 +17,8 @@ from bridle.engine.undo_records import Kept, NewCall
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
 from bridle.providers.script import answer, call, say
+from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.store import SessionStore
-from bridle.sessions.stored_archive import StoredArchive
 from sessions.session_kit import new_store, opened, put, python, raw, words
 
 HOLDS = """

@@ -28,8 +28,8 @@ from bridle.protocol.events import (
     UnknownEvent,
 )
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.export import jsonl
-from bridle.sessions.write_ahead import FOLD_BACK_PAGES, WriteAheadLog
+from bridle.sessions.archive.export import jsonl
+from bridle.sessions.log.write_ahead import FOLD_BACK_PAGES, WriteAheadLog
 from effort import examples
 from sessions.session_kit import (
     CLIENT,

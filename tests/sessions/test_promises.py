@@ -15,7 +15,7 @@ import pytest
 from bridle.app.machine_store import session_store
 from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.protocol.events import Notice
-from bridle.sessions.writer import LINGER_S
+from bridle.sessions.log.writer import LINGER_S
 from cli_kit import BRIDLE, TIMEOUT_S, Place
 from sessions.session_kit import opened, put, words
 from strace_kit import Asked, traced, unsynced
@@ -152,7 +152,9 @@ def test_an_atomic_write_is_on_the_disk_before_it_has_its_name_and_its_name_behi
 ) -> None:
     path = tmp_path / "there" / "it.txt"
     path.parent.mkdir()
-    code = f"from bridle.base.files import write_atomic; write_atomic({str(path)!r}, b'x', durable={durable})"
+    code = (
+        f"from bridle.base.fs.files import write_atomic; write_atomic({str(path)!r}, b'x', durable={durable})"
+    )
     _done, asked = traced(
         [sys.executable, "-c", code], cwd=tmp_path, env={"HOME": str(tmp_path)}, scratch=tmp_path
     )

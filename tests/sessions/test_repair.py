@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bridle.base.clock import SystemClock
 from bridle.protocol import events as e
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError
-from bridle.sessions import rekey, repair
-from bridle.sessions.database import Database
-from bridle.sessions.migrations import MIGRATIONS
-from bridle.sessions.stored_archive import branch
+from bridle.sessions.archive.stored_archive import branch
+from bridle.sessions.log.database import Database
+from bridle.sessions.log.migrations import MIGRATIONS
+from bridle.sessions.repair import rekey, repair
 from sessions.session_kit import filled, new_store, opened, put, python, raw, words
 from undo.undo_kit import workshop
 
@@ -243,7 +243,8 @@ except apsw.BusyError:
 
 CHANGES = """
 from pathlib import Path
-from bridle.sessions import rekey, repair
+from bridle.sessions.repair import rekey
+from bridle.sessions.repair import repair
 from sessions.session_kit import python
 from sessions.test_repair import PEEKS, database
 

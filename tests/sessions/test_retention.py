@@ -17,13 +17,21 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.database import LOG_BYTES
-from bridle.sessions.export import jsonl
-from bridle.sessions.import_session import import_lines
-from bridle.sessions.retention import DAY_MS, KEPT_KINDS, Expired, delete, expire, expiring, make_smaller
+from bridle.sessions.archive.export import jsonl
+from bridle.sessions.archive.import_session import import_lines
+from bridle.sessions.archive.retention import (
+    DAY_MS,
+    KEPT_KINDS,
+    Expired,
+    delete,
+    expire,
+    expiring,
+    make_smaller,
+)
+from bridle.sessions.archive.stored_archive import branch
+from bridle.sessions.archive.text_search import search
+from bridle.sessions.log.database import LOG_BYTES
 from bridle.sessions.store import SessionStore
-from bridle.sessions.stored_archive import branch
-from bridle.sessions.text_search import search
 from effort import examples
 from sessions.session_kit import START_MS, put, raw
 from sessions.telling import stories, tell

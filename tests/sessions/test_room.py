@@ -10,9 +10,9 @@ from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.protocol.errors import StoreError
 from bridle.protocol.events import TextDelta
+from bridle.sessions.log.tips import TipFile
+from bridle.sessions.log.writer import BATCH_ROWS
 from bridle.sessions.store import SessionStore
-from bridle.sessions.tips import TipFile
-from bridle.sessions.writer import BATCH_ROWS
 from sessions.session_kit import put, raw, words
 
 LARGE = [TextDelta(text=f"{number} " + "x" * 3_000) for number in range(200)]

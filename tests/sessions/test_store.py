@@ -14,8 +14,8 @@ from bridle.base.ids import LOG, SESS, is_id
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import InputAccepted, TextDelta
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.database import Database
-from bridle.sessions.migrations import MIGRATIONS
+from bridle.sessions.log.database import Database
+from bridle.sessions.log.migrations import MIGRATIONS
 from sessions.session_kit import envelope, filled, new_store, opened, put, python, raw, words
 
 

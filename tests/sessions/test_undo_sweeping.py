@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bridle.engine.undo_records import NEVER_THE_SAME
-from bridle.sessions import retention, undo_store
+from bridle.sessions.archive import retention
+from bridle.sessions.log import undo_store
 from bridle.undo.content_intake import BATCH_BYTES, Keeping
 from bridle.undo.file_tree import Look, WatchedFolders, signature_of
 from bridle.undo.keeper import Keeper, last_tree
@@ -19,7 +20,7 @@ from undo.undo_kit import Workshop, workshop
 SWEEP = """
 from pathlib import Path
 from contextlib import closing
-from bridle.sessions.retention import collect
+from bridle.sessions.archive.retention import collect
 from sessions.session_kit import new_store
 with closing(new_store(Path(sys.argv[1]))) as store:
     collect(store.shelf)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.paths import session_folders
-from bridle.base.processes import Processes
+from bridle.base.fs.paths import session_folders
+from bridle.base.process.processes import Processes
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
 from bridle.engine.ports import SpawnPolicy

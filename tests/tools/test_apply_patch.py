@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.unified_diff import diff_of
+from bridle.base.text.unified_diff import diff_of
 from bridle.protocol.display_values import EditedFile
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
-from bridle.tools.hunks import DoesNotApply, applied, new_text
-from bridle.tools.patches import BadPatch, Hunk, PatchedFile, PatchLine, parse_patch
+from bridle.tools.patches.hunks import DoesNotApply, applied, new_text
+from bridle.tools.patches.patches import BadPatch, Hunk, PatchedFile, PatchLine, parse_patch
 from tables import table
 
 GIT = """\

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.protocol.display_values import EditedFile, ShownEdit
-from bridle.tools.edits import NoSuchEdit, edited
+from bridle.tools.patches.edits import NoSuchEdit, edited
 from secret_kit import private_key_lines
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.base.fs.path_patterns import BadPathPattern, PathPattern, anywhere
 from bridle.engine.tools import Sight
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.folder_walk import walk
+from bridle.tools.search.folder_walk import walk
 from effort import examples
 from tables import table
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.protocol.display_values import ShownSearch
-from bridle.tools.file_search import Search, SearchAnswer, Unsearchable, find_ripgrep, search
-from bridle.tools.search_patterns import BadSearchPattern, search_pattern
+from bridle.tools.search.file_search import Search, SearchAnswer, Unsearchable, find_ripgrep, search
+from bridle.tools.search.search_patterns import BadSearchPattern, search_pattern
 from effort import examples
 from secret_kit import private_key_lines
 

@@ -83,7 +83,7 @@ async def test_an_edit_gives_no_access_that_the_folder_gives_to_new_files(bench,
 
 AS_SOMEBODY_ELSE = """
 import os, sys
-from bridle.tools.replace_file import replace_beneath
+from bridle.tools.patches.atomic_writes import replace_beneath
 os.setgroups([]), os.setgid(1234), os.setuid(1234)
 try:
     replace_beneath(sys.argv[1], b"new")

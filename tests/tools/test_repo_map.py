@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.protocol.events import AnyEvent, ContextAdded, PrefixSet, ToolResult
 from bridle.providers.script import call, say
-from bridle.tools.map_ranking import Definition, FileTags, file_ranks, repo_map
-from bridle.tools.tag_program import GRAMMARS, tags
+from bridle.tools.search.map_ranking import Definition, FileTags, file_ranks, repo_map
+from bridle.tools.search.tag_program import GRAMMARS, tags
 from tables import table
 
 SOURCES = {

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 
-from bridle.base.processes import Processes
-from bridle.base.secret_files import SECRET_FILES, is_secret_like
+from bridle.base.process.processes import Processes
+from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like
 from bridle.engine.tools import Sight
-from bridle.tools.file_search import Search, find_ripgrep, search
-from bridle.tools.search_patterns import search_pattern
+from bridle.tools.search.file_search import Search, find_ripgrep, search
+from bridle.tools.search.search_patterns import search_pattern
 
 
 @pytest.fixture

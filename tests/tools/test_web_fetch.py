@@ -6,9 +6,9 @@ import gzip
 import pytest
 
 from bridle.base.clock import SystemClock
-from bridle.base.http_dial import HttpFault
-from bridle.base.paths import session_folders
-from bridle.base.web import WebAnswer, WebRefused
+from bridle.base.fs.paths import session_folders
+from bridle.base.net.http_dial import HttpFault
+from bridle.base.net.web import WebAnswer, WebRefused
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import deadline, known_and_visible, validated
 from bridle.engine.tools import BUILTIN, Registry, ToolCall, ToolOutput

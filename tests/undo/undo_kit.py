@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from bridle.base.clock import SystemClock
-from bridle.base.files import KEPT_OBJECTS
+from bridle.base.fs.files import KEPT_OBJECTS
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.protocol.events import ToolCallStarted, UndoApplied
-from bridle.sessions.log import StoredLog
+from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 from bridle.undo.file_tree import USUAL, Limits, WatchedFolders
 from bridle.undo.keeper import Begun, Keeper

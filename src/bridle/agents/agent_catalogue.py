@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridle.agents.definition import AgentDefinition
-from bridle.base.token_estimate import estimated_tokens
-from bridle.base.untrusted import neutralise
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.token_estimate import estimated_tokens
+from bridle.base.text.untrusted import neutralise
 
 _HEAD = "Agents you can have work for you, with the tool delegate_agent:"
 

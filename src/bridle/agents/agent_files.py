@@ -16,9 +16,9 @@ import msgspec
 from bridle.agents.agent_fields import decode_agent
 from bridle.agents.definition import AgentDefinition, AgentOrigin
 from bridle.agents.field_reader import FieldProblem
-from bridle.base.files import first_entries, read_limited
-from bridle.base.front_matter import BadFrontMatter, FrontMatter, has_front_matter, read_front_matter
-from bridle.base.paths import is_beneath
+from bridle.base.fs.files import first_entries, read_limited
+from bridle.base.fs.paths import is_beneath
+from bridle.base.text.front_matter import BadFrontMatter, FrontMatter, has_front_matter, read_front_matter
 
 FOLDER: Final = "agents"
 ENDING: Final = ".md"

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.phrases import one_line
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
-from bridle.base.untrusted import wrap
+from bridle.base.text.phrases import one_line
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
+from bridle.base.text.untrusted import wrap
 from bridle.protocol.events import ChildMemory, ChildMemoryUpdated, ChildResult
 
 MAX_ENTRIES: Final = 12

@@ -13,9 +13,9 @@ import msgspec
 
 from bridle.agents.agent_settings import DelegateResults
 from bridle.agents.delegation import DELEGATE
-from bridle.base.phrases import counted, one_line
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
-from bridle.base.untrusted import unwrapped
+from bridle.base.text.phrases import counted, one_line
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
+from bridle.base.text.untrusted import unwrapped
 from bridle.engine.conversation import COMPACTED, NO_EVENT, ledger_text
 from bridle.engine.features import PlacedRequestLayer
 from bridle.engine.journal import Journal

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from bridle.base.spelling import folded_name, nearest
-from bridle.base.visible import visible
+from bridle.base.text.spelling import folded_name, nearest
+from bridle.base.text.terminal_text import visible
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bridle.agents.child_memory import memory_text, memory_within
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, estimated_tokens
 from bridle.protocol.events import ChildMemory
 
 CUT = " […]"

@@ -15,10 +15,10 @@ import msgspec
 from bridle.agents.check_files import CheckFiles
 from bridle.agents.goal_words import USAGE, GoalWords
 from bridle.base.clock import Clock, Timer
-from bridle.base.json_answer import checked
-from bridle.base.phrases import counted
+from bridle.base.text.json_answer import checked
+from bridle.base.text.phrases import counted
+from bridle.base.text.untrusted import wrap
 from bridle.base.threads import in_thread
-from bridle.base.untrusted import wrap
 from bridle.engine.conversation import Conversation
 from bridle.engine.layers import input_digest
 from bridle.engine.ports import GoalSlot, RunCall

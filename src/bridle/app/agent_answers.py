@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.definition import AgentDefinition
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, find_agents, own_bundles
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.config.folders import Folders
 from bridle.protocol.queries import AgentEntry, AgentList
 from bridle.safety.trust import Approvals

@@ -16,9 +16,9 @@ import msgspec
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentRegistry, AgentScope
-from bridle.base.files import repository_root
-from bridle.base.spelling import nearest
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root
+from bridle.base.text.spelling import nearest
+from bridle.base.text.terminal_text import visible
 from bridle.config.folders import AGENTS, Folders, home_of, project_folder
 from bridle.context.consent import AT_A_DESK, IN_CI
 from bridle.protocol.errors import CommandRefused, sentence

@@ -19,7 +19,7 @@ from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.base.untrusted import wrap
+from bridle.base.text.untrusted import wrap
 from bridle.engine.conversation import MAIN, Conversation, Invocation
 from bridle.engine.features import Feature, FeatureQuery
 from bridle.engine.journal import masked

@@ -10,14 +10,14 @@ import msgspec
 from bridle.app.gates import Gates, gates, understanding
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import SessionSettings
-from bridle.base.files import FileLock
-from bridle.base.git import clean_environment, program_on
-from bridle.base.git_repository import GitFailed, GitStart, Repository
-from bridle.base.own_worktrees import NewTree, OwnTree, OwnTrees, plain_name
-from bridle.base.paths import is_beneath, session_folders
-from bridle.base.phrases import one_line
-from bridle.base.processes import ProcessGroup
-from bridle.base.visible import visible
+from bridle.base.fs.files import FileLock
+from bridle.base.fs.paths import is_beneath, session_folders
+from bridle.base.git.git_calls import clean_environment, program_on
+from bridle.base.git.git_repository import GitFailed, GitStart, Repository
+from bridle.base.git.own_worktrees import NewTree, OwnTree, OwnTrees, plain_name
+from bridle.base.process.processes import ProcessGroup
+from bridle.base.text.phrases import one_line
+from bridle.base.text.terminal_text import visible
 from bridle.engine.journal import masked
 from bridle.protocol.errors import BridleError
 from bridle.sandbox.read_only_git import repository_of

@@ -25,8 +25,8 @@ from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
 from bridle.protocol.events import ModelChanged, Notice, PrefixSet
-from bridle.sessions.beside_store import transcripts_of
-from bridle.sessions.kept_fold import KeptFold, Transcript
+from bridle.sessions.archive.beside_store import transcripts_of
+from bridle.sessions.archive.kept_fold import KeptFold, Transcript
 from bridle.tools.output import read_part
 
 if TYPE_CHECKING:

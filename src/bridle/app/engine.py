@@ -14,8 +14,8 @@ from bridle.app.session_parts import ProcessServices
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
-from bridle.base.own_process import leave_no_core
-from bridle.base.processes import Processes
+from bridle.base.process.own_process import leave_no_core
+from bridle.base.process.processes import Processes
 from bridle.commands.prompts import prompt_of
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bridle.app.forwarders import Forwarders
     from bridle.app.service_access import ServiceAccess
     from bridle.app.turn_spans import TraceExport
-    from bridle.base.web import JudgedFetch
+    from bridle.base.net.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
     from bridle.control.live_sessions import LiveSessions
@@ -332,6 +332,6 @@ async def running_engine(
 
 def _public_web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:
     """Return the door to the web, which most sessions never use."""
-    from bridle.base.web import public_web
+    from bridle.base.net.web import public_web
 
     return public_web(env, clock)

@@ -14,9 +14,9 @@ from bridle.app.session_parts import gate_layers, session_registry
 from bridle.app.settings import SessionOptions, SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
-from bridle.base.installation import is_map_installed
-from bridle.base.paths import session_folders
-from bridle.base.processes import Processes
+from bridle.base.fs.paths import session_folders
+from bridle.base.process.installation import is_map_installed
+from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders, folders, home_of
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool
 from bridle.engine.conversation import Conversation

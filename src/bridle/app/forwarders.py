@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from bridle.app.stored_keys import key_path, store_path
 from bridle.base.clock import Clock
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders
 from bridle.credentials.forwarder import Forwarder
 from bridle.credentials.helper_protocol import Errand, Vault

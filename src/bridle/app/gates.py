@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from bridle.app.settings import SessionSettings
-from bridle.base.paths import SessionFolders, session_folders
-from bridle.base.private_places import PrivatePlaces
-from bridle.base.secret_files import SECRET_FILES
+from bridle.base.fs.paths import SessionFolders, session_folders
+from bridle.base.fs.private_places import PrivatePlaces
+from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
 from bridle.config.rule_list import put_rule_first
 from bridle.config.tiers import load

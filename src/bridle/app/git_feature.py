@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from bridle.app.child_worktrees import own_trees
 from bridle.app.model_features import asking_aside, refuse_beyond_budget
 from bridle.app.session_parts import SessionParts
-from bridle.base.git import own_environment, program_on, quiet_variables
-from bridle.base.git_repository import Repository
-from bridle.base.processes import Processes
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.git.git_calls import own_environment, program_on, quiet_variables
+from bridle.base.git.git_repository import Repository
+from bridle.base.process.processes import Processes
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.commands.git_as_person import DRAFT_SYSTEM, draft_request, git_command
 from bridle.commands.git_diff import show_changes
 from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd

@@ -8,8 +8,8 @@ import msgspec
 
 from bridle.app.settings import HookSettings
 from bridle.base.clock import Clock
-from bridle.base.files import repository_root
-from bridle.base.paths import SessionFolders
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import SessionFolders
 from bridle.config.folders import Folders, project_folder
 from bridle.config.origins import BUNDLE
 from bridle.config.tiers import WrittenEntry

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from bridle.base import files
 from bridle.base.clock import Clock
+from bridle.base.fs import files
 from bridle.config.folders import Folders
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Envelope
 
 if TYPE_CHECKING:
-    from bridle.base.daily_log import DailyLog, LogLevel
+    from bridle.base.fs.daily_log import DailyLog, LogLevel
     from bridle.engine.store_ports import Archive
 
 GRACE_S = 2.0
@@ -179,7 +179,7 @@ class Housekeeping:
 
     async def _sweep(self, cwd: str) -> None:
         from bridle.config.retention_days import days_kept
-        from bridle.sessions.beside_files import forget_beside
+        from bridle.sessions.archive.beside_files import forget_beside
 
         expired = await self._archive.expire(
             days_kept(self._where, self._env, cwd),

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from bridle.base.clock import Clock
-from bridle.base.files import repository_root
+from bridle.base.fs.files import repository_root
 from bridle.config.folders import Folders
 from bridle.context.consent import TrustPort
 from bridle.context.imports import Imports

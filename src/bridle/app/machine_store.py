@@ -10,7 +10,7 @@ from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.config.folders import folders
-from bridle.sessions.readable_copy import copied_where_unwritable
+from bridle.sessions.repair.readable_copy import copied_where_unwritable
 from bridle.sessions.store import SessionStore
 
 

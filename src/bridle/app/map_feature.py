@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridle.base.processes import CannotStart
+from bridle.base.process.processes import CannotStart
 from bridle.context.map_at_tail import MapAtTail
-from bridle.tools.file_search import program_start
 from bridle.tools.repo_map import DEFAULT_TOKENS, NAME, map_of
+from bridle.tools.search.file_search import program_start
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts

@@ -17,8 +17,8 @@ from bridle.app.server_trust import (
 from bridle.app.session_parts import SessionParts
 from bridle.app.settings import ServerSettings
 from bridle.app.stored_keys import StoredKeys
-from bridle.base.http import HttpConnections
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.net.http import HttpConnections
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.credentials.records import SignIn
 from bridle.engine.deltas import ProgressWriter
 from bridle.engine.features import (

@@ -7,7 +7,7 @@ import importlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.control.request_guard import AsgiApp, Receive, Scope, Send, claims_of
 from bridle.protocol.errors import CommandRefused

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from bridle.app.session_parts import SessionParts
-from bridle.base.files import MEMORIES
+from bridle.base.fs.files import MEMORIES
 from bridle.context.memory.memory_files import memory_files
 from bridle.context.memory.memory_layer import MemoryTurns
 from bridle.context.memory.memory_slash import run_memory_slash
@@ -17,7 +17,7 @@ from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.engine.tools import BUILTIN
-from bridle.tools.foreseen_changes import bounded, file_change
+from bridle.tools.patches.foreseen_changes import bounded, file_change
 
 MEMORY_DOES = "what is remembered of earlier sessions: /memory [NAME]"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from bridle.base.clock import Clock
-from bridle.base.daily_log import DailyLog, Levels, LogLevel, parse_levels
+from bridle.base.fs.daily_log import DailyLog, Levels, LogLevel, parse_levels
 from bridle.protocol import events as e
 from bridle.protocol.errors import SENTENCES, UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.control.code_surfaces import has_desktop, show_on_desktop
 from bridle.control.live_sessions import LiveSessions
 from bridle.engine.open_questions import Client

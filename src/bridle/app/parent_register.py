@@ -12,8 +12,8 @@ from typing import Literal
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.files import FileLock, private_folder, read_trusted, write_atomic
-from bridle.base.peer_process import ParentProgram
+from bridle.base.fs.files import FileLock, private_folder, read_trusted, write_atomic
+from bridle.base.process.peer_process import ParentProgram
 from bridle.protocol.errors import CommandRefused
 
 _LIMIT = 1024 * 1024

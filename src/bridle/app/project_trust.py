@@ -19,8 +19,8 @@ from bridle.app.server_trust import ServerPlace, project_server_item
 from bridle.app.settings import SessionSettings, consent_kind, is_acked, skill_settings
 from bridle.app.skill_sources import project_skill_items
 from bridle.app.tool_module_source import module_items
-from bridle.base.files import repository_root
-from bridle.base.paths import PROJECT_SECRETS_FILE, has_secrets_file
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders
 from bridle.config.named_files import named_file
 from bridle.config.project_profile import project_profile_files
@@ -41,7 +41,7 @@ from bridle.safety.hooks.hook_sources import Project
 from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.trust_items import TrustItem, hook_items, refuse_unseen, secrets_item
 from bridle.safety.trust.trust_questions import ReviewedText
-from bridle.tools.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
+from bridle.tools.search.folder_walk import ALWAYS_SKIPPED, BUILD_OUTPUT, walk
 
 MAX_LOOKED_AT = 50_000
 MAX_NESTED_FOLDERS = 100

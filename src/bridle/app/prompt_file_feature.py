@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from bridle.app.session_parts import SessionParts
-from bridle.base.files import repository_root
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root
+from bridle.base.text.terminal_text import visible
 from bridle.commands.prompt_files import PromptFile, find_prompt_files, said_with
 from bridle.config.bundles import bundle_name, counting_bundles
 from bridle.engine.features import Feature

@@ -16,10 +16,10 @@ from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.settings import resumed_options, session_options, session_settings
 from bridle.app.skill_sources import own_skills
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.files import branch_of, real_folder
+from bridle.base.fs.files import branch_of, real_folder
 from bridle.base.ids import SESS, list_place, read_list_place
-from bridle.base.redact import error_marker, redact
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import error_marker, redact
+from bridle.base.text.terminal_text import visible
 from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.commands.prompts import PROMPTS
 from bridle.commands.role_commands import ROLE_COMMANDS

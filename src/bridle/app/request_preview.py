@@ -13,8 +13,8 @@ from bridle.app.session_parts import OpenedLog
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
 from bridle.engine.open_questions import Client
-from bridle.engine.request import encode_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
+from bridle.engine.steps import encode_aside
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.events import InputAccepted, ModelChanged, PrefixSet
 from bridle.protocol.messages import InputBlock, Message

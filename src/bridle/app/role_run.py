@@ -14,7 +14,7 @@ from bridle.app.agents_feature import SAID_BY_AGENT
 from bridle.app.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.app.session_agents import WorkingAgent
 from bridle.app.session_parts import SessionParts
-from bridle.base.untrusted import neutralise, wrap
+from bridle.base.text.untrusted import neutralise, wrap
 from bridle.engine.conversation import MAIN
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import sentence

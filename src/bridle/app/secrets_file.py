@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bridle.base.paths import PROJECT_SECRETS_FILE
+from bridle.base.fs.paths import PROJECT_SECRETS_FILE
 from bridle.credentials.project_secrets import ProjectKeys, project_keys
 from bridle.engine.ports import Spawn
 from bridle.safety.trust.approvals import Approvals, content_digest

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.base.files import repository_root
+from bridle.base.fs.files import repository_root
+from bridle.base.text.terminal_text import visible
 from bridle.base.threads import in_thread
-from bridle.base.visible import visible
 from bridle.mcp.pin_gate import PinGate, PinReview
 from bridle.mcp.server_pins import PinStore
 from bridle.mcp.value_references import BadReference, filled_launch

@@ -21,10 +21,10 @@ from bridle.app.mcp_mount import MCP_PATH, McpMount
 from bridle.app.openapi_file import openapi_document
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
-from bridle.base.engine_place import EnginePlace
-from bridle.base.escapees import recording_processes
-from bridle.base.installation import install_command
-from bridle.base.peer_process import (
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.installation import install_command
+from bridle.base.process.peer_process import (
     can_tell_descent,
     comes_from_a_call,
     peer_process,

@@ -17,8 +17,8 @@ from bridle.app.model_features import budget, compaction, models
 from bridle.app.session_parts import GOAL, REDO, UNDO, ProcessServices, SessionParts, gate_layers
 from bridle.app.skills_feature import ask_about, skills
 from bridle.base.clock import iso_ms
-from bridle.base.files import repository_root
-from bridle.base.installation import is_map_installed
+from bridle.base.fs.files import repository_root
+from bridle.base.process.installation import is_map_installed
 from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.config.folders import project_folder, prompt_folders
 from bridle.context.consent import AT_A_DESK, IN_CI, Consent
@@ -43,15 +43,15 @@ from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice,
 from bridle.protocol.messages import Parameters
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED
 from bridle.sandbox.session_border import clear_away, outlived
-from bridle.sessions.beside_store import dumps_of
-from bridle.sessions.kept_fold import KeptFold
+from bridle.sessions.archive.beside_store import dumps_of
+from bridle.sessions.archive.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
 from bridle.tools.repo_map import NAME, repo_map_tool
 
 if TYPE_CHECKING:
-    from bridle.base.web import RefuseBody, WebAnswer
+    from bridle.base.net.web import RefuseBody, WebAnswer
     from bridle.engine.ports import AskPerson
     from bridle.protocol.events import Envelope
     from bridle.protocol.queries import CustomQuery
@@ -285,7 +285,7 @@ def _cut_off_worktrees(parts: SessionParts) -> Iterator[Notice]:
     folder = parts.services.where.worktrees
     if not os.path.isdir(folder):
         return
-    from bridle.base.own_worktrees import cut_off  # only where agents have had some
+    from bridle.base.git.own_worktrees import cut_off  # only where agents have had some
     from bridle.sandbox.git_places import find_repository
 
     git = find_repository(os.path.realpath(parts.opened.cwd))

@@ -19,9 +19,9 @@ from bridle.app.settings import (
     session_options,
     session_settings,
 )
-from bridle.base.files import repository_root
-from bridle.base.paths import has_secrets_file
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import has_secrets_file
+from bridle.base.text.terminal_text import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
 from bridle.control.live import Run, SessionAnswers

@@ -13,9 +13,9 @@ from bridle.app.housekeeping import Notes
 from bridle.app.settings import SessionSettings
 from bridle.app.skill_sources import session_skills
 from bridle.base.clock import Clock
+from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.base.ids import Ids
-from bridle.base.paths import SessionFolders, session_folders
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
 from bridle.engine.conversation import Conversation
@@ -36,7 +36,7 @@ from bridle.safety.grants import SavedGrants
 from bridle.safety.trust import Approvals
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import claimed_spawn, session_policy
-from bridle.sessions.beside_store import outputs_of
+from bridle.sessions.archive.beside_store import outputs_of
 from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 from bridle.tools.output import Spill
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bridle.app.session_agents import WorkingAgent
     from bridle.app.session_undo import SessionUndo
     from bridle.app.turn_spans import TraceExport
-    from bridle.base.web import JudgedFetch
+    from bridle.base.net.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import OpenLog

@@ -17,7 +17,7 @@ from bridle.engine.store_ports import Store
 from bridle.recovery.court import refusal
 from bridle.recovery.evidence import InterruptedRun
 from bridle.sandbox.read_only_git import repository_of
-from bridle.tools.patches import files_of_patch
+from bridle.tools.patches.patches import files_of_patch
 
 VERIFIED_ON_RESUME = 1_000
 """How many of the last events are checked against the chain before a session goes on."""

@@ -15,11 +15,11 @@ from copy import copy
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.files import KEPT_OBJECTS, MEMORIES
+from bridle.base.fs.files import KEPT_OBJECTS, MEMORIES
+from bridle.base.fs.paths import is_beneath, session_folders
+from bridle.base.git.own_worktrees import BRANCHES, OwnTree
 from bridle.base.ids import Ids
-from bridle.base.own_worktrees import BRANCHES, OwnTree
-from bridle.base.paths import is_beneath, session_folders
-from bridle.base.secret_files import SECRET_FILES
+from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
 from bridle.config.tiers import load

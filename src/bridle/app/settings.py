@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.base.hosts import host_rule
+from bridle.base.net.hosts import host_rule
 from bridle.config.folders import Folders
 from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
@@ -332,7 +332,7 @@ def decoded_servers(
     tiers: Tiers, tables: Mapping[str, Mapping[str, Any]]
 ) -> "Iterator[ServerDefinition | BadSetting]":
     """Every server of the settings, or what is wrong with it."""
-    from bridle.base.tool_names import unique_server_parts
+    from bridle.base.text.tool_names import unique_server_parts
     from bridle.mcp.server_definitions import BadServer, decode_server
 
     parts, project = unique_server_parts(tables), _of_project(tiers)

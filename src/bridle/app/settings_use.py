@@ -12,7 +12,7 @@ from bridle.app.agent_tables import BadAgentTable, decoded_agents
 from bridle.app.hook_feature import written_hook
 from bridle.app.operations import wanted_levels
 from bridle.app.settings import BadSetting, decoded_servers
-from bridle.base.spelling import nearest
+from bridle.base.text.spelling import nearest
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import key_of

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.base import files
 from bridle.base.clock import Clock
+from bridle.base.fs import files
 from bridle.config.folders import Folders
 from bridle.credentials.key_wrap import LocalKeyWrap
 from bridle.credentials.locks import LockKeys, LockKind
@@ -25,12 +25,12 @@ from bridle.protocol.errors import BridleError, CredentialError, ProviderError, 
 from bridle.sessions.key_lock import locked_key
 
 if TYPE_CHECKING:
-    from bridle.base.http import HttpConnections
+    from bridle.base.net.http import HttpConnections
     from bridle.credentials.encrypted import EncryptedStore
     from bridle.credentials.keychain import KeychainStore
     from bridle.credentials.records import BackEnd
     from bridle.credentials.token_renewal import Renewal
-    from bridle.sessions.log_key import KeyFile
+    from bridle.sessions.log.log_key import KeyFile
 
 FILE = "creds.enc"
 OF_VALUES = "mcp-value:"

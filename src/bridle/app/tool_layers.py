@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.agents.agent_settings import ChildContext
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS
 from bridle.engine import layers
 from bridle.engine.foreign_output import run_foreign
 from bridle.engine.tools import BUILTIN, RunTool, Tool, ToolCall, ToolContext, ToolLayer, ToolOutput
@@ -23,7 +23,7 @@ from bridle.undo.undoable import undoable
 
 if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
-    from bridle.base.git_repository import Repository
+    from bridle.base.git.git_repository import Repository
     from bridle.engine.ports import Room, RunCall
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bridle.base.files import repository_root
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root
+from bridle.base.text.terminal_text import visible
 from bridle.config.folders import Folders, project_folder
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.services import Health, SessionDoor

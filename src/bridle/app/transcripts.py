@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridle.clients.as_chain import ChainForm
 from bridle.clients.dotted_events import EventsForm
 from bridle.engine.store_ports import OpenLog
-from bridle.sessions.transcript_file import Format, KeptTranscript, TranscriptForm
+from bridle.sessions.archive.transcript_file import Format, KeptTranscript, TranscriptForm
 
 
 def session_transcript(log: OpenLog, folder: str, form: Format) -> KeptTranscript:

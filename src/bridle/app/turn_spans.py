@@ -16,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from bridle._version import __version__
-from bridle.base.installation import install_command
+from bridle.base.process.installation import install_command
 from bridle.base.threads import in_thread
 from bridle.engine.features import EventListener, Feature
 from bridle.protocol import events as e

@@ -18,9 +18,9 @@ from bridle.app.agent_answers import agent_list
 from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.plugins import provider_sections
 from bridle.app.settings import agent_settings, is_acked
-from bridle.base.files import write_new
-from bridle.base.spelling import meant_words
-from bridle.base.visible import visible
+from bridle.base.fs.files import write_new
+from bridle.base.text.spelling import meant_words
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.cli.doctor_parts import at_home
 from bridle.cli.trust import stored_approvals

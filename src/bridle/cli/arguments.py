@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, get_args
 
 from bridle.base.ids import SESS, read_list_place
-from bridle.base.spelling import meant_words, nearest
+from bridle.base.text.spelling import meant_words, nearest
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import Mode
 

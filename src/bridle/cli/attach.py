@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from bridle._version import __version__
-from bridle.base.engine_place import EnginePlace
+from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
 from bridle.cli.engine_attach import tell_link
 from bridle.cli.talk import ATTACH, terminal_services

@@ -12,8 +12,8 @@ import msgspec
 
 from bridle.app.alias_source import alias_problems
 from bridle.app.settings_use import all_problems
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.cli.stdin import typed_line

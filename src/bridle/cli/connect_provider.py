@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from bridle.base.clock import SystemClock
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.cli.hidden_input import secret_from
 from bridle.credentials.records import ApiKey, Credential, secret_of
 from bridle.protocol.errors import UsageError

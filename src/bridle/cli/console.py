@@ -19,7 +19,7 @@ def say(text: str) -> int:
 
 def say_json(value: object) -> int:
     """Writes one line of JSON for programs to stdout. A terminal obeys nothing in it."""
-    from bridle.base.visible import json_line
+    from bridle.base.text.terminal_text import json_line
 
     return say_raw(json_line(value))
 
@@ -55,7 +55,7 @@ def safe(text: str) -> str:
     """`text` as a terminal may get it. What is plain already, which is nearly everything, needs no look at it."""
     if text.isascii() and text.replace("\n", " ").replace("\t", " ").isprintable():
         return text
-    from bridle.base.visible import visible
+    from bridle.base.text.terminal_text import visible
 
     return visible(text)
 

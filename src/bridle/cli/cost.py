@@ -14,8 +14,8 @@ from typing import Final
 from bridle.app.machine_store import session_store
 from bridle.app.query_answers import cost_sum
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted, dollars
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.cli.unlock import sessions_unlocked

@@ -13,9 +13,9 @@ from contextlib import closing
 from bridle.app.engine import running_engine
 from bridle.app.machine_store import session_store
 from bridle.app.request_preview import next_request
-from bridle.base.files import real_folder
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.fs.files import real_folder
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say_json, tell, unwritten
 from bridle.cli.path_options import with_env_file
 from bridle.cli.run import going_on, session_wanted, with_log_options
@@ -24,7 +24,7 @@ from bridle.config.folders import folders
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.raw_dump import read_dump
-from bridle.sessions.beside_store import dumps_of
+from bridle.sessions.archive.beside_store import dumps_of
 
 
 def debug(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

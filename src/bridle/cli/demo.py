@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Mapping
 
 from bridle.app.engine import running_engine
-from bridle.base.git import clean_environment, first_commit
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.git.git_calls import clean_environment, first_commit
+from bridle.base.process.processes import CannotStart, Processes
 from bridle.cli.console import safe
 from bridle.cli.run import run_prompt
 from bridle.cli.unlock import sessions_unlocked

@@ -23,9 +23,9 @@ from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.app.settings_use import all_problems
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted
-from bridle.base.processes import Processes
-from bridle.base.visible import visible
+from bridle.base.process.processes import Processes
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.cli.doctor_parts import (
@@ -50,7 +50,7 @@ from bridle.config.tiers import Tiers, load
 from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
-from bridle.sessions.log_reader import tips_gone
+from bridle.sessions.log.log_reader import tips_gone
 
 EXIT_PROBLEM = 1
 PART_S = 20.0

@@ -18,12 +18,12 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.turn_spans import endpoint_wanted
 from bridle.base.clock import SystemClock
-from bridle.base.engine_place import EnginePlace
-from bridle.base.git import clean_environment, program_on
-from bridle.base.installation import install_command
-from bridle.base.phrases import counted
-from bridle.base.user_programs import read_output
-from bridle.base.visible import visible
+from bridle.base.git.git_calls import clean_environment, program_on
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.process.installation import install_command
+from bridle.base.process.user_programs import read_output
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.engine_attach import connect_to_engine
 from bridle.cli.hooks import folder_hooks
 from bridle.cli.models import ModelDesk

@@ -8,10 +8,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from bridle.base.files import private_folder, read_limited
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import run_in_foreground
-from bridle.base.visible import visible
+from bridle.base.fs.files import private_folder, read_limited
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import run_in_foreground
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import UsageError
 
 

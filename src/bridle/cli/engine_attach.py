@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bridle._version import __version__
-from bridle.base.engine_place import EnginePlace
+from bridle.base.net.engine_place import EnginePlace
 from bridle.clients.engine_link import LOST
 from bridle.clients.remote import MOST_BYTES, RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from bridle.base import files
+from bridle.base.fs import files
 from bridle.protocol.connection import Connection
 from bridle.protocol.queries import ListSessions, SessionInfo
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.connect_provider import chosen_provider, pasted_secret
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel

@@ -1,6 +1,6 @@
 """The help pages, as text: one screen each, no option list of every verb."""
 
-from bridle.base.spelling import meant_words
+from bridle.base.text.spelling import meant_words
 from bridle.cli.option_page import man_page, option_page
 from bridle.clients.interaction import slash_table
 from bridle.config.settings_report import reference

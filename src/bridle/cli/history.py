@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from bridle.base.files import private_folder, read_limited
+from bridle.base.fs.files import private_folder, read_limited
 
 KEPT = 500
 MAX_BYTES = 4 * 1024 * 1024

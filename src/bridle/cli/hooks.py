@@ -12,10 +12,10 @@ import msgspec
 
 from bridle.app.hook_feature import written_hook
 from bridle.base.clock import SystemClock
-from bridle.base.files import repository_root
-from bridle.base.processes import Processes
-from bridle.base.spelling import meant_words
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root
+from bridle.base.process.processes import Processes
+from bridle.base.text.spelling import meant_words
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
 from bridle.config.tiers import load

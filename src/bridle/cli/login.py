@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bridle.app.model_setup import connectable, listed_entries
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.cli import login_store
 from bridle.cli.connect_provider import chosen_provider, listed_with, pasted_key
 from bridle.cli.console import say, tell, tolerate_characters

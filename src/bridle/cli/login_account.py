@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import start_detached
-from bridle.base.visible import visible
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import start_detached
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say
 from bridle.cli.login_desk import LoginDesk
 from bridle.credentials.forms import form_post

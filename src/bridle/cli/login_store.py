@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from bridle.app.stored_keys import StoredKeys, key_path
-from bridle.base import files
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.fs import files
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.hidden_input import hidden_line, new_passphrase
 from bridle.cli.login_desk import LoginDesk

@@ -11,9 +11,9 @@ import msgspec
 
 from bridle.app.parent_register import KnownParent, ParentRegister
 from bridle.base.clock import SystemClock, iso_ms
-from bridle.base.escapees import recording_processes
-from bridle.base.peer_process import comes_from_a_call, descends_from
-from bridle.base.visible import visible
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.peer_process import comes_from_a_call, descends_from
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders

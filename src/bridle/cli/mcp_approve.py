@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from bridle.app.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.base.clock import SystemClock
-from bridle.base.escapees import recording_processes
-from bridle.base.peer_process import comes_from_a_call
-from bridle.base.visible import visible
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.peer_process import comes_from_a_call
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
 from bridle.cli.mcp_servers import FolderServers, folder_servers
 from bridle.cli.mcp_trial import EXIT_FAILED, stored_keys, try_server

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from bridle.base.redact import redact
-from bridle.base.tool_names import unique_server_parts
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.config import unwritable
 from bridle.cli.console import say
 from bridle.cli.mcp_servers import FolderServers, folder_servers

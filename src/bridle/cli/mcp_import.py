@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from bridle.app.stored_keys import StoredKeys
-from bridle.base.files import read_limited
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import unwritable
 from bridle.cli.console import say, say_json
 from bridle.cli.mcp_secret import stored_values

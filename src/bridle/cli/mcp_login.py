@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from bridle.app.server_trust import ServerValues
 from bridle.base.clock import SystemClock
-from bridle.base.http_dial import TimeLimit
-from bridle.base.http_routes import parse_url
-from bridle.base.installation import install_command
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.net.http_dial import TimeLimit
+from bridle.base.net.http_routes import parse_url
+from bridle.base.process.installation import install_command
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.hidden_input import hidden_line
 from bridle.cli.login_account import open_in_browser, pasted_line
@@ -34,7 +34,7 @@ from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
-    from bridle.base.oauth_registration import ClientRegistration
+    from bridle.base.net.oauth_registration import ClientRegistration
     from bridle.mcp.server_login import ClientIdentity, Granted, PersonAtBrowser
 
 EXIT_FAILED = 1

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.base.engine_place import EnginePlace
-from bridle.base.visible import visible
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
 from bridle.cli.hidden_input import hidden_line, secret_from
 from bridle.cli.mcp_servers import FolderServers, folder_servers

@@ -20,13 +20,13 @@ from bridle.app.engine import running_engine
 from bridle.app.parent_register import KnownParent, ParentRegister
 from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
-from bridle.base.engine_place import EnginePlace
-from bridle.base.escapees import recording_processes
-from bridle.base.installation import install_command
-from bridle.base.peer_process import ParentProgram, comes_from_a_call, parent_program
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import start_detached
-from bridle.base.visible import visible
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.installation import install_command
+from bridle.base.process.peer_process import ParentProgram, comes_from_a_call, parent_program
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import start_detached
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import tell
 from bridle.cli.unlock import unlocked
 from bridle.clients.engine_address import unix_address

@@ -15,12 +15,12 @@ import msgspec
 from bridle.app.server_trust import ServerPlace, untrusted_servers
 from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
-from bridle.base.files import read_limited, repository_root
-from bridle.base.phrases import counted
-from bridle.base.redact import redact
-from bridle.base.spelling import meant_words
-from bridle.base.tool_names import unique_server_parts
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited, repository_root
+from bridle.base.secrets.redact import redact
+from bridle.base.text.phrases import counted
+from bridle.base.text.spelling import meant_words
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json
 from bridle.config.folders import Folders, folders
 from bridle.config.problems import shown

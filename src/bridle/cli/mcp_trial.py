@@ -16,10 +16,10 @@ from bridle.app.server_trust import ServerValues
 from bridle.app.settings import SessionOptions, session_settings
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.http import HttpConnections
-from bridle.base.phrases import counted
-from bridle.base.processes import Processes
-from bridle.base.visible import visible
+from bridle.base.net.http import HttpConnections
+from bridle.base.process.processes import Processes
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.sandbox_context import SandboxContext

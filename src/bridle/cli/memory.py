@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from bridle.base.clock import SystemClock
-from bridle.base.files import read_limited
-from bridle.base.redact import redact
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders

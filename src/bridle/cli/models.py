@@ -16,8 +16,8 @@ import msgspec
 from bridle.app.plugins import provider_sections
 from bridle.app.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted, window_words
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted, window_words
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.project_keys import keys_here

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import run_in_foreground
-from bridle.base.visible import visible
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import run_in_foreground
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import UsageError
 
 _LESS: Final = "-FRX"  # a text that fits is printed and stays; colours are colours

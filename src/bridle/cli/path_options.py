@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from bridle.base.files import read_limited
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import UsageError
 
 

@@ -14,8 +14,8 @@ import msgspec
 from bridle.app.explain import Explained, FolderRules, Unexplainable, explain, standing
 from bridle.app.settings import SessionOptions
 from bridle.base.clock import SystemClock
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.path_options import added_folders

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from bridle.base.processes import CannotStart
-from bridle.base.user_programs import read_output
-from bridle.base.visible import visible
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import read_output
+from bridle.base.text.terminal_text import visible
 from bridle.clients.images import MAX_BYTES, image_of, read_image
 from bridle.clients.interaction.composer import Picture
 from bridle.clients.interaction.pasted_paths import is_image_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say
 from bridle.config.problems import shown
 from bridle.plugin.loading import name_problem

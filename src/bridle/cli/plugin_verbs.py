@@ -12,11 +12,11 @@ from typing import Literal, cast
 import msgspec
 
 from bridle.base.clock import SystemClock
-from bridle.base.git import GitCall
-from bridle.base.phrases import counted
-from bridle.base.processes import CannotStart, CompletedProgram, Processes
-from bridle.base.spelling import meant_words
-from bridle.base.visible import visible
+from bridle.base.git.git_calls import GitCall
+from bridle.base.process.processes import CannotStart, CompletedProgram, Processes
+from bridle.base.text.phrases import counted
+from bridle.base.text.spelling import meant_words
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.plugin_template import new_plugin

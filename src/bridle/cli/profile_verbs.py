@@ -13,10 +13,10 @@ import msgspec
 from bridle.app.profile_answers import is_trusted_profile, profile_entries
 from bridle.app.settings import skill_settings
 from bridle.app.skill_sources import session_skills
-from bridle.base.files import private_folder, write_atomic
-from bridle.base.phrases import counted
-from bridle.base.spelling import meant_words
-from bridle.base.visible import visible
+from bridle.base.fs.files import private_folder, write_atomic
+from bridle.base.text.phrases import counted
+from bridle.base.text.spelling import meant_words
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import problem_data, unwritable
 from bridle.cli.console import say, say_json
 from bridle.config.folders import Folders, folders, project_folder

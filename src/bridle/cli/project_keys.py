@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridle.app.secrets_file import keys_of_project
-from bridle.base.files import repository_root
-from bridle.base.paths import has_secrets_file
-from bridle.base.processes import Processes
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import has_secrets_file
+from bridle.base.process.processes import Processes
 from bridle.config.folders import folders, home_of
 from bridle.credentials.project_secrets import ProjectKeys
 from bridle.safety.trust.approvals import Approvals, session_approvals

@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.base.redact import StreamRedactor
-from bridle.base.secret_shapes import kinds
+from bridle.base.secrets.redact import StreamRedactor
+from bridle.base.secrets.secret_shapes import kinds
 from bridle.cli.console import say, unwritten
 
 _READ_BYTES = 64 * 1024

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from bridle.app.housekeeping import log_wanted
 from bridle.base.clock import SystemClock
-from bridle.base.files import real_folder
+from bridle.base.fs.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
 from bridle.cli.outlets import Outlets
 from bridle.cli.path_options import added_folders, with_env_file

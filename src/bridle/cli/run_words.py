@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.base.spelling import nearest
+from bridle.base.text.spelling import nearest
 from bridle.cli.stdin import GivenPrompt
 from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
 from bridle.clients.structured import asked_for

@@ -18,8 +18,8 @@ from typing import Literal
 import msgspec
 
 from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
-from bridle.base.processes import CannotStart, Processes
-from bridle.base.visible import visible
+from bridle.base.process.processes import CannotStart, Processes
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.path_options import added_folders
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
@@ -31,11 +31,11 @@ from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandboxed import makes_a_repository
-from bridle.sandbox.adapter_choice import GAPS, Chooser, ChosenAdapter
-from bridle.sandbox.adapters import OPEN_FILES, UNLIMITED
+from bridle.sandbox.adapters.adapter import OPEN_FILES, UNLIMITED
+from bridle.sandbox.adapters.adapter_choice import GAPS, Chooser, ChosenAdapter
+from bridle.sandbox.adapters.container import container_around
+from bridle.sandbox.adapters.control_group import SharedLimits, memory_mib, writable_parents
 from bridle.sandbox.confinement import Confinement, confinement_of
-from bridle.sandbox.container import container_around
-from bridle.sandbox.control_group import SharedLimits, memory_mib, writable_parents
 from bridle.sandbox.plain_spawn import OWN_NETWORK
 from bridle.sandbox.session_border import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 

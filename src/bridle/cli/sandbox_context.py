@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bridle.app.settings import SessionSettings
-from bridle.base.paths import session_folders
-from bridle.base.processes import CannotStart, Processes
+from bridle.base.fs.paths import session_folders
+from bridle.base.process.processes import CannotStart, Processes
 from bridle.config.folders import Folders, home_of
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_choice import ORDER, ChosenAdapter, TriedAdapter, find_program
+from bridle.sandbox.adapters.adapter_choice import ORDER, ChosenAdapter, TriedAdapter, find_program
 from bridle.sandbox.confinement import HostContext
 from bridle.sandbox.session_border import session_policy, this_place
 

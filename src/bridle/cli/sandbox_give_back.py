@@ -7,14 +7,14 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from bridle.base.files import files_below, read_limited
-from bridle.base.git_config import MAX_CONFIG_BYTES, unproven_settings
-from bridle.base.visible import visible
+from bridle.base.fs.files import files_below, read_limited
+from bridle.base.git.git_config import MAX_CONFIG_BYTES, unproven_settings
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say
 from bridle.cli.trust import typed_line
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.sandbox.policy_files import PolicyChange
-from bridle.sandbox.quarantine import PUT_ASIDE, quarantine
+from bridle.sandbox.policy_files.policy_snapshot import PolicyChange
+from bridle.sandbox.policy_files.quarantine import PUT_ASIDE, quarantine
 
 _NAME = re.compile(rf"(.+){re.escape(PUT_ASIDE)}-\d+")
 _MOST_LINES = 200

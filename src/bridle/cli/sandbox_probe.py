@@ -7,15 +7,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from bridle.base.files import private_folder
-from bridle.base.processes import Processes
-from bridle.base.visible import visible
+from bridle.base.fs.files import private_folder
+from bridle.base.process.processes import Processes
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.sandbox_context import SandboxContext, version_of, why_not
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
-from bridle.sandbox.adapter_choice import Chooser, ChosenAdapter
-from bridle.sandbox.adapters import Adapter
-from bridle.sandbox.container import container_around
+from bridle.sandbox.adapters.adapter import Adapter
+from bridle.sandbox.adapters.adapter_choice import Chooser, ChosenAdapter
+from bridle.sandbox.adapters.container import container_around
 from bridle.sandbox.probe import ProbeOutcome, ProbeWorld, Result, StartProbe, checks_for, run_probe
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import is_unfiltered

@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.expiry_notice import NOTICE_DAYS, dismiss
 from bridle.cli.session_words import day, short
@@ -18,12 +18,12 @@ from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import CommandRefused, UsageError
-from bridle.sessions.backup import is_backup
-from bridle.sessions.beside_files import copy_outputs, forget_beside
-from bridle.sessions.import_session import UnreadableLine
+from bridle.sessions.archive.backup import is_backup
+from bridle.sessions.archive.beside_files import copy_outputs, forget_beside
+from bridle.sessions.archive.import_session import UnreadableLine
+from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore, one_line
-from bridle.sessions.stored_archive import StoredArchive
 
 
 def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.sessions.store import SessionRow
 
 

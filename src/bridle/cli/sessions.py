@@ -16,10 +16,10 @@ from msgspec import Raw, structs
 
 from bridle.app.machine_store import session_store, store_to_look
 from bridle.app.query_answers import FOUND_MAX, search_hits
-from bridle.base.files import write_atomic
+from bridle.base.fs.files import write_atomic
 from bridle.base.ids import list_place
-from bridle.base.phrases import age, counted
-from bridle.base.visible import escaped, visible
+from bridle.base.text.phrases import age, counted
+from bridle.base.text.terminal_text import escaped, visible
 from bridle.cli.console import say, say_json, unwritten
 from bridle.cli.session_changes import change
 from bridle.cli.session_words import day, notes, short, title_words
@@ -40,11 +40,11 @@ from bridle.protocol.codec import encode_envelope, is_expired
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import InputAccepted, text_of
 from bridle.protocol.queries import SearchHit
-from bridle.sessions import repair
-from bridle.sessions.export import clean, jsonl
+from bridle.sessions.archive.export import clean, jsonl
+from bridle.sessions.archive.stored_archive import StoredArchive
+from bridle.sessions.repair import repair
 from bridle.sessions.sqlite_store import SqliteStore
 from bridle.sessions.store import SessionRow, SessionStore
-from bridle.sessions.stored_archive import StoredArchive
 
 
 def diff(store: SessionStore, parsed: argparse.Namespace) -> int:

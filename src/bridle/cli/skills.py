@@ -11,8 +11,8 @@ import msgspec
 
 from bridle.app.settings import is_acked, skill_settings
 from bridle.app.skill_sources import agreed_of, find_all
-from bridle.base.files import read_limited, write_new
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited, write_new
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.doctor_parts import at_home
 from bridle.cli.trust import stored_approvals

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import UsageError
 
 PROMPT_BYTES = 2 * 1024 * 1024

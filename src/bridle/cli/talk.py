@@ -20,9 +20,9 @@ from bridle.app.engine import Engine, running_engine
 from bridle.app.machine_store import session_store
 from bridle.app.serving import shared_engine
 from bridle.base.clock import SystemClock
-from bridle.base.files import private_folder, read_limited, real_folder, write_atomic
-from bridle.base.user_programs import run_in_foreground
-from bridle.base.visible import visible
+from bridle.base.fs.files import private_folder, read_limited, real_folder, write_atomic
+from bridle.base.process.user_programs import run_in_foreground
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tolerate_characters
 from bridle.cli.demo import run_demo
 from bridle.cli.editor import edited, save_new

@@ -13,10 +13,10 @@ import msgspec
 
 from bridle.app.machine_store import session_store
 from bridle.base.clock import SystemClock, iso_ms
-from bridle.base.escapees import recording_processes
 from bridle.base.ids import Ids, short_ids
-from bridle.base.peer_process import comes_from_a_call
-from bridle.base.visible import visible
+from bridle.base.process.escapees import recording_processes
+from bridle.base.process.peer_process import comes_from_a_call
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, say_raw, tell
 from bridle.cli.session_words import minute
 from bridle.cli.sessions import COLUMNS

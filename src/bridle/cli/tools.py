@@ -11,8 +11,8 @@ import msgspec
 
 from bridle.app.plugins import within_packs
 from bridle.app.tool_module_source import counting_modules, find_modules
-from bridle.base.installation import is_map_installed
-from bridle.base.visible import visible
+from bridle.base.process.installation import is_map_installed
+from bridle.base.text.terminal_text import visible
 from bridle.cli.config import settings_here
 from bridle.cli.console import say, say_json
 from bridle.cli.trust import stored_approvals

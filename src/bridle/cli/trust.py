@@ -18,9 +18,9 @@ from bridle.app.agent_sources import agent_items
 from bridle.app.project_trust import config_items, named_settings_item, project_items
 from bridle.app.settings import is_acked
 from bridle.base.clock import SystemClock
-from bridle.base.files import repository_root, write_atomic
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.fs.files import repository_root, write_atomic
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.trust_form import trust_lines, trust_words

@@ -11,7 +11,7 @@ from contextlib import closing
 
 from bridle.app.machine_store import session_store, store_to_look
 from bridle.app.session_undo import StoredUndo, stored_undo
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
 from bridle.cli.session_words import short
 from bridle.cli.stdin import typed_line

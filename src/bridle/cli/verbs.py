@@ -76,8 +76,8 @@ def run_verb(arguments: list[str]) -> int:
             return fail_as(failure, form, os.environ)
         return _carry_out(parsed)
     except BridleError as failure:
-        from bridle.base.redact import error_marker, redact
-        from bridle.base.visible import visible
+        from bridle.base.secrets.redact import error_marker, redact
+        from bridle.base.text.terminal_text import visible
 
         tell(visible(redact(failure.message, error_marker)))
         return failure.exit_code
@@ -113,7 +113,7 @@ def _without_habits(arguments: list[str]) -> list[str]:
         return [first, DEFAULT_ACTIONS[first], *rest]
     if first in VERBS:
         return [first, *(_without_print(rest) if first == "run" else rest)]
-    from bridle.base.spelling import nearest
+    from bridle.base.text.spelling import nearest
 
     near = "--version" if first == "version" else nearest(first, VERBS)
     hint = f" Did you mean {near}?" if near else ""

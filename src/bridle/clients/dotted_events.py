@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 from bridle.protocol.messages import FileMention, ImageBlock, InputBlock, Usage

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridle.base.engine_place import connected_socket
-from bridle.base.websocket_client import WebSocketClient, open_websocket
+from bridle.base.net.engine_place import connected_socket
+from bridle.base.net.websocket_client import WebSocketClient, open_websocket
 from bridle.protocol.errors import CommandRefused, UsageError
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]

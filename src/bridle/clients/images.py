@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
 

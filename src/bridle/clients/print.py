@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 import msgspec
 
-from bridle.base.json_answer import checked
-from bridle.base.phrases import counted, dollars
-from bridle.base.visible import json_line, visible
+from bridle.base.text.json_answer import checked
+from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.terminal_text import json_line, visible
 from bridle.clients.interaction.goal_lines import changed_words
 from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
 from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally

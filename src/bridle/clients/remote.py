@@ -18,9 +18,9 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.base.backoff import Backoff
-from bridle.base.engine_place import EnginePlace
-from bridle.base.websocket_client import SocketClosed, TextSocket, UpgradeRefused, WebSocketClient
+from bridle.base.net.backoff import Backoff
+from bridle.base.net.engine_place import EnginePlace
+from bridle.base.net.websocket_client import SocketClosed, TextSocket, UpgradeRefused, WebSocketClient
 from bridle.clients.engine_address import EngineAddress, unix_address
 from bridle.clients.engine_link import EngineLink
 from bridle.protocol.codec import decode_envelope, encode_command

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.base.redact import error_marker, redact
+from bridle.base.secrets.redact import error_marker, redact
 from bridle.protocol.errors import BridleError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 from bridle.protocol.queries import SessionInfo
 
 _DAY_MS = 86_400_000

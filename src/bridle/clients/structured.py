@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import UsageError
 
 MAX_BYTES: Final = 256 * 1024

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.slash_arguments import ALIAS
 
 FILE: Final = "aliases.toml"

@@ -16,11 +16,11 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.base.git import branch_name_problem
-from bridle.base.git_repository import GitFailed, Repository
-from bridle.base.git_status import ChangedPath, GitStatus
-from bridle.base.untrusted import wrap
-from bridle.base.visible import visible
+from bridle.base.git.git_calls import branch_name_problem
+from bridle.base.git.git_repository import GitFailed, Repository
+from bridle.base.git.git_status import ChangedPath, GitStatus
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.untrusted import wrap
 from bridle.commands.git_diff import changes_text
 from bridle.commands.git_work import MAX_FILES, Argv, DraftMessage, GitNeeds, GitWork
 from bridle.commands.worktree_commands import worktrees

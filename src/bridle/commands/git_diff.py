@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from bridle.base.git_repository import GitFailed, Repository
-from bridle.base.git_status import ChangedPath
+from bridle.base.git.git_repository import GitFailed, Repository
+from bridle.base.git.git_status import ChangedPath
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import ContextAdded, Notice

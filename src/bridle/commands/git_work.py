@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from bridle.base.git_repository import Repository
-from bridle.base.own_worktrees import OwnTree, OwnTrees
-from bridle.base.processes import CannotStart
+from bridle.base.git.git_repository import Repository
+from bridle.base.git.own_worktrees import OwnTree, OwnTrees
+from bridle.base.process.processes import CannotStart
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, sentence
 from bridle.protocol.events import ContextAdded, DurableEvent, GitEnded, GitRun, Notice

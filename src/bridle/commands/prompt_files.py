@@ -13,9 +13,9 @@ from hashlib import sha256
 
 import msgspec
 
-from bridle.base.files import first_entries, read_limited
-from bridle.base.front_matter import BadFrontMatter, Value, has_front_matter, read_front_matter, text_of
-from bridle.base.paths import is_beneath
+from bridle.base.fs.files import first_entries, read_limited
+from bridle.base.fs.paths import is_beneath
+from bridle.base.text.front_matter import BadFrontMatter, Value, has_front_matter, read_front_matter, text_of
 
 FOLDER = "commands"
 ENDING = ".md"

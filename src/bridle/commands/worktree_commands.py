@@ -13,11 +13,11 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from bridle.base.files import FileLock
-from bridle.base.git_repository import ChangedLines, GitFailed
-from bridle.base.own_worktrees import BRANCHES, OwnTree, OwnTrees
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.fs.files import FileLock
+from bridle.base.git.git_repository import ChangedLines, GitFailed
+from bridle.base.git.own_worktrees import BRANCHES, OwnTree, OwnTrees
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.commands.git_work import MAX_FILES, GitWork
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError

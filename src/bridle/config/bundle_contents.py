@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from bridle.base.files import PathChanged, open_beneath, read_limited
+from bridle.base.fs.files import PathChanged, open_beneath, read_limited
 from bridle.config.problems import shown
 from bridle.config.setting_table import Table
 from bridle.config.settings_file import SettingsFile, read

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bridle.base.files import private_folder, read_trusted, write_atomic
+from bridle.base.fs.files import private_folder, read_trusted, write_atomic
 from bridle.config.bundle_contents import BadBundle, BundleContents, is_plain_folder, read_bundle
 from bridle.config.origins import BUNDLE, SettingsSource
 from bridle.config.problems import Problem

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Literal, TypeAlias
 
-from bridle.base.files import private_folder, read_limited, repository_root, write_atomic
+from bridle.base.fs.files import private_folder, read_limited, repository_root, write_atomic
 from bridle.config.folders import PROJECT_FOLDER, Folders, project_folder
 from bridle.config.settings_file import LOCAL_NAMES, OWN_NAMES, present
 from bridle.config.settings_writer import user_file

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bridle.base.files import repository_root
+from bridle.base.fs.files import repository_root
 from bridle.protocol.errors import UsageError
 
 PROJECT_FOLDER = ".bridle"

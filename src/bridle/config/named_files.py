@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from bridle.base.files import repository_root
-from bridle.base.paths import is_beneath_any
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import is_beneath_any
 from bridle.config.folders import Folders
 from bridle.config.problems import Problem, shown
 from bridle.config.settings_file import ParsedFile, SettingsFile

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.base.spelling import nearest
+from bridle.base.text.spelling import nearest
 from bridle.config.problems import Problem, Severity, shown
 from bridle.config.setting_table import (
     RETIRED,

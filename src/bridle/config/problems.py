@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.redact import redact
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import BridleError
 
 Severity: TypeAlias = Literal["error", "warning"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from bridle.base.files import first_entries
-from bridle.base.spelling import nearest
+from bridle.base.fs.files import first_entries
+from bridle.base.text.spelling import nearest
 from bridle.config.folders import PROJECT_FOLDER
 from bridle.config.problems import Problem, shown, shown_names
 from bridle.config.settings_file import ParsedFile, ProfileScope, SettingsFile, read

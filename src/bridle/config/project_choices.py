@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from bridle.base.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
+from bridle.base.fs.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
 from bridle.config.folders import PROJECT_CHOICES
 from bridle.config.origins import CHOSEN_HERE, SettingsSource
 from bridle.config.problems import Problem

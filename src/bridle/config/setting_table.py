@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
-from bridle.base.hosts import host_rule
-from bridle.base.spelling import folded_name
+from bridle.base.net.hosts import host_rule
+from bridle.base.text.spelling import folded_name
 from bridle.protocol.events import Mode, Verdict
 
 SettingPath: TypeAlias = tuple[str | int, ...]

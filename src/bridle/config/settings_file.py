@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import (
+from bridle.base.fs.files import (
     FileContents,
     PathChanged,
     UntrustedFile,

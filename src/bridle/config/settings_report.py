@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.base.redact import redact
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, written
 from bridle.config.setting_table import (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import FileLock, private_folder, write_atomic
+from bridle.base.fs.files import FileLock, private_folder, write_atomic
 from bridle.config.folders import Folders
 from bridle.config.origins import checked_value, settable, value_of
 from bridle.config.setting_table import Setting, Table, canonical, key_of, node_at

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from bridle.base.files import repository_root
+from bridle.base.fs.files import repository_root
 from bridle.config.folders import PROJECT_CHOICES, PROJECT_FOLDER, Folders, project_folder
 from bridle.config.named_files import NamedFiles
 from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.base.spelling import folded_name, nearest
+from bridle.base.text.spelling import folded_name, nearest
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
     RETIRED,

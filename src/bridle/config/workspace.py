@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import repository_root
-from bridle.base.hosts import all_covered, host_rule
+from bridle.base.fs.files import repository_root
+from bridle.base.net.hosts import all_covered, host_rule
 from bridle.config.problems import Problem, shown, shown_names, written
 from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
 from bridle.config.settings_file import SettingsFile

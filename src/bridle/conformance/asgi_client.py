@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from bridle.base.websocket_client import SocketClosed, UpgradeRefused
+from bridle.base.net.websocket_client import SocketClosed, UpgradeRefused
 from bridle.conformance.exchanges import HttpAnswer
 from bridle.control.request_guard import ORIGIN_STATE, AsgiApp, ConnectionOrigin, Listener
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from bridle.base.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
+from bridle.base.net.http_framing import AnswerHead, BadAnswer, HeadReader, request_head
 from bridle.clients.engine_address import EngineAddress, engine_address
 
 ANSWER_S = 30.0

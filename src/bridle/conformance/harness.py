@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.web import JudgedFetch
+from bridle.base.net.web import JudgedFetch
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.engine.features import Feature

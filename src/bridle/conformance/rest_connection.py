@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from bridle.base.sse import SseFrameBuffer
+from bridle.base.net.sse import SseFrameBuffer
 from bridle.clients.remote import keep_attached, no_engine, problem_to_raise
 from bridle.conformance.exchanges import Exchange, HttpAnswer, OpenStream
 from bridle.control.routes import Route, routes

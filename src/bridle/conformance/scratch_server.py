@@ -10,8 +10,8 @@ from typing import Final
 from bridle.app.engine import Engine
 from bridle.app.serving import ListenOptions, listening_engine
 from bridle.base.clock import SystemClock
-from bridle.base.engine_place import EnginePlace
-from bridle.base.files import write_atomic
+from bridle.base.fs.files import write_atomic
+from bridle.base.net.engine_place import EnginePlace
 from bridle.clients.engine_address import engine_address
 from bridle.config.folders import folders
 from bridle.conformance.exchanges import SocketExchange

@@ -19,7 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
-from bridle.base.files import write_atomic
+from bridle.base.fs.files import write_atomic
 from bridle.base.ids import CALL
 from bridle.conformance.port_checks import check_session_log
 from bridle.engine.store_ports import CLOSING, OPENING, OpenLog, Restored, Store, UndoStore

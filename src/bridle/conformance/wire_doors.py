@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from bridle.app.engine import Engine
-from bridle.base.websocket_client import TextSocket
+from bridle.base.net.websocket_client import TextSocket
 from bridle.clients.remote import connect_remote, problem_to_raise
 from bridle.conformance.exchanges import Exchange
 from bridle.conformance.rest_connection import RestConnection, connect_rest

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.conformance.wire_scenarios import SCENARIOS, Door, NotOffered, Scenario, Scene
 from bridle.protocol.errors import BridleError
 from bridle.protocol.handshake import PROTOCOL_VERSION

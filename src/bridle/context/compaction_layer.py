@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.context.compaction import CompactionPlan, Goal, plan_clearing, plan_summary
 from bridle.context.summaries import deterministic_summary, model_summary, prompt, question
 from bridle.engine.features import Feature, PlacedRequestLayer

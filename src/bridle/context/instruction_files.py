@@ -18,8 +18,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from bridle.base.files import first_entries, read_limited, repository_root
-from bridle.base.visible import visible
+from bridle.base.fs.files import first_entries, read_limited, repository_root
+from bridle.base.text.terminal_text import visible
 from bridle.context.rule_files import read_rule
 
 MAX_BYTES: Final = 64 * 1024
@@ -173,7 +173,7 @@ def _why_unread(path: str, root: str) -> str:
     names = {os.path.basename(path), os.path.basename(real)}
     if names <= _WELL_KNOWN or not os.path.isfile(real):
         return ""
-    from bridle.base.secret_files import is_secret_like  # files with a name of their own are few
+    from bridle.base.secrets.secret_files import is_secret_like  # files with a name of their own are few
 
     return HOLDS_SECRETS if any(map(is_secret_like, (path, real))) else ""
 

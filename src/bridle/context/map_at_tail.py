@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from bridle.base.untrusted import wrap
+from bridle.base.text.untrusted import wrap
 from bridle.engine.conversation import Conversation
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.protocol.events import ContextAdded

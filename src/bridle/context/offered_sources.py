@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.files import private_folder, read_limited, write_atomic
+from bridle.base.fs.files import private_folder, read_limited, write_atomic
 
 MAX_BYTES = 64 * 1024
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from bridle.base.path_patterns import BadPathPattern, PathPattern, anywhere
+from bridle.base.fs.path_patterns import BadPathPattern, PathPattern, anywhere
 
 RuleUse: TypeAlias = Literal["always", "with its files", "by hand"]
 MAX_GLOBS: Final = 50

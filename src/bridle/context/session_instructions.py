@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.context.imports import Imports
 from bridle.context.instruction_files import (
     DEFAULT_SOURCES,

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.phrases import one_line
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN
-from bridle.base.untrusted import neutralise, wrap
+from bridle.base.text.phrases import one_line
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN
+from bridle.base.text.untrusted import neutralise, wrap
 from bridle.engine.conversation import Entry
 from bridle.protocol.events import Todo
 from bridle.protocol.messages import (

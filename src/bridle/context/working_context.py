@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.files import first_entries
+from bridle.base.fs.files import first_entries
 
 ProjectType: TypeAlias = Literal["rust", "typescript", "python", "mixed", "unknown"]
 MAX_NAMES: Final = 100

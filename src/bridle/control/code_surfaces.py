@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bridle.base.user_programs import start_detached
+from bridle.base.process.user_programs import start_detached
 from bridle.control.live import LiveSession
 from bridle.control.live_sessions import LiveSessions
 from bridle.control.minting import Channel, MintRequest, ShownCode, Surfaces

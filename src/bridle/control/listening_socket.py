@@ -14,8 +14,8 @@ import stat
 
 import msgspec
 
-from bridle.base.engine_place import LOCK_NAME, EngineNote, EnginePlace, socket_address
-from bridle.base.files import FileLock, private_folder, write_atomic
+from bridle.base.fs.files import FileLock, private_folder, write_atomic
+from bridle.base.net.engine_place import LOCK_NAME, EngineNote, EnginePlace, socket_address
 from bridle.protocol.errors import CommandRefused, UsageError
 
 _BACKLOG = 128

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer
 from bridle.base.ids import Ids
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.control.capability_tokens import TOKEN_LIFE_S, Tokens
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import IdentityClass

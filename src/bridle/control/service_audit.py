@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.files import private_folder, read_limited
+from bridle.base.fs.files import private_folder, read_limited
 from bridle.protocol import events as e
 
 AUDIT_LIMIT = 8 * 1024 * 1024

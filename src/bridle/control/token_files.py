@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.files import FileLock, UntrustedFile, private_folder, read_trusted, write_atomic
+from bridle.base.fs.files import FileLock, UntrustedFile, private_folder, read_trusted, write_atomic
 from bridle.base.ids import Ids
 from bridle.control.capability_tokens import SECRET_BYTES, Hear, IssuedToken, Tokens
 from bridle.protocol.errors import CommandRefused, UsageError

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from bridle.base.http_routes import parse_url
+from bridle.base.net.http_routes import parse_url
 from bridle.credentials.oauth import LOOPBACK, SignInRefused, clause
 
 PATH: Final = "/callback"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
-from bridle.base import files
+from bridle.base.fs import files
 from bridle.credentials.locks import LockKeys, LockKind, SealLock
 from bridle.credentials.records import Credential, decoded, encoded
 from bridle.credentials.seal_format import NONCE_BYTES, Header, NewerSeal, header_of, key_id, seal, unseal

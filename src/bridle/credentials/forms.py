@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
-from bridle.base.http import HttpConnections, HttpFault, Timeouts
+from bridle.base.net.http import HttpConnections, HttpFault, Timeouts
 from bridle.credentials.oauth import FormAnswer, Post
 from bridle.protocol.errors import CredentialError
 

@@ -19,9 +19,9 @@ from typing import Final, Literal
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
-from bridle.base.http_routes import parse_url
-from bridle.base.processes import CannotStart, Processes, ProcessGroup
+from bridle.base.net.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
+from bridle.base.net.http_routes import parse_url
+from bridle.base.process.processes import CannotStart, Processes, ProcessGroup
 from bridle.credentials.helper_protocol import (
     BEAT_S,
     Channel,

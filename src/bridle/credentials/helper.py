@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.http import HttpConnections, HttpFault
-from bridle.base.http_routes import parse_url
-from bridle.base.own_process import close_to_others, leave_no_core
+from bridle.base.net.http import HttpConnections, HttpFault
+from bridle.base.net.http_routes import parse_url
+from bridle.base.process.own_process import close_to_others, leave_no_core
 from bridle.credentials.encrypted import EncryptedStore
 from bridle.credentials.forms import form_post
 from bridle.credentials.helper_protocol import (

@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from bridle.base.http import Timeouts
-from bridle.base.http_dial import FaultKind
+from bridle.base.net.http import Timeouts
+from bridle.base.net.http_dial import FaultKind
 from bridle.credentials.records import BackEnd
 
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024

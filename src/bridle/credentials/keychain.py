@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from bridle.base import files
-from bridle.base.installation import install_command
+from bridle.base.fs import files
+from bridle.base.process.installation import install_command
 from bridle.credentials.records import Credential, decoded, encoded
 from bridle.protocol.errors import CredentialError
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base import files
+from bridle.base.fs import files
 from bridle.protocol.errors import CredentialError
 
 LockKind: TypeAlias = Literal["automatic", "machine", "passphrase"]

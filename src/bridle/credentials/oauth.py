@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from bridle.base.http_routes import parse_url
-from bridle.base.oauth_registration import ClientRegistration
-from bridle.base.redact import redact_error
-from bridle.base.visible import visible
+from bridle.base.net.http_routes import parse_url
+from bridle.base.net.oauth_registration import ClientRegistration
+from bridle.base.secrets.redact import redact_error
+from bridle.base.text.terminal_text import visible
 from bridle.credentials.records import SignIn
 from bridle.protocol.errors import CredentialError
 

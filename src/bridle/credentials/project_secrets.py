@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.paths import PROJECT_SECRETS_FILE as FILE
-from bridle.base.visible import visible
+from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.fs.paths import PROJECT_SECRETS_FILE as FILE
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import Notice
 
 MAX_BYTES = 64 * 1024

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from bridle.base.oauth_registration import ClientRegistration
+from bridle.base.net.oauth_registration import ClientRegistration
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="api_key"):

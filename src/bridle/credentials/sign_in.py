@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.http_dial import TimeLimit
+from bridle.base.net.http_dial import TimeLimit
 from bridle.credentials.callback import BroughtCode, CallbackListener
 from bridle.credentials.oauth import (
     OAuthClient,

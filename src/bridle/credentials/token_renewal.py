@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from bridle.base import files
 from bridle.base.clock import Clock
-from bridle.base.oauth_registration import ClientRegistration
+from bridle.base.fs import files
+from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.credentials.oauth import (
     OAuthClient,
     Post,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.untrusted import wrap
+from bridle.base.text.untrusted import wrap
 from bridle.engine.known_files import learn, seen_in
 from bridle.protocol import inbox
 from bridle.protocol.events import (

@@ -10,7 +10,7 @@ import hashlib
 from typing import Literal
 
 from bridle.base.clock import Clock, Timer
-from bridle.base.redact import StreamRedactor
+from bridle.base.secrets.redact import StreamRedactor
 from bridle.engine.journal import Journal
 from bridle.protocol.events import TextDelta, ThinkingDelta, ToolCallProgress
 

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import is_plain_value, redact, redact_values, stored_marker
-from bridle.base.secret_openings import might_hold_secret
+from bridle.base.secrets.redact import is_plain_value, redact, redact_values, stored_marker
+from bridle.base.secrets.secret_openings import might_hold_secret
 from bridle.base.threads import in_thread
 from bridle.engine.bus import RING_BYTES, RING_EVENTS, Bus
 from bridle.engine.conversation import MAIN, Conversation

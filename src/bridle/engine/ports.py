@@ -23,7 +23,7 @@ from bridle.protocol.questions import AnyAnswer, AnyQuestion
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from bridle.base.duplex import InputPipe
+    from bridle.base.process.duplex import InputPipe
 
 
 class AskPerson(Protocol):

@@ -14,8 +14,8 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
-from bridle.base.visible import visible
+from bridle.base.process.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
+from bridle.base.text.terminal_text import visible
 from bridle.engine.deadline import finish
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.engine.tools import Tool, ToolOrigin

@@ -20,9 +20,8 @@ from bridle.engine.ports import (
     ModelYield,
     Provider,
 )
-from bridle.engine.request import encode_aside
 from bridle.engine.sizes import AnswerRoom
-from bridle.engine.steps import CostOf
+from bridle.engine.steps import CostOf, encode_aside
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.events import DurableEvent, PrefixSet
 from bridle.protocol.messages import Message, StopReason, Usage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
-from bridle.base.token_estimate import IMAGE_TOKENS, estimated_tokens
+from bridle.base.text.token_estimate import IMAGE_TOKENS, estimated_tokens
 from bridle.protocol.errors import ProviderError
 from bridle.protocol.messages import (
     AnyBlock,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.json_schema import BadSchema, JsonSchema
+from bridle.base.text.json_schema import BadSchema, JsonSchema
 from bridle.engine.conversation import MAIN, Invocation
 from bridle.engine.known_files import KnownFiles
 from bridle.protocol.errors import sentence

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.paths import name_of
+from bridle.base.fs.paths import name_of
 
 Kind: TypeAlias = Literal["file", "link", "folder", "other"]
 Signature: TypeAlias = tuple[int, int, int, int, int]

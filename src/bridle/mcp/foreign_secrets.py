@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
 
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|.*[_-])(?:(?:api|access|private|secret|auth)?[_-]?key|apikey|token|secret|password|passwd|pwd|"

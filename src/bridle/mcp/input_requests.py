@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from bridle.base.json_schema import BadSchema, JsonSchema
+from bridle.base.text.json_schema import BadSchema, JsonSchema
 from bridle.engine.ports import AskPerson
 from bridle.protocol.questions import InputAnswer, InputField, InputQuestion
 

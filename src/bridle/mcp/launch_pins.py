@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.launched_code import LaunchedPart, file_sha256, is_system_file, launched_code
-from bridle.base.paths import is_beneath
-from bridle.base.redact import redact_values
+from bridle.base.fs.paths import is_beneath
+from bridle.base.process.launched_code import LaunchedPart, file_sha256, is_system_file, launched_code
+from bridle.base.secrets.redact import redact_values
 from bridle.mcp.server_definitions import ServerDefinition
 
 _MOST_FILLED: Final = 64

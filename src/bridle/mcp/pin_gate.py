@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 from bridle.mcp.launch_pins import (
     LaunchPin,
     is_of_folder,

@@ -10,9 +10,9 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from bridle.base.json_schema import JsonSchema
-from bridle.base.tool_names import mcp_tool_names
-from bridle.base.untrusted import neutralise, wrap
+from bridle.base.text.json_schema import JsonSchema
+from bridle.base.text.tool_names import mcp_tool_names
+from bridle.base.text.untrusted import neutralise, wrap
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.tool_lists import ListedTool, ToolHints, ToolList

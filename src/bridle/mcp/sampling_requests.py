@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.token_estimate import estimated_tokens
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.engine.ports import AskPerson
 from bridle.protocol.messages import StopReason
 from bridle.protocol.questions import SampledMessage, SamplingAnswer, SamplingQuestion

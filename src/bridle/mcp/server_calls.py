@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from bridle.base.phrases import counted
-from bridle.base.untrusted import wrap
+from bridle.base.text.phrases import counted
+from bridle.base.text.untrusted import wrap
 from bridle.engine.deadline import Deadline
 from bridle.engine.tools import ToolContext, ToolOutput
 from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest, ask_person

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.untrusted import neutralise
 from bridle.base.threads import in_thread
-from bridle.base.untrusted import neutralise
-from bridle.base.visible import visible
 from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import DescribedSlash, SlashCommand, SlashEvent
 from bridle.mcp.server_state import ServerState

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.http_routes import is_loopback, parse_url
-from bridle.base.visible import visible
+from bridle.base.net.http_routes import is_loopback, parse_url
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import SandboxMode
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]

@@ -25,8 +25,8 @@ from mcp.shared.auth import (
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl
 
-from bridle.base.http_routes import is_loopback, parse_url
-from bridle.base.oauth_registration import ClientRegistration
+from bridle.base.net.http_routes import is_loopback, parse_url
+from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.server_tokens import is_safe_address
 from bridle.mcp.transports import UNPACKED, CappedStream, http_transport, refuse_packed

@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
-from bridle.base.paths import is_beneath
+from bridle.base.fs.files import FileLock, private_folder, read_trusted, repository_root, write_atomic
+from bridle.base.fs.paths import is_beneath
 from bridle.mcp.launch_pins import LaunchPin
 from bridle.mcp.server_definitions import ServerDefinition
 from bridle.mcp.tool_lists import ListedTool, ToolList

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.untrusted import wrap
+from bridle.base.text.untrusted import wrap
 from bridle.engine.tools import ToolOutput
 from bridle.protocol.display_values import ShownServerResult
 from bridle.protocol.messages import ImageBlock

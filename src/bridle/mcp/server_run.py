@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
-from bridle.base.files import private_folder
-from bridle.base.http_dial import unreached
-from bridle.base.redact import StreamRedactor
+from bridle.base.fs.files import private_folder
+from bridle.base.net.http_dial import unreached
+from bridle.base.process.duplex import DuplexProcess, InputPipe, OutputPipe, open_duplex
+from bridle.base.secrets.redact import StreamRedactor
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.tool_names import unique_server_parts
 from bridle.base.threads import in_thread
-from bridle.base.tool_names import unique_server_parts
-from bridle.base.visible import visible
 from bridle.engine.ports import BeginCall, EndCall, Process, Spawn, SpawnPolicy
 from bridle.engine.services import RunEnd, Supervisor
 from bridle.mcp.input_requests import InputReply, InputRequest

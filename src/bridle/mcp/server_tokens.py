@@ -12,8 +12,8 @@ from typing import Protocol
 
 import httpx2
 
-from bridle.base.files import private_folder, read_limited, write_atomic
-from bridle.base.http_routes import is_loopback, parse_url
+from bridle.base.fs.files import private_folder, read_limited, write_atomic
+from bridle.base.net.http_routes import is_loopback, parse_url
 from bridle.mcp.server_definitions import ServerDefinition
 
 PREFIX = "mcp:"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from bridle.base.clock import Clock
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 from bridle.base.threads import in_thread
 from bridle.engine.services import Health, SessionDoor
 from bridle.engine.tools import Tool, ToolContext, ToolOrigin, ToolOutput

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.installation import install_command
-from bridle.base.processes import CannotStart
+from bridle.base.process.installation import install_command
+from bridle.base.process.processes import CannotStart
 from bridle.base.threads import in_thread
 from bridle.engine.ports import EndCall
 from bridle.engine.services import RunEnd, Supervisor

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.files import private_folder, read_limited, write_atomic
-from bridle.base.json_schema import BadSchema, JsonSchema
+from bridle.base.fs.files import private_folder, read_limited, write_atomic
+from bridle.base.text.json_schema import BadSchema, JsonSchema
 
 MOST_TOOLS: Final = 1_000
 """So many tools of a server are looked at; prompts alike."""

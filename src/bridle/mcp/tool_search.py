@@ -9,8 +9,8 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from bridle.base.phrases import counted
-from bridle.base.untrusted import wrap
+from bridle.base.text.phrases import counted
+from bridle.base.text.untrusted import wrap
 from bridle.engine.tools import Tool, ToolContext, ToolOutput, never_mutating
 
 NAME: Final = "tool_search"

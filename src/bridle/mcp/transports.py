@@ -25,8 +25,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from bridle.base.duplex import DuplexProcess
-from bridle.base.http_routes import ProxyRules, Url, parse_url, tls_context
+from bridle.base.net.http_routes import ProxyRules, Url, parse_url, tls_context
+from bridle.base.process.duplex import DuplexProcess
 from bridle.mcp.server_definitions import ServerDefinition
 
 MOST_LINE_BYTES: Final = 4 << 20

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from bridle.base.files import private_folder
-from bridle.base.git import (
+from bridle.base.fs.files import private_folder
+from bridle.base.git.git_calls import (
     GitCall,
     GitRefused,
     RemotePlace,
@@ -24,8 +24,8 @@ from bridle.base.git import (
     fetched_call,
     remote_place,
 )
-from bridle.base.redact import redact
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.config.bundle_contents import (
     MAX_BYTES,
     MAX_FILE_BYTES,

@@ -13,10 +13,10 @@ from typing import Any, cast
 import msgspec
 
 from bridle.agents.definition import AgentDefinition
-from bridle.base.phrases import counted
-from bridle.base.redact import redact
-from bridle.base.spelling import nearest
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.phrases import counted
+from bridle.base.text.spelling import nearest
+from bridle.base.text.terminal_text import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown, written
 from bridle.config.setting_table import key_of, path_of

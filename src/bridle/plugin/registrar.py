@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.agents.agent_fields import name_problem
 from bridle.agents.definition import AgentDefinition, AgentOrigin
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.engine.features import (
     EventListener,
     Feature,

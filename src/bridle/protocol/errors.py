@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 
 
 class Sentence(msgspec.Struct, frozen=True):

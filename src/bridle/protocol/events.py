@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 from bridle.protocol.display_values import AnyShown
 from bridle.protocol.messages import (
     Effort,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 
 TrustKind: TypeAlias = Literal[
     "instructions", "skill", "hook", "config", "settings", "mcp_server", "agent", "plugin", "command"

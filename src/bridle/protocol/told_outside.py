@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridle.base.redact import error_marker, redact
+from bridle.base.secrets.redact import error_marker, redact
 from bridle.protocol.errors import BridleError
 
 BROKEN_PARTS: Final = frozenset(

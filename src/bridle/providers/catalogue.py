@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base import files
+from bridle.base.fs import files
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_listing import FREE, UNKNOWN, ModelFacts, ModelInfo
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Literal, Protocol, TypeAlias
 
-from bridle.base.http import HttpConnections
+from bridle.base.net.http import HttpConnections
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.remote import Connections
 

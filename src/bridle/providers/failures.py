@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.redact import redact_error
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact_error
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import ProviderError
 from bridle.providers.endpoints import Endpoint
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.http import HttpConnections, HttpFault, Timeouts
+from bridle.base.net.http import HttpConnections, HttpFault, Timeouts
 from bridle.providers.endpoints import Endpoint
 from bridle.providers.model_listing import ModelInfo, count_of, mapping_of, read_listing, says, text_of
 from bridle.providers.presets import PRESETS

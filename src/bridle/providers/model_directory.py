@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.paths import PROJECT_SECRETS_FILE
-from bridle.base.visible import visible
+from bridle.base.fs.paths import PROJECT_SECRETS_FILE
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import Provider
 from bridle.protocol.errors import BridleError, CommandRefused, ProviderError, UsageError
 from bridle.protocol.events import ModelChanged
@@ -26,7 +26,7 @@ from bridle.providers.script import find_script, parse_script, script_name, ship
 from bridle.providers.scripted import ScriptedModel
 
 if TYPE_CHECKING:
-    from bridle.base.http import HttpConnections
+    from bridle.base.net.http import HttpConnections
     from bridle.providers.credential_ports import BackEnd, Credentials, GivenKey, HelperUse, KeyForwarders
     from bridle.providers.endpoints import Endpoint
     from bridle.providers.local_servers import LocalServer
@@ -307,7 +307,7 @@ class Models:
     def connections(self) -> HttpConnections:
         """Connections to model servers, opened when the first one is needed."""
         if self._shared.connections is None:
-            from bridle.base.http import HttpConnections
+            from bridle.base.net.http import HttpConnections
 
             self._shared.connections = HttpConnections(env=self._env, clock=self._clock)
         return self._shared.connections

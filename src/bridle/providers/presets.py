@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.http_routes import parse_url
+from bridle.base.net.http_routes import parse_url
 from bridle.providers.endpoints import API_KEY, BEARER, X_API_KEY, Auth, Endpoint, Quirks, WireName
 
 _EFFORT: Final = {"low": "low", "medium": "medium", "high": "high", "max": "high"}

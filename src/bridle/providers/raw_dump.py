@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.base.clock import Clock, iso_ms
-from bridle.base.files import private_folder
-from bridle.base.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
+from bridle.base.fs.files import private_folder
+from bridle.base.net.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
 from bridle.protocol.errors import BridleError
 from bridle.providers.remote import Connections, Response
 

@@ -9,8 +9,8 @@ import codecs
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from bridle.base.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
-from bridle.base.sse import SseFrameBuffer, SseFrameTooLarge
+from bridle.base.net.http import DEFAULT_TIMEOUTS, HttpAnswer, HttpFault, Timeouts
+from bridle.base.net.sse import SseFrameBuffer, SseFrameTooLarge
 from bridle.engine.ports import ModelAlive, ModelDone, ModelPart, ModelRequest, Patience, Wire
 from bridle.engine.sizes import MAX_ANSWER, messages_tokens, too_long
 from bridle.protocol.errors import ProviderError

@@ -72,7 +72,7 @@ def _attempts(error: ProviderError, attempt: int, failures: int) -> int:
 
 
 def _wait_ms(error: ProviderError, attempt: int, random: Callable[[], float]) -> int:
-    from bridle.base.backoff import RETRY_AFTER_MAX_MS, Backoff  # nothing has failed before
+    from bridle.base.net.backoff import RETRY_AFTER_MAX_MS, Backoff  # nothing has failed before
 
     if error.retry_after_s is None:
         return Backoff(BASE_MS, MAX_MS, random).delay_ms(attempt - 1)

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from bridle.base.escapees import left_behind
-from bridle.base.files import read_limited
-from bridle.base.git import GitRefused
-from bridle.base.git_repository import Commit, GitFailed, Repository
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited
+from bridle.base.git.git_calls import GitRefused
+from bridle.base.git.git_repository import Commit, GitFailed, Repository
+from bridle.base.process.escapees import left_behind
+from bridle.base.text.terminal_text import visible
 from bridle.engine.conversation import OpenCall
 from bridle.protocol.errors import BridleError
 from bridle.shell.command_facts import Understanding

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.phrases import dollars
+from bridle.base.text.phrases import dollars
 from bridle.engine.conversation import Conversation
 from bridle.engine.ports import AskPerson
 from bridle.engine.sizes import request_tokens

@@ -13,7 +13,7 @@ from shlex import quote
 
 import msgspec
 
-from bridle.base.paths import (
+from bridle.base.fs.paths import (
     is_beneath_any,
 )
 from bridle.engine.tools import Foreseen, Subject, ToolCall

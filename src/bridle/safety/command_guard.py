@@ -14,8 +14,7 @@ from itertools import islice
 
 import msgspec
 
-from bridle.base.addresses import metadata_problem
-from bridle.base.paths import (
+from bridle.base.fs.paths import (
     PathRefused,
     PathTarget,
     find,
@@ -24,6 +23,7 @@ from bridle.base.paths import (
     is_beneath_any,
     leads_into_process,
 )
+from bridle.base.net.addresses import metadata_problem
 from bridle.engine.tools import Subject
 from bridle.protocol.events import CommandPart
 from bridle.safety.call_risk import shown_parts

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridle.base.git_repository import GitFailed, Repository
-from bridle.base.secret_files import is_held_file
+from bridle.base.git.git_repository import GitFailed, Repository
+from bridle.base.secrets.secret_files import is_held_file
 from bridle.engine.tools import Foreseen, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.shell.command_facts import Part, Understand

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridle.base.files import FileLock, private_folder, read_trusted, write_atomic
+from bridle.base.fs.files import FileLock, private_folder, read_trusted, write_atomic
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import GrantAdded, GrantMatch
 

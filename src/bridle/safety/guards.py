@@ -10,8 +10,8 @@ from hashlib import sha256
 
 import msgspec
 
-from bridle.base.files import read_limited
-from bridle.base.paths import PathRefused, find
+from bridle.base.fs.files import read_limited
+from bridle.base.fs.paths import PathRefused, find
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.paths import (
+from bridle.base.fs.paths import (
     PathTarget,
     SessionFolders,
     is_beneath_any,
@@ -22,8 +22,8 @@ from bridle.base.paths import (
     is_second_name,
     second_names,
 )
-from bridle.base.private_places import PrivatePlaces
-from bridle.base.secret_files import SECRET_FILES, is_secret_like, secret_matcher
+from bridle.base.fs.private_places import PrivatePlaces
+from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like, secret_matcher
 from bridle.engine.tools import Sight
 from bridle.safety.url_rules import fetch_problem
 

@@ -30,9 +30,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from bridle.base.paths import SessionFolders
-from bridle.base.private_places import PrivatePlaces
-from bridle.base.secret_files import SECRET_FILES
+from bridle.base.fs.paths import SessionFolders
+from bridle.base.fs.private_places import PrivatePlaces
+from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.engine.tools import ToolCall
 from bridle.protocol.events import GrantAdded, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts, facts_of_call

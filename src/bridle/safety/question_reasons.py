@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridle.base.phrases import agent_words
-from bridle.base.redact import redact
+from bridle.base.secrets.redact import redact
+from bridle.base.text.phrases import agent_words
 from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantMatch, Mode, Offer, Verdict
 from bridle.safety.call_risk import CHANGES_POLICY, ESCALATES, CallFacts
 from bridle.safety.grants import GRANT_DAYS

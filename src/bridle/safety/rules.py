@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.paths import SessionFolders
+from bridle.base.fs.paths import SessionFolders
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import KEY_COVERS, Verdict
 from bridle.safety.call_risk import CallFacts

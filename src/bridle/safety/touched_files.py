@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridle.base.paths import (
+from bridle.base.fs.paths import (
     GLANCE_DEPTH,
     MAX_GLANCED,
     NOT_OURS,
@@ -26,8 +26,8 @@ from bridle.base.paths import (
     is_inside_same_folder,
     second_names,
 )
-from bridle.base.private_places import PrivatePlaces
-from bridle.base.secret_files import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
+from bridle.base.fs.private_places import PrivatePlaces
+from bridle.base.secrets.secret_files import SECRET_FILES, SECRET_NAMES, is_policy_file, is_secret_like
 from bridle.shell.classification import ENDLESS
 from bridle.shell.command_facts import FilesBelow, Part, PathUse
 

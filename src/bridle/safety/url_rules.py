@@ -13,10 +13,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from bridle.base.addresses import NOT_AN_ADDRESS, url_problem
-from bridle.base.hosts import WEB_PORTS, HostRule, host_rule, rule_for
-from bridle.base.http_routes import Url
-from bridle.base.web import parse_web_url
+from bridle.base.net.addresses import NOT_AN_ADDRESS, url_problem
+from bridle.base.net.hosts import WEB_PORTS, HostRule, host_rule, rule_for
+from bridle.base.net.http_routes import Url
+from bridle.base.net.web import parse_web_url
 
 _PATTERN = re.compile(r"(https?)://([^/]+)(/.*)?", re.IGNORECASE)
 

@@ -6,8 +6,8 @@ import os
 
 import msgspec
 
-from bridle.base.files import UntrustedFile, private_folder, read_trusted, write_atomic
-from bridle.base.paths import is_beneath, is_beneath_any
+from bridle.base.fs.files import UntrustedFile, private_folder, read_trusted, write_atomic
+from bridle.base.fs.paths import is_beneath, is_beneath_any
 
 FILE = "wide_folders.json"
 MAX_BYTES = 1 << 20

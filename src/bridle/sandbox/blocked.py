@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.sandbox.confinement import Confinement
 
 _TAIL = 8_192

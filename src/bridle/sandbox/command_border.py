@@ -11,22 +11,22 @@ from shlex import quote
 from typing import TypeVar
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import CannotStart, ProcessGroup
-from bridle.base.stand_ins import CLOCK_TICK_NS
-from bridle.base.visible import visible
+from bridle.base.fs.placeholders import CLOCK_TICK_NS
+from bridle.base.process.processes import CannotStart, ProcessGroup
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import BeginCall, EndCall, Hosts, SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Notice
-from bridle.sandbox.adapters import Adapter, CommandLimits, Launch
+from bridle.sandbox.adapters.adapter import Adapter, CommandLimits, Launch
+from bridle.sandbox.adapters.control_group import ControlGroup
 from bridle.sandbox.blocked import explain_blocked
-from bridle.sandbox.commits import stayed_behind
 from bridle.sandbox.confinement import Confinement
-from bridle.sandbox.control_group import ControlGroup
+from bridle.sandbox.network.proxy import OutsideNetwork, WayOut, proxy_variables
 from bridle.sandbox.plain_spawn import OWN_NETWORK, ConfinedProcess, begin_unchecked
-from bridle.sandbox.policy_check import Checked, PolicyCheck, apart
-from bridle.sandbox.policy_files import PolicyChange
-from bridle.sandbox.proxy import OutsideNetwork, WayOut, proxy_variables
-from bridle.sandbox.quarantine import put_right
+from bridle.sandbox.policy_files.commits import stayed_behind
+from bridle.sandbox.policy_files.policy_check import Checked, PolicyCheck, apart
+from bridle.sandbox.policy_files.policy_snapshot import PolicyChange
+from bridle.sandbox.policy_files.quarantine import put_right
 
 T = TypeVar("T")
 _SIGNS = ("Read-only file system", "ermission denied", "not permitted", "resolve host", "name resolution")

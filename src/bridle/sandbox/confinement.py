@@ -10,20 +10,20 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.files import private_folder, read_limited
-from bridle.base.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
-from bridle.base.other_projects import OtherProjects
-from bridle.base.paths import PathRefused, find, follow_links, is_beneath, is_beneath_any
-from bridle.base.private_places import (
+from bridle.base.fs.files import private_folder, read_limited
+from bridle.base.fs.other_projects import OtherProjects
+from bridle.base.fs.paths import PathRefused, find, follow_links, is_beneath, is_beneath_any
+from bridle.base.fs.placeholders import is_stand_in, may_be_stand_in
+from bridle.base.fs.private_places import (
     HOME_START_UP_FILES,
     SHOWN_IN_EMPTIED,
     SOCKET_FOLDERS,
     SOCKETS_IN_HOME,
     secret_places,
 )
-from bridle.base.processes import is_scarce
-from bridle.base.secret_files import POLICY_PARENTS, is_held_file
-from bridle.base.stand_ins import is_stand_in, may_be_stand_in
+from bridle.base.git.git_config import MAX_CONFIG_BYTES, is_odd, submodule_folders
+from bridle.base.process.processes import is_scarce
+from bridle.base.secrets.secret_files import POLICY_PARENTS, is_held_file
 from bridle.engine.ports import SpawnPolicy
 from bridle.sandbox.git_places import GitFiles, GitPlaces, files_of, find_repository, packs_of
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from bridle.base.files import read_limited
-from bridle.base.paths import follow_links
-from bridle.base.stand_ins import HERE, is_stand_in, may_be_stand_in
+from bridle.base.fs.files import read_limited
+from bridle.base.fs.paths import follow_links
+from bridle.base.fs.placeholders import HERE, is_stand_in, may_be_stand_in
 
 _MAX_BYTES = 256 * 1024
 _MOSTLY_BYTES = 8 * 1024

@@ -10,11 +10,11 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridle.base.processes import CannotStart
+from bridle.base.process.processes import CannotStart
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import InputPipe
-    from bridle.base.processes import Output, Processes, ProcessGroup
+    from bridle.base.process.duplex import InputPipe
+    from bridle.base.process.processes import Output, Processes, ProcessGroup
     from bridle.engine.ports import BeginCall, EndCall, Hosts, SpawnPolicy
     from bridle.protocol.events import Notice
 

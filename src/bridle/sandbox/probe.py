@@ -20,12 +20,12 @@ from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 import msgspec
 
 from bridle.base.clock import SystemClock
-from bridle.base.processes import CannotStart, Processes, ProcessGroup
-from bridle.base.visible import visible
+from bridle.base.process.processes import CannotStart, Processes, ProcessGroup
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import Process, SpawnPolicy
 from bridle.sandbox import probe_script
 from bridle.sandbox.confinement import Confinement, HostContext, Network
-from bridle.sandbox.proxy import OutsideNetwork
+from bridle.sandbox.network.proxy import OutsideNetwork
 from bridle.sandbox.session_border import own_programs
 
 ProbeOutcome: TypeAlias = Literal[

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
-from bridle.base.git import clean_environment, program_on
-from bridle.base.git_repository import GitFailed, GitStart, Repository
-from bridle.base.processes import CannotStart
+from bridle.base.git.git_calls import clean_environment, program_on
+from bridle.base.git.git_repository import GitFailed, GitStart, Repository
+from bridle.base.process.processes import CannotStart
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 
 UNENCLOSED = ("env-only", "off")

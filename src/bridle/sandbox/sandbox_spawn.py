@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
+from bridle.base.process.processes import CannotStart, Output, Processes, ProcessGroup, is_scarce
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapter_choice import ORDER
+from bridle.sandbox.adapters.adapter_choice import ORDER
 from bridle.sandbox.plain_spawn import (
     OWN_NETWORK,
     UNCONFINED,
@@ -28,13 +28,13 @@ from bridle.sandbox.plain_spawn import (
 )
 
 if TYPE_CHECKING:
-    from bridle.base.duplex import InputPipe
-    from bridle.sandbox.adapters import Adapter, Launch
+    from bridle.base.process.duplex import InputPipe
+    from bridle.sandbox.adapters.adapter import Adapter, Launch
+    from bridle.sandbox.adapters.control_group import ControlGroup
     from bridle.sandbox.command_border import CommandBorder
     from bridle.sandbox.confinement import Confinement, HostContext
-    from bridle.sandbox.control_group import ControlGroup
-    from bridle.sandbox.policy_check import PolicyCheck
-    from bridle.sandbox.proxy import OutsideNetwork
+    from bridle.sandbox.network.proxy import OutsideNetwork
+    from bridle.sandbox.policy_files.policy_check import PolicyCheck
 
 _BUBBLEWRAP_SAYS = b"bwrap: "
 _PAUSES_S = (0.0, 0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
@@ -203,8 +203,8 @@ class SandboxSpawn:
         If it never works, there is a process that failed, and it said why. Raises `_NotHeld` where it was bubblewrap
         that said so.
         """
-        from bridle.sandbox.adapter_start import HeldBack
-        from bridle.sandbox.adapters import CannotConfine
+        from bridle.sandbox.adapters.adapter import CannotConfine
+        from bridle.sandbox.adapters.adapter_start import HeldBack
 
         for pause_s in (*_PAUSES_S, None):
             border = self._border(adapter, policy, cwd)
@@ -238,7 +238,7 @@ class SandboxSpawn:
         raise AssertionError("unreachable")
 
     def _border(self, adapter: Adapter, policy: SpawnPolicy, cwd: str) -> CommandBorder:
-        from bridle.sandbox.adapters import CommandLimits
+        from bridle.sandbox.adapters.adapter import CommandLimits
         from bridle.sandbox.command_border import CommandBorder
 
         group = self._group(policy)
@@ -269,7 +269,7 @@ class SandboxSpawn:
         on_error: Output | None,
         stdin: bytes | InputPipe | None,
     ) -> ProcessGroup:
-        from bridle.sandbox.adapter_start import start
+        from bridle.sandbox.adapters.adapter_start import start
         from bridle.sandbox.confinement import known_of
 
         adapter, policy = border.adapter, border.policy
@@ -315,7 +315,7 @@ class SandboxSpawn:
         most = (policy.max_processes, policy.max_memory_mib)
         found = self._groups.get(most)
         if found is None:
-            from bridle.sandbox.control_group import ControlGroup, SharedLimits, writable_parents
+            from bridle.sandbox.adapters.control_group import ControlGroup, SharedLimits, writable_parents
 
             found = self._groups[most] = ControlGroup(writable_parents(), SharedLimits(*most))
         return found
@@ -334,7 +334,7 @@ class SandboxSpawn:
         """One for all commands in these folders: what one made is not taken for granted by another."""
         found = self._checks.get(folders)
         if found is None:
-            from bridle.sandbox.policy_check import PolicyCheck
+            from bridle.sandbox.policy_files.policy_check import PolicyCheck
 
             found = self._checks[folders] = PolicyCheck(folders, self._lists, self._changing)
         return found

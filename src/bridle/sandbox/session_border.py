@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from bridle.base.escapees import end_left_behind
-from bridle.base.paths import SessionFolders
-from bridle.base.processes import Processes
-from bridle.base.visible import visible
+from bridle.base.fs.paths import SessionFolders
+from bridle.base.process.escapees import end_left_behind
+from bridle.base.process.processes import Processes
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import SpawnPolicy
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
-from bridle.sandbox.adapter_choice import GAPS, Chooser
+from bridle.sandbox.adapters.adapter_choice import GAPS, Chooser
 from bridle.sandbox.plain_spawn import OWN_NETWORK, UNCONFINED
 from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
-    from bridle.base.other_projects import OtherProjects
+    from bridle.base.fs.other_projects import OtherProjects
     from bridle.sandbox.confinement import HostContext
-    from bridle.sandbox.policy_check import Quarantined
+    from bridle.sandbox.policy_files.policy_check import Quarantined
 
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -66,7 +66,7 @@ def machine_spawn(
 
     @functools.cache
     def others() -> OtherProjects:
-        from bridle.base.other_projects import OtherProjects
+        from bridle.base.fs.other_projects import OtherProjects
 
         return OtherProjects(home)
 
@@ -196,7 +196,7 @@ async def left_behind(workspace: str, where: OwnFolders) -> list[Notice]:
     """Quarantine what a command left that was killed with its engine, and report it, one notice each."""
     if not (_has_any(_lists(where)) or _may_have_placeholders(workspace)):
         return []
-    from bridle.sandbox.policy_check import apart, check_left_behind  # most starts find nothing
+    from bridle.sandbox.policy_files.policy_check import apart, check_left_behind  # most starts find nothing
 
     found = await apart(functools.partial(check_left_behind, workspace, _lists(where)))
     return [_left_notice(one, workspace) for one in found]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from bridle.base import files
-from bridle.sessions.database import Database
-from bridle.sessions.log_key import KeyFile, KeyWrap
+from bridle.base.fs import files
+from bridle.sessions.log.database import Database
+from bridle.sessions.log.log_key import KeyFile, KeyWrap
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import shutil
 import tempfile
 import weakref
 
-from bridle.base import files
 from bridle.base.clock import Clock, SystemClock
+from bridle.base.fs import files
 from bridle.base.ids import Ids
 from bridle.engine.store_ports import Backup
 from bridle.sessions.sqlite_store import SqliteStore

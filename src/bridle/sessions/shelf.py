@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.files import FileLock
+from bridle.base.fs.files import FileLock
 from bridle.base.ids import Ids
-from bridle.sessions.database import Connection, Database
-from bridle.sessions.writer import Writer
+from bridle.sessions.log.database import Connection, Database
+from bridle.sessions.log.writer import Writer
 
 
 class Shelf(msgspec.Struct, frozen=True, kw_only=True):

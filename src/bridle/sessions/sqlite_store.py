@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     )
     from bridle.engine.undo_records import CallRow
     from bridle.protocol.events import Envelope
-    from bridle.sessions.log import StoredLog
+    from bridle.sessions.archive.stored_archive import StoredArchive
+    from bridle.sessions.log.session_log import StoredLog
     from bridle.sessions.store import SessionStore
-    from bridle.sessions.stored_archive import StoredArchive
 
 
 class SqliteStore:
@@ -134,7 +134,7 @@ class SqliteStore:
         return await asyncio.to_thread(self._archive().restore, path, cwd=cwd, notice=notice)
 
     def _archive(self) -> StoredArchive:
-        from bridle.sessions.stored_archive import StoredArchive  # most runs do without
+        from bridle.sessions.archive.stored_archive import StoredArchive  # most runs do without
 
         return StoredArchive(self.database)
 

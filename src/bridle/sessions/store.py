@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from bridle.base import files
 from bridle.base.clock import Clock, iso_ms
+from bridle.base.fs import files
 from bridle.base.ids import LOG, RUN, SESS, Ids, short_ids
 from bridle.engine.ports import Description, Lease, Record, StoredSession
 from bridle.protocol.errors import CommandRefused, StoreError, UsageError
 from bridle.protocol.events import Envelope
-from bridle.sessions import log_reader
-from bridle.sessions.database import Connection, Database, keep_log
-from bridle.sessions.log import OUTPUTS_KEY, StoredLog
-from bridle.sessions.log_key import KeyWrap
-from bridle.sessions.log_reader import LogName
+from bridle.sessions.log import log_reader
+from bridle.sessions.log.database import Connection, Database, keep_log
+from bridle.sessions.log.log_key import KeyWrap
+from bridle.sessions.log.log_reader import LogName
+from bridle.sessions.log.session_log import OUTPUTS_KEY, StoredLog
+from bridle.sessions.log.tips import Tip, TipFile, tip_at
+from bridle.sessions.log.writer import LogTail, Writer
 from bridle.sessions.shelf import Shelf
-from bridle.sessions.tips import Tip, TipFile, tip_at
-from bridle.sessions.writer import LogTail, Writer
 
 if TYPE_CHECKING:
-    from bridle.sessions.undo_store import UndoTables
+    from bridle.sessions.log.undo_store import UndoTables
 
 _ROWS = """select s.id, l.id, l.key, s.cwd, s.root, s.profile, s.title, s.labels, s.pinned, s.created_ms,
   s.updated_ms, s.model, s.turns, s.stop, s.renamed, s.usd, s.branch_of, s.imported_ms, s.expired_ms, s.headless,
@@ -296,7 +296,7 @@ class SessionStore:
 
     def undo_of(self, session_id: str) -> UndoTables:
         """What was kept of a session's files. Needs no lock to be read: the session may run elsewhere."""
-        from bridle.sessions.undo_store import UndoTables  # the door of what undo keeps
+        from bridle.sessions.log.undo_store import UndoTables  # the door of what undo keeps
 
         return UndoTables(
             self.row(session_id).name, writer=self._writer, database=self._database, reader=self._reader

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.base.git_config import is_harmless_setting
+from bridle.base.git.git_config import is_harmless_setting
 from bridle.shell.classification import Classification
 from bridle.shell.options import SplitWords, split_words
 from bridle.shell.programs import Program, git_subcommands

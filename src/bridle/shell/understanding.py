@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from bridle.base.git_config import TOLD_FILES, is_plain
+from bridle.base.git.git_config import TOLD_FILES, is_plain
 from bridle.shell.command_facts import Part, ScriptContext, Understanding
 from bridle.shell.command_parts import ScriptPlace, combined, judge
 from bridle.shell.refusals import account_home, refused_text

@@ -17,14 +17,14 @@ from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
-from bridle.tools.replace_file import NotPut, put_all
-from bridle.tools.text_files import is_storable
+from bridle.tools.patches.atomic_writes import NotPut, put_all
+from bridle.tools.patches.foreseen_changes import bounded, file_change
+from bridle.tools.patches.text_files import is_storable
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.tools.patch_plan import FileReport, NotApplied, Plan
+    from bridle.tools.patches.patch_plan import FileReport, NotApplied, Plan
 
 MAX_PATCH_CHARACTERS = 1 << 20
 
@@ -33,7 +33,7 @@ class PatchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patch: Annotated[str, Meta(description="Unified diff, or *** Begin Patch … *** End Patch.")]
 
     def __post_init__(self) -> None:
-        from bridle.tools.patches import parse_patch
+        from bridle.tools.patches.patches import parse_patch
 
         if len(self.patch) > MAX_PATCH_CHARACTERS:
             raise ValueError("the patch has more than 1 MB")
@@ -60,8 +60,8 @@ async def apply_patch(args: PatchArgs, context: ToolContext) -> ToolOutput:
 
 def _planned(args: PatchArgs, call: ToolCall, cwd: str) -> Plan | ToolOutput:
     """What the patch makes of the files, or the output of one that does not fit."""
-    from bridle.tools.patch_plan import NotApplied, Planning
-    from bridle.tools.patches import parse_patch
+    from bridle.tools.patches.patch_plan import NotApplied, Planning
+    from bridle.tools.patches.patches import parse_patch
 
     try:
         return Planning(call.resolved, cwd).plan(parse_patch(args.patch))
@@ -151,7 +151,7 @@ def _failed(reason: str, path: str, problem: str) -> ToolOutput:
 
 def _subjects(args: PatchArgs) -> tuple[Subject, ...]:
     """Every path the patch names, so that a guard sees all of them. Arguments were parsed when they came in."""
-    from bridle.tools.patches import parse_patch
+    from bridle.tools.patches.patches import parse_patch
 
     named = dict.fromkeys(path for change in parse_patch(args.patch) for path in change.paths)
     return tuple(Subject(kind="path", access="write", value=path) for path in named)

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import read_each
-from bridle.base.processes import CannotStart
+from bridle.base.fs.files import read_each
+from bridle.base.process.processes import CannotStart
 from bridle.engine.known_files import MAX_DIGESTED_BYTES, digests
 from bridle.engine.ports import Hosts
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput

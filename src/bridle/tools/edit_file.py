@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.base.unified_diff import diff_of
+from bridle.base.text.unified_diff import diff_of
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
-from bridle.tools.replace_file import replace_beneath
-from bridle.tools.text_files import NotEditable, is_storable, read_text, would_lose_secret
+from bridle.tools.patches.atomic_writes import replace_beneath
+from bridle.tools.patches.foreseen_changes import bounded, file_change
+from bridle.tools.patches.text_files import NotEditable, is_storable, read_text, would_lose_secret
 
 if TYPE_CHECKING:
     from bridle.engine.known_files import KnownFiles
-    from bridle.tools.edits import Edited, NoSuchEdit
-    from bridle.tools.text_files import TextFile
+    from bridle.tools.patches.edits import Edited, NoSuchEdit
+    from bridle.tools.patches.text_files import TextFile
 
 
 class EditArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ def _changes(
 
 def _planned(args: EditArgs, resolved: str, path: str) -> tuple[TextFile, Edited] | ToolOutput:
     """The file as it is and as it shall be, or the output of an edit that cannot be made."""
-    from bridle.tools.edits import NoSuchEdit, edited
+    from bridle.tools.patches.edits import NoSuchEdit, edited
 
     try:
         file = read_text(resolved)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bridle.base.path_patterns import PathPattern, anywhere
+from bridle.base.fs.path_patterns import PathPattern, anywhere
 from bridle.engine.tools import Sight, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
-from bridle.tools.folder_walk import ALWAYS_SKIPPED, walk
 from bridle.tools.names import left_out_note, relative_path, shown_path
-from bridle.tools.search_arguments import GlobArgs
+from bridle.tools.search.folder_walk import ALWAYS_SKIPPED, walk
+from bridle.tools.search.search_arguments import GlobArgs
 
 MAX_PATHS = 1000
 

@@ -8,13 +8,15 @@ import os
 import stat
 from collections.abc import Iterable
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.processes import CannotStart
-from bridle.base.redact import stored_marker
+from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.process.processes import CannotStart
+from bridle.base.secrets.redact import stored_marker
 from bridle.engine.tools import EVERYTHING, ToolContext, ToolOutput
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
-from bridle.tools.file_search import (
+from bridle.tools.names import left_out_note, relative_path, shown_path
+from bridle.tools.patches.text_files import secret_lines
+from bridle.tools.search.file_search import (
     MAX_FILE_BYTES,
     Match,
     Search,
@@ -24,10 +26,8 @@ from bridle.tools.file_search import (
     program_start,
     search,
 )
-from bridle.tools.names import left_out_note, relative_path, shown_path
-from bridle.tools.search_arguments import MAX_MATCHES, GrepArgs
-from bridle.tools.search_patterns import search_pattern
-from bridle.tools.text_files import secret_lines
+from bridle.tools.search.search_arguments import MAX_MATCHES, GrepArgs
+from bridle.tools.search.search_patterns import search_pattern
 
 MAX_LINE_CHARACTERS = 300
 _BEFORE_MATCH = 100

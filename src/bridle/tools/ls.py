@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath
+from bridle.base.fs.files import open_beneath
 from bridle.engine.tools import Sight, Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence

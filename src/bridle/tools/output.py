@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.base.files import private_folder
-from bridle.base.sealed_file import SealedWriter, unsealed
+from bridle.base.fs.files import private_folder
+from bridle.base.fs.sealed_file import SealedWriter, unsealed
 from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.display_values import ShownEdit
 from bridle.protocol.errors import BridleError, CommandRefused

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.redact import stored_marker
+from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.secrets.redact import stored_marker
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownRead
 from bridle.protocol.errors import sentence
-from bridle.tools.text_files import secret_lines
+from bridle.tools.patches.text_files import secret_lines
 
 MAX_LINES = 2000
 MAX_BYTES = 1 << 20

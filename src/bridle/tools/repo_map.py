@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from bridle.base.processes import CannotStart
+from bridle.base.process.processes import CannotStart
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 from bridle.protocol.display_values import ShownSearch
 from bridle.protocol.errors import sentence
 
 if TYPE_CHECKING:
-    from bridle.tools.file_search import Start
-    from bridle.tools.tag_index import RepoTags
+    from bridle.tools.search.file_search import Start
+    from bridle.tools.search.tag_index import RepoTags
 
 NAME: Final = "repo_map"
 DEFAULT_TOKENS: Final = 1_500
@@ -37,7 +37,7 @@ def repo_map_tool(cache_folder: str) -> Tool:
     """The tool of one session; what it works out is kept in `cache_folder`."""
 
     async def run(args: RepoMapArgs, context: ToolContext) -> ToolOutput:
-        from bridle.tools.file_search import program_start
+        from bridle.tools.search.file_search import program_start
 
         try:
             made = await map_of(
@@ -94,8 +94,8 @@ async def map_of(
     start: Start,
 ) -> MadeMap:
     """The map of a folder, with a line about what it leaves out. Raises OSError and `CannotStart`."""
-    from bridle.tools.map_ranking import repo_map
-    from bridle.tools.tag_index import TagIndex
+    from bridle.tools.search.map_ranking import repo_map
+    from bridle.tools.search.tag_index import TagIndex
 
     found = await TagIndex(folder, cache_folder, shows).tags(start)
     made = await asyncio.to_thread(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
-from bridle.tools.search_arguments import GlobArgs, GrepArgs
+from bridle.tools.search.search_arguments import GlobArgs, GrepArgs
 
 
 async def _grep(args: GrepArgs, context: ToolContext) -> ToolOutput:

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.files import read_limited
-from bridle.base.json_schema import JsonSchema
-from bridle.base.paths import is_beneath
-from bridle.base.visible import visible
+from bridle.base.fs.files import read_limited
+from bridle.base.fs.paths import is_beneath
+from bridle.base.text.json_schema import JsonSchema
+from bridle.base.text.terminal_text import visible
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.tools import Tool, ToolContext, ToolOutput
 

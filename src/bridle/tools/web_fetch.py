@@ -10,7 +10,7 @@ from msgspec import Meta
 from bridle.engine.tools import Subject, Tool, ToolContext, ToolOutput, never_mutating
 
 if TYPE_CHECKING:
-    from bridle.base.web import RefuseBody, WebAnswer
+    from bridle.base.net.web import RefuseBody, WebAnswer
     from bridle.tools.web_page import Fetch
 
 MAX_CHARACTERS = 1_000_000
@@ -26,7 +26,7 @@ class WebFetchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def no_web(url: str, _wanted: RefuseBody) -> WebAnswer:
     """Where nobody brought a way to the web."""
-    from bridle.base.http_dial import HttpFault
+    from bridle.base.net.http_dial import HttpFault
 
     raise HttpFault("unreachable", url, "this session has no way to the web")
 

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from bridle.base.html_markdown import to_markdown, without_unseen
-from bridle.base.http_dial import HttpFault
+from bridle.base.net.http_dial import HttpFault
+from bridle.base.net.web import MAX_BODY_BYTES, RefuseBody, WebAnswer, WebRefused
+from bridle.base.net.web_text import NotText, media_type, shown_size, web_text, why_not_text
+from bridle.base.text.html_markdown import to_markdown, without_unseen
 from bridle.base.threads import in_thread
-from bridle.base.web import MAX_BODY_BYTES, RefuseBody, WebAnswer, WebRefused
-from bridle.base.web_text import NotText, media_type, shown_size, web_text, why_not_text
 from bridle.engine.tools import ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence
 
 Fetch: TypeAlias = Callable[[str, RefuseBody], Awaitable[WebAnswer]]
-"""Gets a page: see `bridle.base.web.Web.fetch`, which is the contract. Raises `WebRefused` and `HttpFault`."""
+"""Gets a page: see `bridle.base.net.web.Web.fetch`, which is the contract. Raises `WebRefused` and `HttpFault`."""
 
 _SHOWN_CHARACTERS = 200
 

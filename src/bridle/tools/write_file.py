@@ -14,17 +14,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.unified_diff import Diff, diff_of
+from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.text.unified_diff import Diff, diff_of
 from bridle.engine.known_files import KnownFiles
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.protocol.display_values import EditedFile, ShownEdit
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import FileChange
-from bridle.tools.foreseen_changes import bounded, file_change
 from bridle.tools.names import relative_path
-from bridle.tools.replace_file import replace_beneath
-from bridle.tools.text_files import NotEditable, is_storable, read_text, would_lose_secret
+from bridle.tools.patches.atomic_writes import replace_beneath
+from bridle.tools.patches.foreseen_changes import bounded, file_change
+from bridle.tools.patches.text_files import NotEditable, is_storable, read_text, would_lose_secret
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_SHOWN_LINES = 60

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import redact
-from bridle.base.visible import visible
-from bridle.base.walker import EXCLUDED
+from bridle.base.fs.walker import EXCLUDED
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.engine.store_ports import UndoStore
 from bridle.engine.tools import ToolCall
 from bridle.engine.undo_records import (

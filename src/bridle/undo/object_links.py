@@ -12,7 +12,7 @@ import os
 import re
 import struct
 
-from bridle.base.files import private_folder
+from bridle.base.fs.files import private_folder
 from bridle.engine.undo_records import Lost
 from bridle.undo.file_tree import opened_folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from bridle.base.line_diff import line_diff, lines_of
+from bridle.base.text.line_diff import line_diff, lines_of
 from bridle.engine.undo_records import Lost, Missed, State
 from bridle.protocol.questions import (
     UndoConflict,

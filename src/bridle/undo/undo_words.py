@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bridle.base.redact import redact
-from bridle.base.visible import visible
+from bridle.base.secrets.redact import redact
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import UndoApplied
 from bridle.undo.undo_plan import Plan, Step
 from bridle.undo.undo_preview import Contents, Shown, is_text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridle.base.files import read_each
+from bridle.base.fs.files import read_each
 from bridle.base.threads import to_the_end
 from bridle.engine.known_files import MAX_DIGESTED_BYTES, SEEN, digests, seen_in
 from bridle.engine.stopwatch import Stopwatch

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from bridle.base.paths import is_beneath_any
+from bridle.base.fs.paths import is_beneath_any
 from bridle.undo.file_tree import WatchedFolders
 from bridle.undo.object_links import ObjectLinks
 

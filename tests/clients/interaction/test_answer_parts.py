@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.markdown_table import Table, table_of
+from bridle.base.text.markdown_table import Table, table_of
 from bridle.clients.interaction.answer_spans import AnswerSpans, address_of
 from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.syntax_colours import coloured_lines, language_of

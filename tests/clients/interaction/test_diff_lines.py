@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.event_rows import diff_rows
 from bridle.clients.interaction.question_card import Row
 

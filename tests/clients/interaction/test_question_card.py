@@ -7,7 +7,7 @@ from bridle.clients.interaction.question_card import Question, Setting, permissi
 from bridle.clients.interaction.question_forms import asked_question
 from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionRequested, QuestionAsked, Risk
 from bridle.protocol.questions import OpenQuestion
-from bridle.tools.foreseen_changes import file_change
+from bridle.tools.patches.foreseen_changes import file_change
 from clients.line.line_kit import check_golden
 from tables import table
 

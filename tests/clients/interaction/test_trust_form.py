@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridle.base.line_diff import DiffLine
+from bridle.base.text.line_diff import DiffLine
 from bridle.clients.interaction.card import Card, Decided, Hint, Show, answered, drawn
 from bridle.clients.interaction.question_card import Row
 from bridle.clients.interaction.question_forms import asked_question, given_answer

@@ -3,8 +3,8 @@
 import asyncio
 import re
 
-from bridle.base.line_diff import DiffLine
-from bridle.base.visible import visible
+from bridle.base.text.line_diff import DiffLine
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.slash_actions import transcript
 from bridle.clients.interaction.start_info import StartInfo, StartLine
 from bridle.clients.line.terminal import Look

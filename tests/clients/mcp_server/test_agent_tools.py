@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bridle.base.json_schema import JsonSchema
+from bridle.base.text.json_schema import JsonSchema
 from bridle.clients.mcp_server.agent_tools import (
     TOOLS,
     arguments_of,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.base.paths import SessionFolders, session_folders
+from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.events import ToolResult

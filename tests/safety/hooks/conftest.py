@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.processes import Processes
+from bridle.base.process.processes import Processes
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
 from bridle.protocol.events import DurableEvent
 from bridle.safety.hooks.definitions import Actor, Hook, hook_from

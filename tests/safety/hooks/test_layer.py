@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.base.paths import session_folders
+from bridle.base.fs.paths import session_folders
 from bridle.engine.dispatch import ToolLayers
 from bridle.engine.layers import validated
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.base.redact import stored_marker
+from bridle.base.secrets.redact import stored_marker
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
 from bridle.engine.watcher import Submitted
 from bridle.protocol.events import HookError, HookTimeout, Notice, ToolResult

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
-from bridle.base.markdown import MarkdownStream, Style, StyledSpan, inline_spans
-from bridle.base.markdown_table import Align, Table, table_of
-from bridle.base.visible import visible
+from bridle.base.text.markdown import MarkdownStream, Style, StyledSpan, inline_spans
+from bridle.base.text.markdown_table import Align, Table, table_of
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import cells_of, width_of
 from bridle.clients.interaction.syntax_colours import AnswerPiece, coloured_lines
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from bridle.base.clock import iso_ms
-from bridle.base.markdown import MarkdownStream, StyledSpan, inline_spans
-from bridle.base.markdown_table import table_of
-from bridle.base.visible import visible
+from bridle.base.text.markdown import MarkdownStream, StyledSpan, inline_spans
+from bridle.base.text.markdown_table import table_of
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.as_markdown import gap_words
 from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.passages import Call, ChildWork, Gap, Note, Passage, Words, passages
 from bridle.protocol import events as e
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 from bridle.clients.interaction.cells import chopped, width_of, wrapped
 from bridle.clients.interaction.question_card import Choice, Question, Row
 from bridle.protocol.commands import PermissionChoice

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.phrases import counted, dollars
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.terminal_text import visible
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildEntry, ChildTree
 

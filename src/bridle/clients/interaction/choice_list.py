@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.word_completion import common_beginning

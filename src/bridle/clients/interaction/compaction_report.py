@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.protocol import events as e
 
 WHERE_IT_WENT: Final = "/context shows what went."

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 import msgspec
 
 from bridle.base.clock import iso_ms
-from bridle.base.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS, estimated_tokens
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS, estimated_tokens
 from bridle.clients.interaction.compaction_report import what_went
 from bridle.clients.interaction.tally import input_tokens, short_number
 from bridle.protocol import events as e

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.composer import Picture, Send

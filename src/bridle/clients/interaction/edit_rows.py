@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.question_card import RowStyle
 from bridle.clients.interaction.syntax_colours import TokenStyle, coloured_lines, language_of
 from bridle.protocol.display_values import EditedFile

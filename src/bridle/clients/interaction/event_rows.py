@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.effects import SayWords
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.question_card import Row, RowStyle

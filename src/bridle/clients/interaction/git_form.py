@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bridle.base.lookalikes import mark_lookalikes
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.lookalikes import mark_lookalikes
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.question_card import Choice, Question, Row
 from bridle.protocol.events import GitEnded

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 _SLASH: Final = r"/([a-z][a-z0-9_-]*(?::[A-Za-z0-9_.-]+)*)(?:\s+(.*))?"

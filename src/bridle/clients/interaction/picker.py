@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.phrases import age, counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import age, counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.keys import Key, Paste, Press, Text
 from bridle.clients.stored_sessions import folder_words, marks

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.choice_list import ChoiceList, ChoiceRow
 from bridle.protocol.queries import ProfileDescription, ProfileEntry
 

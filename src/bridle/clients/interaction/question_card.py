@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.line_diff import DiffLine, folded
-from bridle.base.lookalikes import lookalike_words, mark_lookalikes
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.line_diff import DiffLine, folded
+from bridle.base.text.lookalikes import lookalike_words, mark_lookalikes
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import (
     KEY_COVERS,

@@ -8,9 +8,9 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
-from bridle.base.lookalikes import mark_lookalikes
-from bridle.base.phrases import counted, dollars
-from bridle.base.visible import visible
+from bridle.base.text.lookalikes import mark_lookalikes
+from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.card import Decided
 from bridle.clients.interaction.git_form import git_answer, git_question
 from bridle.clients.interaction.question_card import Choice, Question, Row

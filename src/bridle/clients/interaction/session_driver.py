@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.choice_list import ChoiceList
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.controller import Controller

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import SkillRegistryChanged
 
 _OPENING = '<skill name="'

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from bridle.base.phrases import counted, window_words
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted, window_words
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.as_html import html
 from bridle.clients.interaction.as_markdown import markdown
 from bridle.clients.interaction.child_lines import tree_lines

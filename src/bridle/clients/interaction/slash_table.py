@@ -7,8 +7,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.base.phrases import agent_words, counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import agent_words, counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.child_lines import child_title, path_words
 from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.plan_lines import plan_rows, plan_title

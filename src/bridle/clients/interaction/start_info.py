@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import Mode, SessionCreated
 
 MODE_WORDS: Final[dict[Mode, str]] = {

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridle.base.clock import Clock
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.engine_link import LOST
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.plan_lines import current_item

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from shlex import quote
 from typing import Any, Literal, TypeAlias, assert_never, get_args
 
-from bridle.base.phrases import counted
-from bridle.base.untrusted import unwrapped
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.untrusted import unwrapped
 from bridle.clients.interaction.child_lines import SAID_LINES, ChildStories, ToldRow, said_lines
 from bridle.clients.interaction.goal_lines import goal_lines
 from bridle.clients.interaction.output_excerpt import excerpt, plain_line, printed_text

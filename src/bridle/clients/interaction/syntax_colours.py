@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from bridle.base.markdown import Style
+from bridle.base.text.markdown import Style
 
 TokenStyle: TypeAlias = Literal["keyword", "string", "comment", "number", "name"]
 MAX_CHARACTERS: Final = 40_000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridle.base.phrases import dollars
+from bridle.base.text.phrases import dollars
 from bridle.protocol import events as e
 from bridle.protocol.messages import Usage
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.line_diff import DiffLine
-from bridle.base.phrases import counted, spelled_age
-from bridle.base.visible import visible
+from bridle.base.text.line_diff import DiffLine
+from bridle.base.text.phrases import counted, spelled_age
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.question_card import Choice, Question, Row, RowStyle
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import LaunchShown, TrustAnswer, TrustQuestion

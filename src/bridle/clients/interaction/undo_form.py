@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bridle.base.phrases import age, counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import age, counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.question_card import Choice, Question, Row
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import (

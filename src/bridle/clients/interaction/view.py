@@ -6,8 +6,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.token_estimate import estimated_tokens
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.token_estimate import estimated_tokens
 from bridle.clients.interaction.context_parts import Contents
 from bridle.clients.interaction.story import changed_paths, describe_call
 from bridle.clients.interaction.tally import Tally

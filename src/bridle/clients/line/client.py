@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, assert_never
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.engine_link import LOST
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.choice_list import ChoiceList, plain_rows

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from bridle.base.clock import Clock
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction import picker as picking
 from bridle.clients.interaction import slash_table
 from bridle.clients.interaction.card import Decided, Hint, Show

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from bridle.base.clock import Clock
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.card import Decided, Hint, Show
 from bridle.clients.interaction.composer import Wish, composer_with
 from bridle.clients.interaction.controller import Controller

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.answer_spans import AnswerSpans
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.compaction_report import WHERE_IT_WENT

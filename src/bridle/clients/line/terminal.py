@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.keys import Key
 from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 

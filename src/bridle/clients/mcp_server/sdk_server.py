@@ -22,7 +22,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridle._version import __version__
-from bridle.base.visible import visible
+from bridle.base.text.terminal_text import visible
 from bridle.clients.mcp_server.agent_door import NAMED, AgentDoor, Tell, page_of, refused_answer, uri_template
 from bridle.clients.mcp_server.agent_resources import (
     ABOUT,

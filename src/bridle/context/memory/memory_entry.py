@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from bridle.base.front_matter import (
+from bridle.base.text.front_matter import (
     BadFrontMatter,
     has_front_matter,
     read_front_matter,

@@ -19,7 +19,14 @@ from urllib.parse import unquote
 
 import msgspec
 
-from bridle.base.files import MEMORIES, FileLock, private_folder, read_limited, repository_root, write_atomic
+from bridle.base.fs.files import (
+    MEMORIES,
+    FileLock,
+    private_folder,
+    read_limited,
+    repository_root,
+    write_atomic,
+)
 from bridle.context.memory.memory_choice import (
     ENDING,
     INDEX,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from bridle.base.untrusted import wrap
+from bridle.base.text.untrusted import wrap
 from bridle.context.memory.memory_choice import MAX_ENTRY_BYTES, MemoryRow, choose
 from bridle.context.memory.memory_files import MemoryFiles
 from bridle.engine.conversation import Conversation

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from bridle.base.spelling import nearest
-from bridle.base.visible import visible
+from bridle.base.text.spelling import nearest
+from bridle.base.text.terminal_text import visible
 from bridle.context.skills.skill_list import best_skills
 from bridle.context.skills.skill_records import NO_TRIGGERS, FoundSkills, Skill, SkillProblem
 from bridle.engine.conversation import Conversation

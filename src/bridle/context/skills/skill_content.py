@@ -8,9 +8,9 @@ import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bridle.base.files import first_entries, read_limited
-from bridle.base.paths import is_beneath
-from bridle.base.phrases import counted
+from bridle.base.fs.files import first_entries, read_limited
+from bridle.base.fs.paths import is_beneath
+from bridle.base.text.phrases import counted
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE, Skill, SkillHead
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import msgspec
 
-from bridle.base.front_matter import BadFrontMatter, FrontMatter, Value, read_front_matter
+from bridle.base.text.front_matter import BadFrontMatter, FrontMatter, Value, read_front_matter
 from bridle.context.skills.skill_records import MAX_DESCRIPTION, MAX_NAME, SkillHead, SkillTriggers
 
 MAX_COMPATIBILITY: Final = 500

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.files import first_entries
-from bridle.base.paths import is_beneath
+from bridle.base.fs.files import first_entries
+from bridle.base.fs.paths import is_beneath
 from bridle.context.skills.skill_content import (
     MAX_BYTES_OF_PLACE,
     MAX_FILES_OF_PLACE,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from bridle.base.phrases import counted
+from bridle.base.text.phrases import counted
 from bridle.context.skills.skill_records import Skill, SkillHead
 
 MAX_LIST_BYTES: Final = 4 * 1024

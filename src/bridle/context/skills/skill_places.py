@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bridle.base.files import repository_root
+from bridle.base.fs.files import repository_root
 from bridle.context.skills.skill_records import SkillSource
 
 

@@ -12,9 +12,9 @@ import stat
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from bridle.base.files import open_beneath, read_limited
-from bridle.base.untrusted import neutralise
-from bridle.base.visible import visible
+from bridle.base.fs.files import open_beneath, read_limited
+from bridle.base.text.terminal_text import visible
+from bridle.base.text.untrusted import neutralise
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_list import SOURCE, TITLE
 from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE, Skill, SkillSource

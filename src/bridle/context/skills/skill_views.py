@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.phrases import counted
-from bridle.base.visible import visible
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
 from bridle.context.skills.session_skills import MOST_FILES, Offered, SessionSkills
 from bridle.context.skills.skill_reading import activation, in_use, part_names, skill_body
 from bridle.context.skills.skill_records import Skill, SkillProblem

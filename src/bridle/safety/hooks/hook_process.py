@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.processes import CannotStart
+from bridle.base.process.processes import CannotStart
 from bridle.engine.deadline import Deadline
 from bridle.engine.ports import Process, Spawn, SpawnPolicy
 from bridle.safety.hooks.definitions import Hook, HookContext, as_stdin, as_variables

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.base.files import first_entries
-from bridle.base.visible import visible
+from bridle.base.fs.files import first_entries
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.errors import BridleError, sentence
 from bridle.safety.hooks.definitions import (
     EVENTS,

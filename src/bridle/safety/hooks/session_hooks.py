@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.base.redact import redact, stored_marker
+from bridle.base.secrets.redact import redact, stored_marker
 from bridle.engine.journal import redacted
 from bridle.engine.tools import ToolCall
 from bridle.engine.watcher import Submitted

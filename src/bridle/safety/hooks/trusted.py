@@ -14,8 +14,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from bridle.base.files import read_limited
-from bridle.base.paths import is_beneath_any
+from bridle.base.fs.files import read_limited
+from bridle.base.fs.paths import is_beneath_any
 from bridle.safety.hooks.definitions import Hook
 
 IsTrusted: TypeAlias = Callable[[str, str], bool]

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from bridle.base.clock import Clock, SystemClock
-from bridle.base.files import (
+from bridle.base.fs.files import (
     FileLock,
     UntrustedFile,
     private_folder,

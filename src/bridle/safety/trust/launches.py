@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.launched_code import file_sha256, find_program, launched_code
-from bridle.base.paths import is_beneath
+from bridle.base.fs.paths import is_beneath
+from bridle.base.process.launched_code import file_sha256, find_program, launched_code
 
 SHELL: Final = "/bin/sh"
 _FETCHERS: Final = {"npx": 0, "bunx": 0, "pnpx": 0, "uvx": 0, "pipx": 1}

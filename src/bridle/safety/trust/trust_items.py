@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.base.files import read_limited
+from bridle.base.fs.files import read_limited
 from bridle.protocol.errors import CommandRefused
 from bridle.safety.trust.approvals import Approvals, TrustedKind, content_digest
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.line_diff import DiffLine, line_diff, lines_of
-from bridle.base.visible import hidden_characters
+from bridle.base.text.line_diff import DiffLine, line_diff, lines_of
+from bridle.base.text.terminal_text import hidden_characters
 from bridle.protocol.questions import HiddenCharacters, LaunchShown, TrustKind, TrustQuestion
 from bridle.safety.trust.approvals import TrustedKind
 

@@ -1,0 +1,1 @@
+"""Files: safe reads and writes, paths, patterns, walking folders."""

@@ -1,0 +1,1 @@
+"""Git: hardened calls that only read, repository facts, worktrees."""

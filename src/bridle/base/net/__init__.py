@@ -1,0 +1,1 @@
+"""Networking: HTTP, server-sent events, WebSockets, JSON-RPC, addresses."""

@@ -1,0 +1,1 @@
+"""Processes: start, watch and end them."""

@@ -1,0 +1,1 @@
+"""Secrets: their formats, and redaction."""

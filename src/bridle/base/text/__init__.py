@@ -1,0 +1,1 @@
+"""Text: Markdown, diffs, front matter, JSON answers, safe output for terminals."""

@@ -1,0 +1,1 @@
+"""Ways to confine a command: bubblewrap, Landlock, unshare, the macOS sandbox."""

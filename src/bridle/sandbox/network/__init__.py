@@ -1,0 +1,1 @@
+"""The network proxy of sandboxed commands."""

@@ -1,0 +1,1 @@
+"""Policy files: snapshots, comparison and quarantine."""

@@ -1,0 +1,1 @@
+"""Stored sessions: branch, import, export, retention, search, backup."""

@@ -1,0 +1,1 @@
+"""The encrypted log: database, writer, reader, chain, undo records."""

@@ -1,0 +1,323 @@
+"""The undo store of a session: contents by digest, and the record of each call.
+
+Everything is in the encrypted database of the sessions. Rows are written before something happens and again after it,
+so whatever ends in the middle can be told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Sequence
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import msgspec
+
+from bridle.engine.ports import Lease
+from bridle.engine.undo_records import DAYS_KEPT, ActionRow, CallRow, Contents, Item, Kept, NewCall, State
+from bridle.protocol.events import InputAccepted, TurnStarted, text_of
+from bridle.sessions.log import log_reader
+from bridle.sessions.log.database import Connection, Database
+from bridle.sessions.log.log_reader import LogName
+from bridle.sessions.log.writer import Writer, lease_lost
+
+Result = TypeVar("Result")
+
+_DAY_MS = 24 * 3600 * 1000
+
+_CALLS = """select number, call_id, turn, tool, does, started_ms, open, undone, kept from undo_calls
+  where log = ? order by number"""
+_ACTIONS = """select number, calls, turn, redo_of, done, reversed, started_ms, items from undo_actions
+  where log = ? order by number"""
+_NEXT_CALL = "select coalesce(max(number), 0) + 1 from undo_calls where log = ?"
+_NEXT_ACTION = "select coalesce(max(number), 0) + 1 from undo_actions where log = ?"
+_ADD_CALL = "insert into undo_calls values(?, ?, ?, ?, ?, ?, ?, 1, 0, ?)"
+_DROP_CALL = "delete from undo_calls where log = ? and number = ?"
+_END_CALL = "update undo_calls set open = 0, kept = ? where log = ? and number = ?"
+_ADD_ACTION = "insert into undo_actions values(?, ?, ?, ?, ?, 0, 0, ?, ?)"
+_ADD_CONTENT = "insert or ignore into undo_contents values(?, ?)"
+_AWAIT = "insert or replace into undo_awaited values(?, ?, ?)"
+_DROP_AWAITED = "delete from undo_awaited where since_ms < ?"
+_HAS_CONTENT = "select 1 from undo_contents where sha256 = ?"
+_ROOT_OF_LOG = "select cwd from sessions where id = (select session from logs where key = ?)"
+_LAST_LOG_HERE = """select max(log) from undo_calls where log in
+  (select l.key from logs l join sessions s on s.id = l.session where s.cwd = ?)"""
+_FIRST_OF_TURN = "select first_id from turns where log = ? and turn = ?"
+_OLD = "select 1 from undo_calls where started_ms < ? limit 1"
+
+_kept = msgspec.msgpack.Decoder(Kept)
+_items = msgspec.msgpack.Decoder(tuple[Item, ...])
+_texts = msgspec.json.Decoder(tuple[str, ...])
+
+
+class UndoTables:
+    """Implements `engine.store_ports.UndoStore` in the tables of the encrypted database.
+
+    `lease` is that of its log; without one it is only to be read. What is changed is changed while nobody
+    has taken the log over, as with its events.
+    """
+
+    def __init__(
+        self,
+        name: LogName,
+        *,
+        writer: Writer,
+        database: Database,
+        reader: Callable[[], Connection],
+        lease: Lease | None = None,
+    ) -> None:
+        self._name = name
+        self._writer = writer
+        self._database = database
+        self._reader = reader
+        self._lease = lease
+
+    @contextlib.contextmanager
+    def elsewhere(self) -> Generator[UndoTables]:
+        with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
+            yield UndoTables(
+                self._name,
+                writer=self._writer,
+                database=self._database,
+                reader=lambda: connection,
+                lease=self._lease,
+            )
+
+    def _change(self, work: Callable[[Connection], None]) -> None:
+        """Queues a change before the rows that come next; where the log is lost, neither is written."""
+
+        def change(connection: Connection) -> None:
+            if lease_lost(connection, self._name.key, self._lease) is None:
+                work(connection)
+
+        self._writer.change(change)
+
+    def _run(self, work: Callable[[Connection], Result]) -> Result:
+        """Makes a change and returns when it is committed. Raises `LeaseLost`."""
+        return self._writer.run_held(self._name.key, self._lease, work)
+
+    def _settled(self) -> Connection:
+        """To read what was written before, committed or not."""
+        self._writer.settle()
+        return self._reader()
+
+    # Contents
+
+    def keep(self, contents: Contents, now_ms: int) -> None:
+        key = self._name.key
+
+        def insert(connection: Connection) -> None:
+            _add_contents(connection, contents)
+            connection.executemany(_AWAIT, ((key, digest, now_ms) for digest in contents))
+
+        self._run(insert)
+
+    def content(self, digest: bytes) -> bytes | None:
+        found = (
+            self._settled().execute("select bytes from undo_contents where sha256 = ?", (digest,)).fetchone()
+        )
+        if found is None or sha256(found[0]).digest() != digest:
+            return None
+        return found[0]
+
+    def stored(self, digests: Iterable[bytes]) -> set[bytes]:
+        return _stored(self._settled(), digests)
+
+    # Calls
+
+    def begin(self, call: NewCall, contents: Contents) -> None:
+        row = self._row(call)
+
+        def insert(connection: Connection) -> None:
+            _add_contents(connection, contents)
+            connection.execute(_ADD_CALL, row)
+
+        self._change(insert)
+
+    def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
+        row = self._row(call)
+
+        def insert(connection: Connection) -> bool:
+            if _sweeps(connection) != sweeps:
+                relied_on = call.kept.named() - contents.keys()
+                if len(_stored(connection, relied_on)) < len(relied_on):
+                    return False
+            _add_contents(connection, contents)
+            connection.execute(_ADD_CALL, row)
+            return True
+
+        return self._run(insert)
+
+    def _row(self, call: NewCall) -> tuple[Any, ...]:
+        about = (call.call_id, call.turn, call.tool, call.does, call.started_ms)
+        return (self._name.key, call.number, *about, msgspec.msgpack.encode(call.kept))
+
+    def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
+        key = self._name.key
+        encoded = msgspec.msgpack.encode(kept) if kept.leaves_a_trace else None
+
+        def update(connection: Connection) -> None:
+            if encoded is None:
+                connection.execute(_DROP_CALL, (key, number))
+            else:
+                _add_contents(connection, contents or {})
+                connection.execute(_END_CALL, (encoded, key, number))
+
+        self._change(update)
+
+    def next_number(self) -> int:
+        (number,) = _one(self._settled(), _NEXT_CALL, self._name.key)
+        return number
+
+    def calls(self) -> list[CallRow]:
+        return _call_rows(self._settled(), self._name.key)
+
+    def sweeps(self) -> int:
+        return _sweeps(self._settled())
+
+    def calls_nearby(self) -> list[CallRow]:
+        connection = self._settled()
+        (folder,) = _one(connection, _ROOT_OF_LOG, self._name.key)
+        (other,) = _one(connection, _LAST_LOG_HERE, folder)
+        return _call_rows(connection, other) if other is not None else []
+
+    # Undos
+
+    def begin_action(
+        self,
+        items: Sequence[Item],
+        *,
+        calls: Sequence[str],
+        turn: int | None,
+        redo_of: int | None,
+        started_ms: int,
+    ) -> int:
+        key = self._name.key
+        encoded = msgspec.msgpack.encode(tuple(items))
+
+        def insert(connection: Connection) -> int:
+            (number,) = _one(connection, _NEXT_ACTION, key)
+            listed = msgspec.json.encode(tuple(calls)).decode()
+            connection.execute(_ADD_ACTION, (key, number, listed, turn, redo_of, started_ms, encoded))
+            return number
+
+        return self._run(insert)
+
+    def close_action(self, number: int) -> None:
+        key = self._name.key
+
+        def delete(connection: Connection) -> None:
+            connection.execute(
+                "delete from undo_actions where log = ? and number = ? and done = 0", (key, number)
+            )
+
+        self._run(delete)
+
+    def actions(self) -> list[ActionRow]:
+        with self._database.errors():
+            rows = self._settled().execute(_ACTIONS, (self._name.key,)).fetchall()
+        return [
+            ActionRow(
+                number=number,
+                calls=_texts.decode(calls),
+                turn=turn,
+                redo_of=redo_of,
+                done=bool(done),
+                reversed=bool(is_reversed),
+                started_ms=started_ms,
+                items=_items.decode(items),
+            )
+            for number, calls, turn, redo_of, done, is_reversed, started_ms, items in rows
+        ]
+
+    # Words for people
+
+    def title_of(self, turn: int) -> str:
+        connection = self._settled()
+        found = connection.execute(_FIRST_OF_TURN, (self._name.key, turn)).fetchone()
+        for record in log_reader.records(connection, self._name, found[0] - 1, 1) if found else ():
+            if isinstance(event := record.envelope.event, TurnStarted):
+                for begun in log_reader.records(connection, self._name, event.input - 1, 1):
+                    if isinstance(begun.envelope.event, InputAccepted):
+                        return text_of(begun.envelope.event.content)
+        return ""
+
+    # Age
+
+    def forget_old(self, now_ms: int) -> bool:
+        before_ms = now_ms - DAYS_KEPT * _DAY_MS
+        if self._settled().execute(_OLD, (before_ms,)).fetchone() is None:
+            return False
+        self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
+        return True
+
+
+def _add_contents(connection: Connection, contents: Contents) -> None:
+    connection.executemany(_ADD_CONTENT, contents.items())
+
+
+def _call_rows(connection: Connection, key: int) -> list[CallRow]:
+    return [
+        CallRow(
+            number=number,
+            call_id=call_id,
+            turn=turn,
+            tool=tool,
+            does=does,
+            started_ms=started_ms,
+            open=bool(is_open),
+            undone=bool(undone),
+            kept=_kept.decode(kept),
+        )
+        for number, call_id, turn, tool, does, started_ms, is_open, undone, kept in connection.execute(
+            _CALLS, (key,)
+        )
+    ]
+
+
+def _one(connection: Connection, statement: str, *values: Any) -> tuple[Any, ...]:
+    found = connection.execute(statement, values).fetchone()
+    assert found is not None
+    return found
+
+
+def _sweeps(connection: Connection) -> int:
+    (count,) = _one(connection, "pragma user_version")
+    return count
+
+
+def _stored(connection: Connection, digests: Iterable[bytes]) -> set[bytes]:
+    return {digest for digest in digests if connection.execute(_HAS_CONTENT, (digest,)).fetchone()}
+
+
+def _forget(connection: Connection, before_ms: int, now_ms: int) -> None:
+    """A tree begins with a whole look, so a session keeps all of its calls until the last of them is old."""
+    connection.execute("delete from undo_actions where started_ms < ?", (before_ms,))
+    connection.execute(
+        "delete from undo_calls where log not in (select log from undo_calls where started_ms >= ?)",
+        (before_ms,),
+    )
+    sweep_contents(connection, now_ms)
+
+
+def sweep_contents(connection: Connection, now_ms: int) -> None:
+    """Drops the contents that no call and no undo names any more, inside the caller's transaction.
+
+    One whose row is still awaited stays for a day.
+    """
+    connection.execute(_DROP_AWAITED, (now_ms - _DAY_MS,))
+    needed: set[bytes] = {row[0] for row in connection.execute("select sha256 from undo_awaited")}
+
+    def need(states: Iterable[State | None]) -> None:
+        needed.update(state.sha256 for state in states if state is not None)
+
+    for (kept,) in connection.execute("select kept from undo_calls"):
+        row = _kept.decode(kept)
+        need(seen.state for seen in row.seen)
+        need(state for change in row.changes for state in (change.before, change.after))
+    for (items,) in connection.execute("select items from undo_actions"):
+        need(state for item in _items.decode(items) for state in (item.before, item.after))
+    stored = [row[0] for row in connection.execute("select sha256 from undo_contents")]
+    if dropped := [(digest,) for digest in stored if digest not in needed]:
+        connection.executemany("delete from undo_contents where sha256 = ?", dropped)
+        connection.execute(f"pragma user_version = {(_sweeps(connection) + 1) % 2**31}")

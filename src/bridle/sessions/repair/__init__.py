@@ -1,0 +1,1 @@
+"""Repair and rekey the database."""

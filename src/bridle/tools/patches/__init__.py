@@ -1,0 +1,1 @@
+"""Edits: patches, hunks, previews and atomic writes."""

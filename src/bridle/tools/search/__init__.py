@@ -1,0 +1,1 @@
+"""Search: ripgrep, folder walks and the repo map."""
