@@ -12,7 +12,7 @@ from pathlib import Path
 
 from measure import Figure, scratch, within
 
-from bridle.cli.serve import SWITCH_S
+from bridle.cli.setup.serve import SWITCH_S
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, outcomes
 from bridle.protocol.events import ToolCallRequested

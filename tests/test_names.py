@@ -100,11 +100,11 @@ def test_imports_for_types_close_no_cycle(script: ModuleType, apart: str) -> Non
 
 def test_a_door_that_its_own_rooms_use_is_a_cycle(script: ModuleType) -> None:
     sources = {
-        "bridle/cli/__init__.py": "def main():\n    from bridle.cli.run import run\ndef say(): ...",
-        "bridle/cli/run.py": "from bridle.cli import say",
+        "bridle/cli/__init__.py": "def main():\n    from bridle.cli.run.run import run\ndef say(): ...",
+        "bridle/cli/run/run.py": "from bridle.cli import say",
     }
     assert found(script, sources) == [
-        "import cycle: bridle.cli > bridle.cli.run > bridle.cli. Move what both need to a module of its own"
+        "import cycle: bridle.cli > bridle.cli.run.run > bridle.cli. Move what both need to a module of its own"
     ]
 
 

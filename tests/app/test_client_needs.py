@@ -12,8 +12,8 @@ import pytest
 
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
-from bridle.cli.first_run import choose_model
-from bridle.cli.talk import do_deed, listed_sessions
+from bridle.cli.accounts.first_run import choose_model
+from bridle.cli.talk.talk import do_deed, listed_sessions
 from bridle.clients.interaction.picker import Deed
 from bridle.clients.interaction.story import Story
 from bridle.clients.print import Printer

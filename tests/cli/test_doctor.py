@@ -20,7 +20,7 @@ from bridle._version import __version__
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.base.process.installation import install_command
-from bridle.cli.doctor import TooLong, bounded
+from bridle.cli.setup.doctor import TooLong, bounded
 from bridle.conformance.servers import JsonServer, ModelServer
 from bridle.control.token_files import TokenFile, open_tokens
 from bridle.providers.script import say

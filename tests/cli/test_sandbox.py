@@ -14,7 +14,7 @@ import pytest
 
 from bridle.base.process.processes import Processes
 from bridle.cli.help import PAGES
-from bridle.cli.sandbox import row_of
+from bridle.cli.policy.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.sandbox.adapters import landlock
 from bridle.sandbox.adapters.adapter import UNLIMITED

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from bridle.app.machine_store import store_to_look
 from bridle.base.ids import short_ids
-from bridle.cli.agents import agent_names
+from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.arguments import VERBS, Parser, parser
-from bridle.cli.config import settings_here
 from bridle.cli.console import say
 from bridle.cli.help import topics
-from bridle.cli.mcp_servers import folder_servers
-from bridle.cli.models import ModelDesk
-from bridle.cli.skills import skill_names
+from bridle.cli.mcp.mcp_servers import folder_servers
+from bridle.cli.settings_here import settings_here
+from bridle.cli.setup.agents import agent_names
+from bridle.cli.setup.skills import skill_names
 from bridle.config.folders import folders
 from bridle.config.profiles import profile_names
 from bridle.config.setting_table import SETTINGS

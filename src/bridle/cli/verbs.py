@@ -31,27 +31,50 @@ _PATHS = (
 )
 """Options whose values are paths."""
 _FUNCTIONS = {
-    "talk": "talk:talk_verb",
-    "redact": "redact:redact_verb",
-    "logout": "login:logout",
-    "profiles": "profile_verbs:profiles",
-    "plugins": "plugin_verbs:plugins",
-    "mcp": "mcp_servers:mcp_servers",
-    "mcp serve": "mcp_serve:mcp_serve",
-    "mcp parents": "mcp_allow:mcp_allow",
-    "mcp allow": "mcp_allow:mcp_allow",
-    "mcp forget": "mcp_allow:mcp_allow",
-    "mcp test": "mcp_trial:mcp_test",
-    "mcp approve": "mcp_approve:mcp_approve",
-    "mcp login": "mcp_login:mcp_login",
-    "mcp logout": "mcp_login:mcp_login",
-    "mcp add": "mcp_edit:mcp_edit",
-    "mcp remove": "mcp_edit:mcp_edit",
-    "mcp import": "mcp_import:mcp_import",
-    "mcp secret": "mcp_secret:mcp_secret",
-    "mcp restart": "mcp_restart:mcp_restart",
+    "talk": "talk.talk:talk_verb",
+    "attach": "talk.attach",
+    "run": "run.run",
+    "demo": "run.demo",
+    "redact": "run.redact:redact_verb",
+    "sessions": "sessions.sessions",
+    "undo": "sessions.undo",
+    "cost": "sessions.cost",
+    "memory": "sessions.memory",
+    "login": "accounts.login",
+    "logout": "accounts.login:logout",
+    "models": "accounts.models",
+    "token": "accounts.token",
+    "permissions": "policy.permissions",
+    "trust": "policy.trust",
+    "sandbox": "policy.sandbox",
+    "hooks": "policy.hooks",
+    "mcp": "mcp.mcp_servers",
+    "mcp serve": "mcp.mcp_serve",
+    "mcp parents": "mcp.mcp_allow",
+    "mcp allow": "mcp.mcp_allow",
+    "mcp forget": "mcp.mcp_allow",
+    "mcp test": "mcp.mcp_trial:mcp_test",
+    "mcp approve": "mcp.mcp_approve",
+    "mcp login": "mcp.mcp_login",
+    "mcp logout": "mcp.mcp_login",
+    "mcp add": "mcp.mcp_edit",
+    "mcp remove": "mcp.mcp_edit",
+    "mcp import": "mcp.mcp_import",
+    "mcp secret": "mcp.mcp_secret",
+    "mcp restart": "mcp.mcp_restart",
+    "tools": "setup.tools",
+    "skills": "setup.skills",
+    "agents": "setup.agents",
+    "config": "setup.config",
+    "profiles": "setup.profile_verbs:profiles",
+    "plugins": "setup.plugin_verbs:plugins",
+    "serve": "setup.serve",
+    "doctor": "setup.doctor",
+    "debug": "setup.debug",
+    "conformance": "setup.conformance",
+    "completion": "completion",
 }
-"""The module and function of a verb, or of a verb and an action. Other verbs: the module and function of that name."""
+"""The module of a verb, or of a verb and an action, and its function if that has another name than the module."""
 
 
 def run_verb(arguments: list[str]) -> int:
@@ -71,7 +94,7 @@ def run_verb(arguments: list[str]) -> int:
         except UsageError as failure:
             if (form := _form_asked(words)) is None:
                 raise
-            from bridle.cli.run import fail_as
+            from bridle.cli.run.run import fail_as
 
             return fail_as(failure, form, os.environ)
         return _carry_out(parsed)
@@ -93,7 +116,8 @@ def _carry_out(parsed: argparse.Namespace) -> int:
     """Import the function of a verb and run it."""
     verb = parsed.verb
     action = f"{verb} {getattr(parsed, 'action', '')}"
-    module, _, function = _FUNCTIONS.get(action, _FUNCTIONS.get(verb, f"{verb}:{verb}")).partition(":")
+    module, _, function = (_FUNCTIONS.get(action) or _FUNCTIONS[verb]).partition(":")
+    function = function or module.rpartition(".")[2]
     return getattr(import_module(f"bridle.cli.{module}"), function)(parsed, dict(os.environ))
 
 

@@ -1,0 +1,1 @@
+"""Verbs for providers, models, credentials and tokens."""

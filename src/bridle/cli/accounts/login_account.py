@@ -1,0 +1,110 @@
+"""Sign in with an account: an address to open, or a code to type.
+
+Works where no browser is: the address is always printed, and what a browser elsewhere ended at can be pasted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+
+from bridle.base.clock import SystemClock
+from bridle.base.process.processes import CannotStart
+from bridle.base.process.user_programs import start_detached
+from bridle.base.text.terminal_text import visible
+from bridle.cli.accounts.login_desk import LoginDesk
+from bridle.cli.console import say
+from bridle.credentials.forms import form_post
+from bridle.credentials.oauth import OAuthClient, client_of
+from bridle.credentials.records import SignIn
+from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
+from bridle.protocol.errors import UsageError
+from bridle.providers.endpoints import Endpoint
+
+SHOWN_TO_BROWSERS = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP", "XDG_SESSION_TYPE", "XDG_DATA_DIRS",
+)  # fmt: skip
+"""What of our environment a browser gets: what it needs to be seen, and no keys."""
+
+
+async def sign_in(
+    desk: LoginDesk, endpoint: Endpoint, oauth: Mapping[str, object], parsed: argparse.Namespace
+) -> SignIn:
+    """The tokens of a sign-in that a person has just made. Raises `CredentialError`."""
+    client = client_of(endpoint.name, oauth)
+    post = form_post(lambda: desk.models.connections)
+    if _by_device(client, desk, parsed):
+        return await sign_in_by_device(
+            client,
+            post,
+            provider=endpoint.name,
+            clock=SystemClock(),
+            show=lambda code: _show_code(endpoint.name, code),
+        )
+    can_paste = sys.stdin.isatty()
+
+    def show(address: str) -> None:
+        say(
+            f"To sign in at {visible(endpoint.name, newlines=False)}, open this page:\n\n  {visible(address)}\n\n"
+        )
+        if desk.has_display and not parsed.no_open:
+            open_in_browser(address, desk.env)
+        hint = " On another machine? Paste the address it ends at." if can_paste else ""
+        say(f"Waiting for the browser, 5 minutes at most.{hint}\n")
+
+    return await sign_in_by_browser(
+        client,
+        post,
+        provider=endpoint.name,
+        clock=SystemClock(),
+        show=show,
+        pasted=pasted_line if can_paste else None,
+    )
+
+
+def _by_device(client: OAuthClient, desk: LoginDesk, parsed: argparse.Namespace) -> bool:
+    """As asked for; else in a browser where one can be shown, by a code where none can."""
+    if parsed.device and not client.device_url:
+        raise UsageError("This provider has no sign-in by code; leave --device out")
+    if parsed.browser and not client.authorize_url:
+        raise UsageError("This provider has no sign-in in a browser; leave --browser out")
+    if parsed.device or parsed.browser:
+        return bool(parsed.device)
+    return not client.authorize_url or (bool(client.device_url) and not desk.has_display)
+
+
+def _show_code(provider: str, code: DeviceCode) -> None:
+    minutes = max(1, code.lasts_s // 60)
+    say(f"To sign in at {visible(provider, newlines=False)}, open   {code.address}\n")
+    say(f"and type this code there   {code.user_code}\n")
+    if code.whole_address:
+        say(f"or open   {code.whole_address}\n")
+    say(f"Waiting, {minutes} minutes at most. Ctrl-C stops.\n")
+
+
+def open_in_browser(address: str, env: Mapping[str, str]) -> None:
+    """Tries to; the address has been printed for when it does not work."""
+    program = env.get("BROWSER", "").partition(":")[0] or (
+        "open" if os.uname().sysname == "Darwin" else "xdg-open"
+    )
+    given = {name: env[name] for name in SHOWN_TO_BROWSERS if env.get(name)}
+    try:
+        start_detached([program, address], env=given)
+    except CannotStart:
+        return
+
+
+async def pasted_line() -> str:
+    """A line typed while something else is waited for. Where no more will come, it waits for ever."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+    loop.add_reader(sys.stdin.fileno(), lambda: typed.done() or typed.set_result(sys.stdin.readline()))
+    try:
+        line = await typed
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    return line or await loop.create_future()

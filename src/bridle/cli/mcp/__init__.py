@@ -1,0 +1,1 @@
+"""`bridle mcp`: a module for each action or pair of actions."""

@@ -1,0 +1,376 @@
+"""`bridle mcp test`: start or reach one server and report what it offers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import signal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from bridle.app.mcp_feature import stored_tokens
+from bridle.app.server_trust import ServerValues
+from bridle.app.settings import SessionOptions, session_settings
+from bridle.app.stored_keys import StoredKeys
+from bridle.base.clock import Clock, SystemClock
+from bridle.base.net.http import HttpConnections
+from bridle.base.process.processes import Processes
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
+from bridle.cli.policy.sandbox_context import SandboxContext
+from bridle.config.folders import home_of
+from bridle.mcp.input_requests import NOBODY, default_reply
+from bridle.mcp.presented_tools import used_tools
+from bridle.mcp.sampling_requests import SampleReply, SampleRequest
+from bridle.mcp.server_definitions import ServerDefinition
+from bridle.mcp.server_run import LaunchPlace
+from bridle.mcp.shared_server import ServerPool, ServerUnavailable, ServerUser, SharedServer
+from bridle.protocol.errors import UsageError
+from bridle.sandbox.plain_spawn import allowed_environment
+from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of
+
+if TYPE_CHECKING:
+    from bridle.mcp.input_requests import InputReply, InputRequest
+    from bridle.mcp.pin_gate import PinReview
+    from bridle.mcp.server_connection import ServerConnection
+    from bridle.protocol.events import Degraded, Notice
+
+EXIT_FAILED = 1
+EXIT_CREDENTIALS = 4
+PREPARING_S = 60.0
+"""What the sandbox and our own packages may take: that is not the time of the server, which has its own limit."""
+_STOPPING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How it went. `problem` says why it cannot be used, as the end of a sentence; empty where it can.
+
+    `protocol` is the revision it speaks, `calls_itself` its own name and version. `tools` have the names the model
+    knows. `left_out` are tools that cannot be used, each with why; `held_back` those that wait for a person's word, and
+    `unpinned` what of it can be other code the next time; `garbage` counts lines that were no message. `called` is the
+    tool that was tried, `result` what it answered. `needs_sign_in`: only that is missing.
+    """
+
+    name: str
+    ok: bool
+    problem: str = ""
+    protocol: str = ""
+    calls_itself: str = ""
+    tools: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    held_back: tuple[str, ...] = ()
+    unpinned: str = ""
+    garbage: int = 0
+    log: str = ""
+    called: str = ""
+    result: str = ""
+    needs_sign_in: bool = False
+    needs_approval: bool = False
+
+
+class TrialCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is tried. `takes_defaults`: forms are answered with what they say themselves; else nobody is there
+    to answer."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    takes_defaults: bool = False
+
+
+def mcp_test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    here = folder_servers(parsed, env)
+    row = here.row(parsed.name, env)
+    if row.state != "used":
+        return _report(Trial(name=row.name, ok=False, problem=_why_not(row)), as_json=parsed.json)
+    found = tried_server(parsed, here, row, env, call=_wanted_call(parsed))
+    return found if isinstance(found, int) else _report(found, as_json=parsed.json)
+
+
+def tried_server(
+    parsed: argparse.Namespace,
+    here: FolderServers,
+    row: ServerRow,
+    env: Mapping[str, str],
+    call: TrialCall | None = None,
+) -> Trial | int:
+    """How it went, or the exit code of a signal."""
+    options = SessionOptions(config_file=parsed.config, profile=parsed.profile, sets=tuple(parsed.set))
+    settings = session_settings(options, where=here.where, cwd=here.cwd, env=env)
+    definition = next(one for one in settings.servers.definitions if one.name == row.name)
+    context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
+    found = try_server(definition, context, env, call)
+    return found if isinstance(found, int) else msgspec.structs.replace(found.trial, log=row.log)
+
+
+class TrialRun(NamedTuple):
+    """A trial, and what of the server's tools waits for a person."""
+
+    trial: Trial
+    tools_review: PinReview | None
+
+
+def try_server(
+    definition: ServerDefinition,
+    context: SandboxContext,
+    env: Mapping[str, str],
+    call: TrialCall | None = None,
+) -> TrialRun | int:
+    """Starts or reaches a server as a session would; the exit code of a signal where one came."""
+    return asyncio.run(_unless_stopped(definition, context, env, call))
+
+
+def _wanted_call(parsed: argparse.Namespace) -> TrialCall | None:
+    if parsed.call is None:
+        if parsed.arguments is not None or parsed.defaults:
+            raise UsageError("--arguments and --defaults go with --call TOOL")
+        return None
+    try:
+        arguments = msgspec.json.decode(parsed.arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise UsageError('--arguments is not a JSON object, such as \'{"path": "."}\'') from None
+    return TrialCall(tool=parsed.call, arguments=arguments, takes_defaults=parsed.defaults)
+
+
+def _why_not(row: ServerRow) -> str:
+    return "it is disabled" if row.state == "disabled" else row.why
+
+
+async def _unless_stopped(
+    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
+) -> TrialRun | int:
+    """How it went, or the exit code of a signal. Either way nothing is left running."""
+    loop, codes = asyncio.get_running_loop(), list[int]()
+    trying = asyncio.ensure_future(_tried(definition, context, env, call))
+
+    def interrupt(code: int) -> None:
+        codes.append(code)
+        trying.cancel()
+
+    for number, code in _STOPPING.items():
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, interrupt, code)
+    try:
+        return await trying
+    except asyncio.CancelledError:
+        if not codes:
+            raise
+        return codes[0]
+
+
+async def _tried(
+    definition: ServerDefinition, context: SandboxContext, env: Mapping[str, str], call: TrialCall | None
+) -> TrialRun:
+    where, policy = context.where, context.policy
+    processes = Processes(adopts_orphans=True, records=records_of(where))
+    machine = machine_spawn(processes, where=where, home=home_of(env), env=env)
+    clock = SystemClock()
+    pool = ServerPool(where.state, clock)
+    stored = stored_keys(context, env)
+    connections = functools.cache(lambda: _connections(env, clock))
+    place = LaunchPlace(
+        spawn=machine if policy.mode == "off" else claimed_spawn(machine, "", _warn),
+        policy=policy,
+        cwd=context.cwd,
+        env=context.env,
+        roots=(context.cwd,),
+        tokens=stored_tokens(stored, connections),
+        values=ServerValues(context.env, env, stored),
+    )
+    try:
+        server = pool.server(definition, place)
+        watcher = _FirstTrouble()
+        pool.use((server,), watcher)
+        trial = await _asked(server, watcher, call)
+        return TrialRun(trial, server.pins.tools_review)
+    finally:
+        await pool.close()
+        if connections.cache_info().currsize:
+            await connections().close()
+        await processes.close()
+        machine.close()
+
+
+def stored_keys(context: SandboxContext, env: Mapping[str, str]) -> StoredKeys:
+    """What people stored, for sign-ins at servers and for values of their references."""
+    back_end = context.settings.credential_store
+    return StoredKeys(where=context.where, env=env, clock=SystemClock(), notice=tell, back_end=back_end)
+
+
+def _connections(env: Mapping[str, str], clock: Clock) -> HttpConnections:
+    return HttpConnections(env=env, clock=clock)
+
+
+class _FirstTrouble:
+    """Hears of the first time that the server is not there: a session would go on trying, a person waits here."""
+
+    def __init__(self) -> None:
+        self.problem: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def server_made(self, server: SharedServer, notice: Notice) -> None:
+        """The call that is tried hears of it."""
+
+    def server_changed(self, server: SharedServer) -> None:
+        state = server.state()
+        if state.phase in ("down", "given up", "changed", "needs sign-in") and not self.problem.done():
+            self.problem.set_result(state.problem)
+
+
+async def _asked(server: SharedServer, watcher: _FirstTrouble, call: TrialCall | None) -> Trial:
+    definition = server.definition
+    connecting = asyncio.ensure_future(_offer(server, watcher, call))
+    try:
+        await asyncio.wait((connecting, watcher.problem), return_when=asyncio.FIRST_COMPLETED)
+        if watcher.problem.done():
+            return _failed(server, watcher.problem.result())
+        return connecting.result()
+    except TimeoutError:
+        return _failed(server, f"what it has to read was not listed within {definition.call_s:g} s")
+    except ServerUnavailable as problem:
+        return _failed(server, str(problem))
+    finally:
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+
+
+async def _offer(server: SharedServer, watcher: _FirstTrouble, call: TrialCall | None) -> Trial:
+    """What it offers, and what the tool said that is tried. Raises `ServerUnavailable` and `TimeoutError`."""
+    definition = server.definition
+    connection = await server.connected(definition.connect_s + PREPARING_S)
+    from bridle.mcp.server_connection import ConnectionLost, ServerRefused
+
+    offer, calls_itself = server.offer, connection.calls_itself
+    assert offer is not None, "it is connected"
+    try:
+        async with asyncio.timeout(definition.call_s):
+            resources = await connection.resources() if offer.resources else ()
+    except (ConnectionLost, ServerRefused) as problem:
+        raise ServerUnavailable(f"what it has to read could not be listed: {problem}") from None
+    found = Trial(
+        name=definition.name,
+        ok=True,
+        protocol=offer.protocol,
+        calls_itself=calls_itself,
+        tools=tuple(used_tools(definition, offer)),
+        resources=tuple(one.uri for one in resources),
+        prompts=tuple(one.name for one in offer.prompts),
+        left_out=offer.left_out,
+        held_back=server.state().held_back,
+        unpinned=server.state().unpinned,
+        garbage=server.state().garbage,
+    )
+    return found if call is None else await _called(server, connection, watcher, call, found)
+
+
+async def _called(
+    server: SharedServer, connection: ServerConnection, user: ServerUser, call: TrialCall, found: Trial
+) -> Trial:
+    from bridle.mcp.server_connection import ConnectionLost, ServerRefused
+
+    assert server.offer is not None, "it is connected"
+    known = used_tools(server.definition, server.offer)
+    listed = known.get(call.tool) or next((one for one in known.values() if one.name == call.tool), None)
+    if listed is None:
+        raise ServerUnavailable(f"it has no tool {call.tool}; it has: {', '.join(found.tools) or 'none'}")
+    active = _TriedCall(user, call)
+    try:
+        await server.started_call(active)
+        async with asyncio.timeout(server.definition.call_s):
+            result = await connection.call(listed.name, call.arguments, _unheard)
+    except TimeoutError:
+        raise ServerUnavailable(f"{listed.name} took longer than {server.definition.call_s:g} s") from None
+    except (ConnectionLost, ServerRefused) as problem:
+        raise ServerUnavailable(server.sign_in_problem or f"{listed.name} failed: {problem}") from None
+    finally:
+        await server.ended_call(active)
+    return msgspec.structs.replace(
+        found,
+        ok=not result.failed,
+        problem=f"{listed.name} failed: {result.text()}" if result.failed else "",
+        called=listed.name,
+        result="\n".join((result.text(), *active.said)),
+    )
+
+
+def _unheard(_done: float, _total: float | None, _words: str) -> None:
+    """Nobody watches a trial."""
+
+
+class _TriedCall:
+    """A call that nobody watches."""
+
+    def __init__(self, user: ServerUser, call: TrialCall) -> None:
+        self.user = user
+        self.said: list[str] = []
+        self._takes_defaults = call.takes_defaults
+
+    def hear_put_aside(self, notice: Notice) -> None:
+        self.said.append(f"[sandbox: {notice.message}]")
+
+    async def answer_input(self, request: InputRequest) -> InputReply:
+        return default_reply(request) if self._takes_defaults else NOBODY
+
+    async def answer_sample(self, request: SampleRequest) -> SampleReply:
+        return SampleReply(refusal="a trial has no model")
+
+
+def _failed(server: SharedServer, problem: str) -> Trial:
+    return Trial(
+        name=server.definition.name,
+        ok=False,
+        problem=problem,
+        garbage=server.state().garbage,
+        needs_sign_in=bool(server.sign_in_problem),
+        needs_approval=server.state().phase == "changed",
+    )
+
+
+def _warn(degraded: Degraded) -> None:
+    tell(visible(degraded.message, newlines=False))
+
+
+def _report(trial: Trial, *, as_json: bool) -> int:
+    if as_json:
+        return say_json(trial) or _code(trial)
+    if trial.ok:
+        return say("\n".join(visible(line, newlines=False) for line in _lines(trial)) + "\n")
+    if trial.needs_approval:
+        log = f". Look at it and agree: bridle mcp approve {trial.name}"
+    else:
+        log = f". Its log: {trial.log}" if trial.log and not trial.needs_sign_in else ""
+    how = "" if trial.needs_sign_in else " cannot be used:"
+    tell(visible(f'MCP server "{trial.name}"{how} {trial.problem}{log}', newlines=False))
+    return _code(trial)
+
+
+def _code(trial: Trial) -> int:
+    return EXIT_CREDENTIALS if trial.needs_sign_in else 0 if trial.ok else EXIT_FAILED
+
+
+def _lines(trial: Trial) -> Iterator[str]:
+    yield f"{trial.name} can be used"
+    yield f"  speaks      {trial.protocol}"
+    if trial.calls_itself:
+        yield f"  says it is  {trial.calls_itself}"
+    for label, names in (
+        ("tools", trial.tools),
+        ("resources", trial.resources),
+        ("prompts", trial.prompts),
+        ("left out", trial.left_out),
+        ("waits", trial.held_back),
+    ):
+        if names or label == "tools":
+            yield f"  {label:<10}  {len(names)}{': ' if names else ''}{', '.join(names)}"
+    if trial.unpinned:
+        yield f"  pins        {trial.unpinned}"
+    if trial.garbage:
+        yield f"  garbage     {counted(trial.garbage, 'line')} that were no message"
+    if trial.called:
+        yield f"  called      {trial.called}: {trial.result}"
+    yield f"  log         {trial.log}"

@@ -1,0 +1,1 @@
+"""Verbs for permissions, trust, hooks and the sandbox."""

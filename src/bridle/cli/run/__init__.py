@@ -1,0 +1,1 @@
+"""`bridle run` and other verbs for scripts."""

@@ -1,0 +1,1 @@
+"""Verbs for stored sessions: list, change, cost, undo, memory."""

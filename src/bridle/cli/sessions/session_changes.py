@@ -1,0 +1,208 @@
+"""`bridle sessions branch`, `import`, `rename`, `pin`, `dismiss`, `delete`, `prune`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.session_words import day, short
+from bridle.cli.sessions.expiry_notice import NOTICE_DAYS, dismiss
+from bridle.cli.stdin import typed_line
+from bridle.config.folders import folders
+from bridle.config.retention_days import days_kept
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.sessions.archive.backup import is_backup
+from bridle.sessions.archive.beside_files import copy_outputs, forget_beside
+from bridle.sessions.archive.import_session import UnreadableLine
+from bridle.sessions.archive.stored_archive import StoredArchive
+from bridle.sessions.sqlite_store import SqliteStore
+from bridle.sessions.store import SessionRow, SessionStore, one_line
+
+
+def change(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    match parsed.action:
+        case "branch":
+            return _branch(store, parsed, env)
+        case "import":
+            return _import(store, parsed)
+        case "rename":
+            return _rename(store, parsed)
+        case "pin":
+            return _pin(store, parsed)
+        case "dismiss":
+            return _dismiss(store, parsed, env)
+        case "delete":
+            return _delete(store, parsed, env)
+        case _:
+            return _prune(store, parsed, env)
+
+
+def _branch(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    row = kept(store.find(parsed.id))
+    made = StoredArchive(store).branch(row.id, turn=parsed.at)
+    copy_outputs(folders(env).state, row.id, made)
+    if parsed.name:
+        store.rename(made, parsed.name)
+    if parsed.json:
+        return say_json({"session": made, "branch_of": row.id})
+    return say(f"{made}   branched from {_named(row)}   Go on with it: bridle -r {short(made)}\n")
+
+
+def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
+    here = os.path.realpath(parsed.cwd)
+    rest = ""
+    if parsed.file == "-":
+        made, rest = _import_lines(store, sys.stdin.buffer.readlines(), here, "import.rest")
+    else:
+        try:
+            if _is_backup(parsed.file):
+                return _restore(store, parsed)
+            with open(parsed.file, "rb") as lines:
+                made, rest = _import_lines(store, lines.readlines(), here, parsed.file + ".rest")
+        except OSError as problem:
+            raise UsageError(
+                f"{problem.filename or parsed.file} cannot be used ({problem.strerror})"
+            ) from None
+        except UsageError as refused:
+            raise UsageError(f"{parsed.file}: {refused.message}") from None
+    if parsed.json:
+        return say_json({"session": made, "rest": rest or None})
+    row = store.find(made)
+    turns = counted(row.turns, "turn")
+    torn = f" Its end could not be read; that part is in {visible(rest, newlines=False)}." if rest else ""
+    return say(
+        f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.{torn}\n"
+    )
+
+
+def _import_lines(store: SessionStore, lines: list[bytes], here: str, rest: str) -> tuple[str, str]:
+    """The session, and where the part went that could not be read; empty where there is none.
+
+    A file whose first line is no event is refused: nothing says that it was ever an export.
+    """
+    try:
+        return StoredArchive(store).import_lines(lines, cwd=here, profile="default"), ""
+    except UnreadableLine as torn:
+        whole = torn.place - 1
+        if not b"".join(lines[:whole]).strip():
+            raise
+    missing = f"The file this session was imported from could not be read from line {whole + 1} on."
+    with open(os.open(rest, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as kept_beside:
+        kept_beside.writelines(lines[whole:])
+    made = StoredArchive(store).import_lines(lines[:whole], cwd=here, profile="default", missing=missing)
+    store.rename(made, f'part of "{store.find(made).title}"')
+    return made, os.path.abspath(rest)
+
+
+def _is_backup(path: str) -> bool:
+    return os.path.isfile(path) and is_backup(path)
+
+
+def _restore(store: SessionStore, parsed: argparse.Namespace) -> int:
+    work = SqliteStore(store).restore(parsed.file, cwd=os.path.realpath(parsed.cwd), notice=tell)
+    came = asyncio.run(work)
+    if parsed.json:
+        return say_json(came)
+    left = f" {came.left_out} left out: here already, or nothing in them." if came.left_out else ""
+    return say(f"{counted(len(came.sessions), 'session')} came in.{left} Nothing in them was run.\n")
+
+
+def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:
+    row, title = store.find(parsed.id), one_line(" ".join(parsed.title))
+    store.rename(row.id, title)
+    if not title:
+        return say(f"{row.id} has no title any more; the next thing you say in it names it.\n")
+    return say(f"{row.id}   {visible(title, newlines=False)}\n")
+
+
+def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
+    row = store.find(parsed.id)
+    if parsed.off:
+        store.pin(row.id, pinned=False)
+        return say(f"{_named(row)} is not pinned any more; its content expires like that of others.\n")
+    kept(row)
+    store.pin(row.id, pinned=True)
+    return say(f"★ {_named(row)} is kept until you unpin it: bridle sessions pin --off {short(row.id)}\n")
+
+
+def _dismiss(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """The notice before content goes is not given any more for these; it still goes."""
+    where = folders(env)
+    until_ms = time.time_ns() // 1_000_000 + NOTICE_DAYS * 24 * 3600 * 1000
+    due = StoredArchive(store).expiring(days_kept(where, env, os.path.realpath(".")), until_ms=until_ms)
+    going = {one.id: one for one in due}
+    named = [store.find(text) for text in parsed.id]
+    for row in named:
+        if row.id not in going:
+            raise UsageError(
+                f"{_named(row)} loses no content within {NOTICE_DAYS} days: nobody is told of it"
+            )
+    meant = list(dict.fromkeys(row.id for row in named)) or list(going)
+    if not meant:
+        return say(f"No session loses its content within {NOTICE_DAYS} days.\n")
+    try:
+        dismiss(where.state, meant)
+    except OSError as problem:
+        raise UsageError(f"{problem.filename or where.state} cannot be used ({problem.strerror})") from None
+    these = "that of 1 session goes" if len(meant) == 1 else f"that of {len(meant)} sessions goes"
+    return say(f"You are not told again; {these} all the same. Keep one: bridle sessions pin ID\n")
+
+
+def _delete(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    rows = list({row.id: row for row in (store.find(text) for text in parsed.id)}.values())
+    if not parsed.yes and not _agreed(rows):
+        return say("Nothing was deleted.\n")
+    where = folders(env)
+    for row in rows:
+        StoredArchive(store).delete(row.id, beside=forget_beside(where.state))
+        say(f"Deleted: {_named(row)}\n")
+    return 0
+
+
+def _agreed(rows: list[SessionRow]) -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("Nobody is here to ask, so nothing was deleted. Delete without a question: -y")
+    for row in rows:
+        star = "★ " if row.pinned else ""
+        say(f"  {row.id}   {star}{_named(row)}   {counted(row.turns, 'turn')}\n")
+    these = "this session" if len(rows) == 1 else f"these {len(rows)} sessions"
+    say(f"Delete {these} for good, with everything that was said and done in it?\n")
+    try:
+        return typed_line("y delete · Enter keep › ").strip().lower() == "y"
+    except EOFError:
+        return False
+
+
+def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    where = folders(env)
+    days_of = days_kept(where, env, os.path.realpath("."))
+    if parsed.dry_run:
+        due = StoredArchive(store).expiring(days_of, until_ms=time.time_ns() // 1_000_000)
+        lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
+        return say("".join(lines) or "Nothing is due.\n")
+    expired = StoredArchive(store).expire(days_of, beside=forget_beside(where.state))
+    if expired.busy:
+        say(f"{counted(len(expired.busy), 'session')} in use and left alone.\n")
+    if not expired.sessions:
+        return say("Nothing was due.\n")
+    return say(
+        f"The content of {counted(len(expired.sessions), 'session')} is gone; titles, costs and chains stay.\n"
+    )
+
+
+def kept(row: SessionRow) -> SessionRow:
+    """The session, if there is still something in it to go on with."""
+    if row.expired_ms is not None:
+        raise CommandRefused("SessionExpired", session=row.id, day=day(row.expired_ms))
+    return row
+
+
+def _named(row: SessionRow) -> str:
+    return f'"{visible(row.title, newlines=False)}"' if row.title else row.id

@@ -1,0 +1,147 @@
+"""`bridle undo`: preview and undo file changes of a turn, a call or a session."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+
+from bridle.app.machine_store import session_store, store_to_look
+from bridle.app.session_undo import StoredUndo, stored_undo
+from bridle.base.text.terminal_text import visible
+from bridle.cli.console import say, tell
+from bridle.cli.session_words import short
+from bridle.cli.stdin import typed_line
+from bridle.cli.unlock import sessions_unlocked
+from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.undo_form import conflict_words, undo_headline, undo_lines
+from bridle.protocol.errors import CommandRefused, UsageError
+from bridle.protocol.events import ContextAdded
+from bridle.protocol.messages import TextBlock
+from bridle.sessions.store import SessionRow, SessionStore
+from bridle.undo import undo_words as words
+from bridle.undo.undo_plan import Plan, Step
+from bridle.undo.undo_preview import conflict, preview
+from bridle.undo.undo_service import SESSION
+
+EXIT_STOPPED = 1
+
+
+def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    """Returns 0 when it was done or there was nothing to do, 1 when it was not done."""
+    env = sessions_unlocked(env)
+    with store_to_look(env) if parsed.dry_run else closing(session_store(env)) as store:
+        row, what = _meant(store, parsed)
+        with stored_undo(store, env, row.id, add_dirs=parsed.add_dir) as stored:
+            for cut_off in stored.work.cut_off():
+                tell(words.interrupted(cut_off))
+            plan = stored.work.redo_plan() if parsed.redo else stored.work.plan(what)
+            if plan is None:
+                return say(_nothing(row, redo=parsed.redo))
+            named = f" --session {short(row.id)}" if parsed.session or what == SESSION else ""
+            return _carry_out(stored, plan, what, parsed, f"bridle undo --redo{named}")
+
+
+def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow, str]:
+    """The session, and the turn or call in it; a name that is neither is that of a session, and means all of it."""
+    here = os.path.realpath(parsed.cwd)
+    if parsed.redo and parsed.what:
+        raise UsageError("--redo takes back the last undo. Of which session: --redo --session ID")
+    what = parsed.what or ""
+    if what and not (what.isascii() and what.isdigit()) and not what.startswith("call_"):
+        if parsed.session:
+            raise UsageError(f'"{what}" is neither a turn nor a call')
+        return store.find(what, cwd=here), SESSION
+    row = store.find(parsed.session, cwd=here) if parsed.session else store.newest(here)
+    return row, what
+
+
+def _nothing(row: SessionRow, *, redo: bool) -> str:
+    title = visible(row.title, newlines=False)
+    named = f' "{title}"' if title else ""
+    return f"There is nothing to {'redo' if redo else 'undo'} in {row.id}{named}.\n"
+
+
+def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
+    """`redo` is what to type to have it back."""
+    work = stored.work
+    shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=_now_ms())
+    lines = undo_lines(shown)
+    failed = say("\n".join((undo_headline(shown), *lines)) + "\n")
+    if parsed.dry_run:
+        return failed or say("Nothing was changed (--dry-run).\n")
+    if not plan.does_something:
+        return failed or say("Nothing can be put back.\n" if lines else "Everything is as it was already.\n")
+    if not parsed.yes and not sys.stdin.isatty():
+        raise CommandRefused("NoApprover", tool="undo", hint="Let it with -y.")
+    if not parsed.yes and not _agreed(stored, plan):
+        return failed or say("Nothing was changed.\n")
+    overwrite = _overwritten(stored, plan, parsed.conflicts or ("stop" if parsed.yes else "ask"))
+    if overwrite is None:
+        say(
+            "Nothing was changed. Leave such files as they are: --conflicts skip   Or: --conflicts overwrite\n"
+        )
+        return EXIT_STOPPED
+    applied = work.apply(plan, overwrite=overwrite)
+    if applied is None:
+        why = words.not_done(plan, undo="bridle undo", redo=redo)
+        return failed or say(f"{why}\n")
+    told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
+    stored.journal.emit(told)
+    stored.journal.emit(applied)
+    story = Story(undo="bridle undo", redo=redo)
+    return failed or say("\n".join(story.lines(applied)) + "\n")
+
+
+def _agreed(stored: StoredUndo, plan: Plan) -> bool:
+    verb = "redo" if plan.is_redo else "undo"
+    while True:
+        match _answer(f"y {verb} · d diff · Enter keep › "):
+            case "y":
+                return True
+            case "d":
+                say(
+                    words.diff(
+                        plan,
+                        contents=stored.work.contents,
+                        shown=stored.work.shown,
+                        hides=stored.hides,
+                    )
+                    + "\n"
+                )
+            case _:
+                return False
+
+
+def _overwritten(stored: StoredUndo, plan: Plan, decided: str) -> set[str] | None:
+    """The files in conflict that shall be written over; None stops everything."""
+    overwrite: set[str] = set()
+    for step in plan.of("conflict"):
+        choice = _asked(stored, plan, step) if decided == "ask" else decided
+        if choice == "stop":
+            return None
+        if choice == "overwrite":
+            overwrite.add(step.path)
+    return overwrite
+
+
+def _asked(stored: StoredUndo, plan: Plan, step: Step) -> str:
+    found = conflict(step, plan, shown=stored.work.shown, now_ms=_now_ms())
+    say(f"{conflict_words(found)}.\n")
+    kept = "not kept" if plan.is_redo else "kept for --redo"
+    answer = _answer(f"s skip it · o overwrite (your version is {kept}) · Enter stop › ")
+    return {"s": "skip", "o": "overwrite"}.get(answer, "stop")
+
+
+def _answer(prompt: str) -> str:
+    try:
+        return typed_line(prompt).strip().lower()
+    except EOFError:
+        return ""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""Verbs for settings, agents, skills, plugins, profiles, checks and the server."""

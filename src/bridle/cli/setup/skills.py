@@ -1,0 +1,210 @@
+"""`bridle skills`: list, show, check and create skills."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bridle.app.settings import is_acked, skill_settings
+from bridle.app.skill_sources import agreed_of, find_all
+from bridle.base.fs.files import read_limited, write_new
+from bridle.base.text.terminal_text import visible
+from bridle.cli.console import say, say_json, tell
+from bridle.cli.policy.trust import stored_approvals
+from bridle.cli.setup.doctor_parts import at_home
+from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
+from bridle.config.tiers import load
+from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
+from bridle.context.skills.skill_file import BadSkill, read_skill
+from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE
+from bridle.context.skills.skill_views import skill_description, skill_lines, skill_list
+from bridle.protocol.errors import BridleError, UsageError
+
+EXIT_PROBLEMS: Final = 1
+_BEGINNING: Final = """\
+---
+name: {name}
+description: {description}
+---
+
+# {title}
+
+1. …
+2. …
+"""
+
+
+def skills(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    match parsed.action:
+        case "show":
+            return _show(parsed, env)
+        case "check":
+            return _check(parsed, env)
+        case "new":
+            return _new(parsed, env)
+        case _:
+            return _list(parsed, env)
+
+
+def skills_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SessionSkills:
+    """The skills that a session here would have. Nothing of them is run, and nobody is asked."""
+    approvals = stored_approvals(env)
+    cwd = os.path.realpath(os.getcwd())
+    tiers = load(
+        where=folders(env),
+        cwd=cwd,
+        env=env,
+        config_file=getattr(parsed, "config", None),
+        profile=getattr(parsed, "profile", None),
+        sets=getattr(parsed, "set", ()),
+        is_acked=is_acked(approvals),
+    )
+    settings = skill_settings(tiers)
+
+    def find() -> Offered:
+        if not settings.enabled:
+            return Offered(skills={})
+        found = find_all(settings, where=folders(env), cwd=cwd, env=env)
+        return offered_of(found, agreed_of(approvals), settings.disabled)
+
+    return SessionSkills(find)
+
+
+def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found = skill_list(skills_here(parsed, env).offered)
+    if parsed.json:
+        return say_json(found)
+    for problem in found.problems:
+        tell(visible(problem, newlines=False))
+    return say("\n".join(skill_lines(found.skills)) + "\n")
+
+
+def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    found = skill_description(skills_here(parsed, env), parsed.name)
+    if parsed.json:
+        return say_json(found)
+    one = found.skill
+    facts = [
+        f"{one.name}  {one.source}  {one.folder}",
+        one.description,
+        *(f"{name}: {_written(value)}" for name, value in found.fields.items()),
+        *((f"files: {', '.join(found.files)}",) if found.files else ()),
+    ]
+    return say("\n".join(visible(fact, newlines=False) for fact in facts) + f"\n\n{visible(found.body)}\n")
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# Checking
+
+
+class CheckedSkill(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about one folder: nothing, or what to change."""
+
+    path: str
+    name: str = ""
+    problem: str = ""
+    line: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def _check(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    paths = parsed.path or _folders_here(parsed, env)
+    found = [_checked(path, env) for path in paths]
+    bad = [one for one in found if one.problem]
+    if parsed.json:
+        return say_json(found) or (EXIT_PROBLEMS if bad else 0)
+    lines = [line for one in found for line in _checked_lines(one)]
+    say(
+        "\n".join(lines or ["No skills of yours or of this project here. Begin one: bridle skills new NAME"])
+        + "\n"
+    )
+    return EXIT_PROBLEMS if bad else 0
+
+
+def _folders_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+    """Every folder here that wants to be a skill, but for those that Bridle brings."""
+    offered = skills_here(parsed, env).offered
+    found = [
+        skill.folder for skill in (*offered.skills.values(), *offered.waiting) if skill.source != "built-in"
+    ]
+    for problem in offered.problems:
+        path = os.path.expanduser(problem.shown)
+        found.append(os.path.dirname(path) if os.path.basename(path) == SKILL_FILE else path)
+    return sorted(found)
+
+
+def _shown(path: str, env: Mapping[str, str]) -> str:
+    """A path as people write it: from where they are, or from their home."""
+    here = os.path.relpath(path)
+    return at_home(path, env) if here.startswith("../") else here
+
+
+def _checked(path: str, env: Mapping[str, str]) -> CheckedSkill:
+    folder = os.path.dirname(path) if os.path.basename(path) == SKILL_FILE else path
+    folder = os.path.abspath(folder)
+    file = os.path.join(folder, SKILL_FILE)
+    shown = _shown(file, env)
+    try:
+        contents = read_limited(file, MAX_BODY_BYTES)
+        if contents.truncated:
+            return CheckedSkill(path=shown, problem=f"it has more than {MAX_BODY_BYTES:,} bytes: shorten it")
+        found = read_skill(contents.data.decode(), folder=os.path.basename(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return CheckedSkill(path=path, problem=f"there is no {SKILL_FILE} in a folder of that name")
+    except OSError as problem:
+        return CheckedSkill(path=shown, problem=f"it cannot be read: {problem.strerror or problem}")
+    except UnicodeDecodeError:
+        return CheckedSkill(path=shown, problem="it is not UTF-8 text: save it as that")
+    except BadSkill as bad:
+        return CheckedSkill(path=shown, problem=str(bad), line=bad.line)
+    return CheckedSkill(path=shown, name=found.head.name, warnings=found.head.warnings)
+
+
+def _checked_lines(one: CheckedSkill) -> list[str]:
+    place = visible(one.path, newlines=False)
+    if one.problem:
+        return [f"{place}{f':{one.line}' if one.line else ''}: {visible(one.problem, newlines=False)}"]
+    return [f"{place}: good", *(f"{place}: {visible(text, newlines=False)}" for text in one.warnings)]
+
+
+# Beginning one
+
+
+def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
+    cwd = os.path.realpath(os.getcwd())
+    where = folders(env).config if parsed.own else project_folder(cwd) or os.path.join(cwd, PROJECT_FOLDER)
+    folder = os.path.join(where, "skills", parsed.name)
+    description = parsed.description or "What it does. Use it when …"
+    text = _BEGINNING.format(
+        name=parsed.name,
+        description=msgspec.json.encode(description).decode(),
+        title=parsed.name.replace("-", " ").capitalize(),
+    )
+    try:
+        read_skill(text, folder=parsed.name)
+    except BadSkill as bad:
+        raise UsageError(f'"{visible(parsed.name, newlines=False)[:100]}" cannot be a skill: {bad}') from None
+    file = os.path.join(folder, SKILL_FILE)
+    try:
+        os.makedirs(folder, mode=0o700 if parsed.own else 0o777, exist_ok=True)
+        write_new(file, text)
+    except FileExistsError:
+        raise UsageError(f"{_shown(file, env)} is there already. Nothing was changed") from None
+    except OSError as problem:
+        raise BridleError("FileUnwritable", path=file, problem=problem.strerror or str(problem)) from None
+    if parsed.json:
+        return say_json({"name": parsed.name, "file": file})
+    agree = "" if parsed.own else "\nThen agree to it, as to every file of a project: bridle trust ack"
+    return say(f"Wrote {_shown(file, env)}. Say in it what to do, and check it: bridle skills check{agree}\n")
+
+
+def skill_names(env: Mapping[str, str]) -> list[str]:
+    """For Tab: the names of the skills that are offered here."""
+    return list(skills_here(argparse.Namespace(), env).offered.skills)

@@ -1,0 +1,1 @@
+"""`bridle` at a terminal, and `bridle attach`."""
