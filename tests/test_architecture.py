@@ -204,7 +204,7 @@ def test_what_every_client_of_a_person_shares_has_no_terminal_and_no_widget(repo
                 case _:
                     pass
     assert "controller" in {path.stem for path in shared}
-    controller = set(imported(Path(repository, "src/bridle/clients/interaction/controller.py")))
+    controller = set(imported(Path(repository, "src/bridle/clients/interaction/session/controller.py")))
     assert controller.isdisjoint({"asyncio", "bridle.protocol.connection", "bridle.base.clock"}), (
         "no I/O of its own"
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.child_lines import ended_line
-from bridle.clients.interaction.story import did_not_run
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.render.child_lines import ended_line
+from bridle.clients.interaction.render.story import did_not_run
+from bridle.clients.interaction.state.view import SessionView
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
 from bridle.protocol import events as e

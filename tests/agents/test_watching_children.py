@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition
 from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, ScriptedAnswer, scripted
 from bridle.conformance.harness import harness, of_kind

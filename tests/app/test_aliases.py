@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.slash_table import Lines, SlashContext, carry_out, completed_names, names
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.commands.slash_table import (
+    Lines,
+    SlashContext,
+    carry_out,
+    completed_names,
+    names,
+)
+from bridle.clients.interaction.state.engine_info import EngineInfo
+from bridle.clients.interaction.state.view import SessionView
 from bridle.commands.aliases import read_aliases
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness

@@ -14,8 +14,8 @@ from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.cli.accounts.first_run import choose_model
 from bridle.cli.talk.talk import do_deed, listed_sessions
-from bridle.clients.interaction.picker import Deed
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.composer.picker import Deed
+from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

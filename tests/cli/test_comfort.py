@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridle.cli.talk.talk import paths_below
-from bridle.clients.interaction.key_router import GRACE_S, QUIET_S
+from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S
 from bridle.protocol import events as e
 from cli_kit import BRIDLE, Place
 from cli_terminal import Sitting, at_terminal, sitting

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridle.clients.interaction.key_router import GRACE_S, QUIET_S
+from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S
 from bridle.conformance.servers import JsonServer, ModelServer
 from bridle.protocol.events import GrantAdded, InputAccepted, PermissionRequested, ToolResult, text_of
 from bridle.providers.script import say

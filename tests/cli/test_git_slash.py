@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.key_router import GRACE_S, QUIET_S
+from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S
 from bridle.protocol.events import GitEnded, QuestionAnswered
 from bridle.protocol.questions import GitAnswer
 from cli_kit import Place

@@ -7,7 +7,7 @@ import pytest
 
 from bridle.clients.blocking import BlockingConnection
 from bridle.clients.engine_address import engine_address
-from bridle.clients.interaction.key_router import GRACE_S
+from bridle.clients.interaction.session.key_router import GRACE_S
 from bridle.clients.remote import RemoteConnection, connect_remote, engine_opener, place_opener
 from bridle.control.token_files import read_token_file
 from bridle.protocol.codec import encode_envelope

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.key_router import GRACE_S
+from bridle.clients.interaction.session.key_router import GRACE_S
 from bridle.protocol.events import ContextAdded, Notice, PrefixSet, ToolResult
 from bridle.safety.trust.approvals import Approval, encode
 from cli_kit import Place, Ran

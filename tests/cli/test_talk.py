@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.key_router import GRACE_S
+from bridle.clients.interaction.session.key_router import GRACE_S
 from bridle.conformance.servers import ModelServer, Received, ReplyWriter
 from bridle.protocol.events import InputAccepted, ToolResult
 from bridle.protocol.messages import FileMention, TextBlock

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from bridle.clients.interaction.key_router import GRACE_S
+from bridle.clients.interaction.session.key_router import GRACE_S
 from bridle.protocol.events import ContextAdded, UndoApplied
 from cli_kit import Place
 from cli_terminal import Sitting, sitting

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import EXIT_READER_GONE, Format, Printer
 from bridle.protocol import events as e
 from bridle.protocol import queries as q

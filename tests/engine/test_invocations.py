@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.passages import Words, passages
-from bridle.clients.interaction.story import Story
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.render.passages import Words, passages
+from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.print import Printer
 from bridle.clients.replay import frames
 from bridle.conformance.fake_clock import FakeClock

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.trust_form import trust_lines, trust_words
+from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.protocol.questions import TrustQuestion
 from bridle.safety.trust.launches import ProgramLaunch
 from bridle.safety.trust.trust_questions import ApprovedBefore, ReviewedText, file_question, launch_question

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from bridle.app.query_answers import shipped_slash
 from bridle.app.session_parts import SessionParts
 from bridle.base.fs.files import read_limited
-from bridle.clients.interaction.slash_table import own_names
+from bridle.clients.interaction.commands.slash_table import own_names
 from bridle.commands.aliases import FILE, MAX_BYTES, Aliases, read_aliases
 from bridle.config.bundles import bundle_name, counting_bundles
 from bridle.config.folders import Folders

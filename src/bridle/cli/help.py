@@ -2,7 +2,7 @@
 
 from bridle.base.text.spelling import meant_words
 from bridle.cli.option_page import man_page, option_page
-from bridle.clients.interaction import slash_table
+from bridle.clients.interaction.commands import slash_table
 from bridle.config.settings_report import reference
 
 OVERVIEW = """\

@@ -16,9 +16,9 @@ import msgspec
 from bridle.base.text.json_answer import checked
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import json_line, visible
-from bridle.clients.interaction.goal_lines import changed_words
-from bridle.clients.interaction.story import Story, describe_call, did_not_run, edited_files
-from bridle.clients.interaction.tally import LOCAL, UNKNOWN_COST, Tally
+from bridle.clients.interaction.render.goal_lines import changed_words
+from bridle.clients.interaction.render.story import Story, describe_call, did_not_run, edited_files
+from bridle.clients.interaction.render.tally import LOCAL, UNKNOWN_COST, Tally
 from bridle.clients.run_errors import error_fields
 from bridle.clients.structured import asked_again
 from bridle.protocol import events as e
@@ -513,7 +513,7 @@ class Printer:
 
     def _git_ended(self, ended: e.GitEnded) -> int:
         """A dry run that says what it would do is a success: the message it drafted is the answer."""
-        from bridle.clients.interaction.git_form import git_lines
+        from bridle.clients.interaction.questions.git_form import git_lines
 
         result = self._result
         dry = ended.reason == "DryRun"

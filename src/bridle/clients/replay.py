@@ -8,7 +8,7 @@ import msgspec
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
 

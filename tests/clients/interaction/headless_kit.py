@@ -7,13 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.composer import typed
-from bridle.clients.interaction.effects import ClientEffect, PutQuestion, SayWords, SessionReady, ShowEvent
-from bridle.clients.interaction.intents import Intent
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.session_driver import SessionDriver
+from bridle.clients.interaction.composer.composer import typed
+from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.session.client_services import ClientServices
+from bridle.clients.interaction.session.effects import (
+    ClientEffect,
+    PutQuestion,
+    SayWords,
+    SessionReady,
+    ShowEvent,
+)
+from bridle.clients.interaction.session.intents import Intent
+from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

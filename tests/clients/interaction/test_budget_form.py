@@ -1,8 +1,8 @@
 """The question about money: what it shows, and what its keys mean."""
 
-from bridle.clients.interaction.card import Decided, answered, drawn
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided, answered, drawn
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 from tables import table

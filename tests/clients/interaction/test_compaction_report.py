@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from bridle.clients.interaction.context_parts import Contents
-from bridle.clients.interaction.story import Story
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.render.context_parts import Contents
+from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from tables import table

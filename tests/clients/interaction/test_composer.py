@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.composer import (
+from bridle.clients.interaction.composer.composer import (
     Composer,
     Effect,
     Fold,
@@ -20,7 +20,7 @@ from bridle.clients.interaction.composer import (
     shown,
     text_of,
 )
-from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from tables import table
 
 

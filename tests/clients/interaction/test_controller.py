@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.test_spending import PRICED, opened, provider
-from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.composer import Send
-from bridle.clients.interaction.controller import Controller
-from bridle.clients.interaction.effects import (
+from bridle.clients.interaction.composer.composer import Send
+from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_card import Choice, Question
+from bridle.clients.interaction.session.controller import Controller
+from bridle.clients.interaction.session.effects import (
     CloseQuestion,
     CopyText,
     Echo,
@@ -33,10 +34,9 @@ from bridle.clients.interaction.effects import (
     Waiting,
     WaitOver,
 )
-from bridle.clients.interaction.intents import ChooseSession, NextMode, RunCommand, StopTurn
-from bridle.clients.interaction.question_card import Choice, Question
-from bridle.clients.interaction.question_queue import QuestionQueue
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.session.intents import ChooseSession, NextMode, RunCommand, StopTurn
+from bridle.clients.interaction.session.question_queue import QuestionQueue
+from bridle.clients.interaction.state.view import SessionView
 from bridle.conformance.fake_models import SilentModel, scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.conformance.servers import ModelServer

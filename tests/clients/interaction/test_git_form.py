@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.card import Decided, answered, drawn
-from bridle.clients.interaction.git_form import git_lines, text_to_edit
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided, answered, drawn
+from bridle.clients.interaction.questions.git_form import git_lines, text_to_edit
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import GitEnded, GitRun, QuestionAsked
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
 from tables import table

@@ -1,8 +1,8 @@
 """What a server asks a person for, on a screen, and what the answer says."""
 
-from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.question_card import Setting, permission_question
-from bridle.clients.interaction.question_forms import DECLINE, SKIP, asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_card import Setting, permission_question
+from bridle.clients.interaction.questions.question_forms import DECLINE, SKIP, asked_question, given_answer
 from bridle.protocol.events import PermissionRequested, QuestionAsked, ToolOfServer
 from bridle.protocol.questions import InputAnswer, InputField, InputQuestion
 from tables import table

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.card import Decided, Hint, Show
-from bridle.clients.interaction.composer import Composer, Send, Wish, shown
-from bridle.clients.interaction.key_router import GRACE_S, QUIET_S, KeyMeaning, KeyRouter
-from bridle.clients.interaction.keys import Paste, Press
-from bridle.clients.interaction.question_card import Question, Setting, permission_question
+from bridle.clients.interaction.composer.composer import Composer, Send, Wish, shown
+from bridle.clients.interaction.composer.keys import Paste, Press
+from bridle.clients.interaction.questions.card import Decided, Hint, Show
+from bridle.clients.interaction.questions.question_card import Question, Setting, permission_question
+from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S, KeyMeaning, KeyRouter
 from bridle.clients.line.terminal_keys import KeyDecoder
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.events import Offer, PermissionRequested

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 from tables import table
 

@@ -2,9 +2,9 @@
 
 import time
 
-from bridle.clients.interaction.card import Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided, Hint, Show, answered, drawn
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 from tables import table

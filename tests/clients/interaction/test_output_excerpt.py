@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.output_excerpt import (
+from bridle.clients.interaction.render.output_excerpt import (
     coloured_parts,
     excerpt,
     last_lines,
     plain_line,
     printed_text,
 )
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
 from tables import table

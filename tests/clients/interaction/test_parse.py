@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.parse import Shell, Slash, Typed, Words, parse
+from bridle.clients.interaction.composer.parse import Shell, Slash, Typed, Words, parse
 from bridle.protocol.messages import FileMention, TextBlock
 from tables import table
 

@@ -1,9 +1,9 @@
 """Paths of images that a terminal pastes: read as what they name, or left as text."""
 
-from bridle.clients.interaction.composer import Composer, Picture, Send, press, shown, with_pictures
-from bridle.clients.interaction.key_router import KeyRouter
-from bridle.clients.interaction.keys import Paste, Press, Text
-from bridle.clients.interaction.pasted_paths import pictures_in
+from bridle.clients.interaction.composer.composer import Composer, Picture, Send, press, shown, with_pictures
+from bridle.clients.interaction.composer.keys import Paste, Press, Text
+from bridle.clients.interaction.composer.pasted_paths import pictures_in
+from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
 from tables import table

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridle.clients.interaction.card import drawn
-from bridle.clients.interaction.question_card import Question, Setting, permission_question
-from bridle.clients.interaction.question_forms import asked_question
+from bridle.clients.interaction.questions.card import drawn
+from bridle.clients.interaction.questions.question_card import Question, Setting, permission_question
+from bridle.clients.interaction.questions.question_forms import asked_question
 from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionRequested, QuestionAsked, Risk
 from bridle.protocol.questions import OpenQuestion
 from bridle.tools.patches.foreseen_changes import file_change

@@ -1,7 +1,7 @@
 """What a server wants the model to write, on a screen."""
 
-from bridle.clients.interaction.card import Decided
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import SampledMessage, SamplingAnswer, SamplingQuestion
 

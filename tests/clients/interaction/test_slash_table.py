@@ -2,8 +2,7 @@
 
 import pytest
 
-from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.slash_table import (
+from bridle.clients.interaction.commands.slash_table import (
     Do,
     Lines,
     SlashContext,
@@ -13,8 +12,9 @@ from bridle.clients.interaction.slash_table import (
     nearest_words,
     next_mode,
 )
-from bridle.clients.interaction.tally import Tally
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.state.engine_info import EngineInfo
+from bridle.clients.interaction.state.view import SessionView
 from bridle.commands.prompts import PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import (

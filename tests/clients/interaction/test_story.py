@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import hidden_characters
-from bridle.clients.interaction.story import COMMAND_WIDTH, Story, describe_call
+from bridle.clients.interaction.render.story import COMMAND_WIDTH, Story, describe_call
 from bridle.protocol import events as e
 from bridle.protocol.display_values import (
     AnyShown,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridle.base.text.line_diff import DiffLine
-from bridle.clients.interaction.card import Card, Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.question_card import Row
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Card, Decided, Hint, Show, answered, drawn
+from bridle.clients.interaction.questions.question_card import Row
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import HiddenCharacters, TrustAnswer, TrustQuestion
 from tables import table

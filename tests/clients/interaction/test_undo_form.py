@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.card import Decided, answered, drawn
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.card import Decided, answered, drawn
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import (
     ConflictQuestion,

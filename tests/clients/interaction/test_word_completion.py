@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.composer import Composer, clusters, text_of
-from bridle.clients.interaction.word_completion import SHOWN_MAX, closest, completed, options_words
+from bridle.clients.interaction.composer.composer import Composer, clusters, text_of
+from bridle.clients.interaction.composer.word_completion import SHOWN_MAX, closest, completed, options_words
 from tables import table
 
 NAMES = ("help", "mode", "model", "resume", "rename", "quit", "skills:write")

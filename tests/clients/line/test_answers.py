@@ -1,6 +1,6 @@
 """Answers keep their shape: tables, lists, links, code; what one said stands out; coming back and resizing."""
 
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.line.terminal import Look, look_of
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

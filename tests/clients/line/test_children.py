@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol import queries as q

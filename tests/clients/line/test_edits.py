@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from bridle.base.text.unified_diff import diff_of
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.line.terminal import Look
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerQuestion, CancelTurn, CreateSession, RunSlash, SendInput
 from bridle.protocol.errors import UsageError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridle.clients.interaction.composer import Picture
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.composer.composer import Picture
+from bridle.clients.interaction.session.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
 from bridle.protocol.commands import (

@@ -4,8 +4,17 @@ import asyncio
 import os
 
 from bridle.clients.interaction.cells import width_of
-from bridle.clients.interaction.keys import Key, Paste, Press, Text
-from bridle.clients.interaction.picker import Choice, Deed, Gone, Listed, Picked, Picker, picker_lines, press
+from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.composer.picker import (
+    Choice,
+    Deed,
+    Gone,
+    Listed,
+    Picked,
+    Picker,
+    picker_lines,
+    press,
+)
 from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.protocol.errors import CommandRefused

@@ -1,6 +1,6 @@
 """The model's plan as a checklist, its current item in the status line, and how long a model thought."""
 
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.conformance.fake_models import scripted
 from bridle.protocol import events as e
 from bridle.providers.script import call, say

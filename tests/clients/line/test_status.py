@@ -3,7 +3,7 @@
 import pytest
 
 from bridle.clients.engine_link import EngineLink
-from bridle.clients.interaction.controller import MARK
+from bridle.clients.interaction.session.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.errors import CommandRefused

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.controller import MARK
-from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.state.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock
@@ -457,7 +457,7 @@ PROGRAM = """
 import asyncio, os, sys
 from bridle.base.clock import SystemClock
 from bridle.clients.line.client import talk
-from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.conformance.harness import harness
 from bridle.conformance.fake_models import SilentModel

@@ -21,8 +21,8 @@ from bridle.cli.console import say, say_json, say_raw, tell
 from bridle.cli.session_words import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.status_line import cut
-from bridle.clients.interaction.story import approver
+from bridle.clients.interaction.render.story import approver
+from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import IssuedToken, Tokens
 from bridle.control.minting import described, refuse_bad_name

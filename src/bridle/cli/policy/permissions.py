@@ -19,7 +19,7 @@ from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.path_options import added_folders
 from bridle.cli.settings_here import settings_here
-from bridle.clients.interaction.start_info import MODE_WORDS
+from bridle.clients.interaction.state.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.rule_list import put_rule_first
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence

@@ -25,7 +25,7 @@ from bridle.cli.path_options import added_folders
 from bridle.cli.policy.sandbox_context import SandboxContext, version_of, why_not
 from bridle.cli.policy.sandbox_give_back import give_back
 from bridle.cli.policy.sandbox_probe import probe
-from bridle.clients.interaction.start_info import CONFINED_WORDS
+from bridle.clients.interaction.state.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process

@@ -23,7 +23,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
-from bridle.clients.interaction.trust_form import trust_lines, trust_words
+from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers, load
 from bridle.mcp.server_pins import PinStore, ServerPins

@@ -17,7 +17,7 @@ from bridle.base.process.processes import CannotStart, Processes
 from bridle.cli.console import safe
 from bridle.cli.run.run import run_prompt
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession

@@ -22,7 +22,7 @@ from bridle.cli.run.outlets import Outlets
 from bridle.cli.run.run_words import command_of, goal_wanted, input_of, without_alias
 from bridle.cli.stdin import GivenPrompt, prompt_of
 from bridle.cli.unlock import unlocked
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import (
     EXIT_INTERRUPTED,
     EXIT_READER_GONE,

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.base.text.spelling import nearest
 from bridle.cli.stdin import GivenPrompt
-from bridle.clients.interaction.parse import Slash, Words, missing_files, parse
+from bridle.clients.interaction.composer.parse import Slash, Words, missing_files, parse
 from bridle.clients.structured import asked_for
 from bridle.commands.git_commands import WRITES
 from bridle.commands.prompts import PROMPTS, prompt_of

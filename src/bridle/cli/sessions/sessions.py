@@ -27,12 +27,12 @@ from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.as_html import html
-from bridle.clients.interaction.as_markdown import markdown
 from bridle.clients.interaction.cells import fitting, width_of
-from bridle.clients.interaction.child_lines import tree_lines
-from bridle.clients.interaction.file_changes import Changes, FileChange, changes_of
-from bridle.clients.interaction.story import Story
+from bridle.clients.interaction.render.as_html import html
+from bridle.clients.interaction.render.as_markdown import markdown
+from bridle.clients.interaction.render.child_lines import tree_lines
+from bridle.clients.interaction.render.file_changes import Changes, FileChange, changes_of
+from bridle.clients.interaction.render.story import Story
 from bridle.clients.replay import frames
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree

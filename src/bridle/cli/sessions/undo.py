@@ -16,8 +16,8 @@ from bridle.cli.console import say, tell
 from bridle.cli.session_words import short
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.story import Story
-from bridle.clients.interaction.undo_form import conflict_words, undo_headline, undo_lines
+from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines
+from bridle.clients.interaction.render.story import Story
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock

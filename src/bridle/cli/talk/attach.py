@@ -17,7 +17,7 @@ from bridle.cli.engine_attach import tell_link
 from bridle.cli.talk.talk import ATTACH, terminal_services
 from bridle.cli.terminal_look import terminal_look
 from bridle.clients.engine_address import engine_address, unix_address
-from bridle.clients.interaction.start_info import StartInfo
+from bridle.clients.interaction.state.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import Open, RemoteConnection, connect_remote, engine_opener, place_opener

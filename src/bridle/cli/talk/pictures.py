@@ -12,8 +12,8 @@ from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import read_output
 from bridle.base.text.terminal_text import visible
 from bridle.clients.images import MAX_BYTES, image_of, read_image
-from bridle.clients.interaction.composer import Picture
-from bridle.clients.interaction.pasted_paths import is_image_name
+from bridle.clients.interaction.composer.composer import Picture
+from bridle.clients.interaction.composer.pasted_paths import is_image_name
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import UsageError
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bridle.base.clock import Clock, Timer
-from bridle.clients.interaction.composer import search_words
-from bridle.clients.interaction.controller import MARK
-from bridle.clients.interaction.key_router import KeyRouter
-from bridle.clients.interaction.status_line import REFRESH_S
+from bridle.clients.interaction.composer.composer import search_words
+from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.session.key_router import KeyRouter
+from bridle.clients.interaction.session.status_line import REFRESH_S
 from bridle.clients.line.page import FAINT, Ink, Page, Prompt
 from bridle.clients.line.terminal import Look
 

@@ -9,12 +9,10 @@ from typing import Final
 
 from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction import picker as picking
-from bridle.clients.interaction import slash_table
-from bridle.clients.interaction.card import Decided, Hint, Show
-from bridle.clients.interaction.choice_list import ChoiceList, Chosen, list_lines, press_in_list
-from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.composer import (
+from bridle.clients.interaction.commands import slash_table
+from bridle.clients.interaction.composer import picker as picking
+from bridle.clients.interaction.composer.choice_list import ChoiceList, Chosen, list_lines, press_in_list
+from bridle.clients.interaction.composer.composer import (
     Send,
     Wish,
     WishName,
@@ -23,13 +21,21 @@ from bridle.clients.interaction.composer import (
     text_of,
     with_pictures,
 )
-from bridle.clients.interaction.controller import MARK
-from bridle.clients.interaction.intents import ChooseRow, ChooseSession, NextMode, RunCommand, StopTurn
-from bridle.clients.interaction.key_router import KeyMeaning, KeyRouter
-from bridle.clients.interaction.keys import Key, Press, Text
-from bridle.clients.interaction.picker import Deed, Gone, Listed, Picked, Picker
-from bridle.clients.interaction.session_driver import SessionDriver
-from bridle.clients.interaction.word_completion import completed, options_words
+from bridle.clients.interaction.composer.keys import Key, Press, Text
+from bridle.clients.interaction.composer.picker import Deed, Gone, Listed, Picked, Picker
+from bridle.clients.interaction.composer.word_completion import completed, options_words
+from bridle.clients.interaction.questions.card import Decided, Hint, Show
+from bridle.clients.interaction.session.client_services import ClientServices
+from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.session.intents import (
+    ChooseRow,
+    ChooseSession,
+    NextMode,
+    RunCommand,
+    StopTurn,
+)
+from bridle.clients.interaction.session.key_router import KeyMeaning, KeyRouter
+from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.line.footer import HINT_S, Footer
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.session_picker import picker_prompt

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from bridle.clients.interaction.cells import cells_of, fitting, width_of, wrapped
-from bridle.clients.interaction.composer import Cells, shown_cell
+from bridle.clients.interaction.composer.composer import Cells, shown_cell
 
 FAINT: Final = "\x1b[2m"
 

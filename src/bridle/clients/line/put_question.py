@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from bridle.clients.interaction.key_router import KeyRouter
-from bridle.clients.interaction.question_card import Question
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Terminal
 

@@ -14,16 +14,22 @@ from typing import Final
 
 from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.card import Decided, Hint, Show
-from bridle.clients.interaction.composer import Wish, composer_with
-from bridle.clients.interaction.controller import Controller
-from bridle.clients.interaction.effects import CloseQuestion, EditMessage, Effect, PutQuestion, SayWords
-from bridle.clients.interaction.engine_info import EngineInfo
-from bridle.clients.interaction.key_router import KeyRouter
-from bridle.clients.interaction.keys import Key
-from bridle.clients.interaction.outbox import Outbox
-from bridle.clients.interaction.question_card import Question
-from bridle.clients.interaction.view import SessionView
+from bridle.clients.interaction.composer.composer import Wish, composer_with
+from bridle.clients.interaction.composer.keys import Key
+from bridle.clients.interaction.questions.card import Decided, Hint, Show
+from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.session.controller import Controller
+from bridle.clients.interaction.session.effects import (
+    CloseQuestion,
+    EditMessage,
+    Effect,
+    PutQuestion,
+    SayWords,
+)
+from bridle.clients.interaction.session.key_router import KeyRouter
+from bridle.clients.interaction.session.outbox import Outbox
+from bridle.clients.interaction.state.engine_info import EngineInfo
+from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.page import Page
 from bridle.clients.line.put_question import put_question

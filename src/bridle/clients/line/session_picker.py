@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from bridle.base.clock import Clock, SystemClock, Timer
-from bridle.clients.interaction.controller import MARK
-from bridle.clients.interaction.keys import Key
-from bridle.clients.interaction.picker import (
+from bridle.clients.interaction.composer.keys import Key
+from bridle.clients.interaction.composer.picker import (
     Deed,
     Gone,
     Listed,
@@ -19,6 +18,7 @@ from bridle.clients.interaction.picker import (
     relisted,
     unwarned,
 )
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.line.footer import HINT_S
 from bridle.clients.line.page import Ink, Page, Prompt
 from bridle.clients.line.terminal import Terminal

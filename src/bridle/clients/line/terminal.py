@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.keys import Key
+from bridle.clients.interaction.composer.keys import Key
 from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 
 READ_BYTES: Final = 64 * 1024

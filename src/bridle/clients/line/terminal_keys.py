@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bridle.clients.interaction.keys import Key, Paste, Press, Text
+from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 
 PASTE_CHARACTERS: Final = 50
 _LONGEST_SEQUENCE: Final = 32

@@ -1,0 +1,1 @@
+"""Input: the draft, keys, completion and pickers."""

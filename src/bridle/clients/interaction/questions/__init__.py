@@ -1,0 +1,1 @@
+"""Questions to the user: their forms, cards and answers."""

@@ -1,0 +1,1 @@
+"""Events and answers as lines, rows and exported pages."""

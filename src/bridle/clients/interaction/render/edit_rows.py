@@ -1,0 +1,207 @@
+"""Render file changes as rows with line numbers and changed words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from bridle.base.text.phrases import counted
+from bridle.base.text.terminal_text import visible
+from bridle.clients.interaction.questions.question_card import RowStyle
+from bridle.clients.interaction.render.syntax_colours import TokenStyle, coloured_lines, language_of
+from bridle.protocol.display_values import EditedFile
+
+SHORT_ROWS: Final = 12
+"""More of a change is folded where it stands beside the conversation."""
+SHORT_NAMES: Final = 8
+"""So many of its files are named there."""
+
+_SHORT_AROUND: Final = 1
+_COMPARED_CHARACTERS: Final = 400
+_ALIKE: Final = 0.5
+_HUNK: Final = re.compile(r"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
+_WORDS: Final = re.compile(r"\w+|\s+|.")
+_STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed", "\\": "faint", "…": "faint"}
+
+_Mark: TypeAlias = Literal["+", "-", " ", "\\", "…"]
+
+
+class EditPiece(NamedTuple):
+    """Text of one look; `marked` where these words are what changed in their line."""
+
+    text: str
+    style: RowStyle | TokenStyle
+    marked: bool = False
+
+
+EditRow: TypeAlias = tuple[EditPiece, ...]
+
+
+class _Line(NamedTuple):
+    """A line of a hunk. Without a number it is about the diff itself."""
+
+    mark: _Mark
+    number: int
+    text: str
+
+
+def edit_rows(files: Sequence[EditedFile], *, names: bool = True, colours: bool = False) -> list[EditRow]:
+    """All of it, a title for each file where `names` says so. `colours`: code is told apart."""
+    rows: list[EditRow] = []
+    for file in files:
+        rows += [(EditPiece(file_words(file), "title"),)] if names else []
+        for at, hunk in enumerate(_hunks(file.diff)):
+            rows += [(EditPiece("    …", "faint"),)] if at else []
+            rows += _drawn(hunk, language_of(file.path) if colours else "")
+    return [*rows, *_cut(files)]
+
+
+def short_edit_rows(
+    files: Sequence[EditedFile], *, names: bool = False, colours: bool = False, more: str = ""
+) -> list[EditRow]:
+    """A little of it; what is left out is counted, and `more` says where it is."""
+    rows: list[EditRow] = []
+    left_out = 0
+    for number, file in enumerate(files):
+        rows += [(EditPiece(file_words(file), "title"),)] if names and number < SHORT_NAMES else []
+        for at, hunk in enumerate(_hunks(file.diff)):
+            near = _near(hunk, _SHORT_AROUND)
+            room = SHORT_ROWS - len(rows) - (1 if at else 0)
+            if len(near) > room and left_out == 0 and len(near) - room <= 1 and file is files[-1]:
+                room = len(near)  # a row that says one is left out takes the place of that one
+            rows += [(EditPiece("    …", "faint"),)] if at and room > 0 else []
+            rows += _drawn(near[: max(room, 0)], language_of(file.path) if colours else "")
+            left_out += sum(line.mark in "+-" for line in near[max(room, 0) :])
+    unnamed = max(0, len(files) - SHORT_NAMES) if names else 0
+    told = [counted(left_out, "more changed line")] if left_out else []
+    told += [counted(unnamed, "more file")] if unnamed else []
+    if told:
+        rows.append((EditPiece(f"    … {', '.join(told)}{more}", "faint"),))
+    return [*rows, *_cut(files)]
+
+
+def file_words(file: EditedFile) -> str:
+    """A file and what became of it, in one line."""
+    path = _text(file.path)
+    removed = "" if file.removed is None else f" -{file.removed}"
+    counts = {"create": f"+{file.added}", "delete": removed.strip()}.get(file.kind, f"+{file.added}{removed}")
+    if file.removed is None and not file.diff:
+        counts = "no text, or too large to compare"
+    deed = {"create": "new", "delete": "deleted", "move": f"was {_text(file.moved_from or '')}"}
+    return "   ".join(filter(None, (path, counts, deed.get(file.kind, ""))))
+
+
+def _cut(files: Sequence[EditedFile]) -> Iterator[EditRow]:
+    if cut := sum(file.cut for file in files):
+        yield (EditPiece(f"    … {counted(cut, 'more file')}, too long to keep", "faint"),)
+
+
+def _hunks(diff: str) -> Iterator[list[_Line]]:
+    """The hunks of a unified diff, its lines with their numbers: of what went in the old text, else in the new."""
+    hunk: list[_Line] = []
+    old = new = olds = news = 0
+    for line in diff.split("\n"):
+        if found := _HUNK.match(line):
+            if hunk:
+                yield hunk
+            hunk, old, new = [], int(found[1]), int(found[3])
+            olds, news = int(found[2] or 1), int(found[4] or 1)
+        elif olds > 0 and line.startswith("-"):
+            hunk.append(_Line("-", old, line[1:]))
+            old, olds = old + 1, olds - 1
+        elif news > 0 and line.startswith(("+", " ")):
+            kept = line[0] == " "
+            hunk.append(_Line(" " if kept else "+", new, line[1:]))
+            old, olds = old + kept, olds - kept
+            new, news = new + 1, news - 1
+        elif not hunk:
+            continue  # the names of the file, or no hunk at all
+        elif line.startswith(("\\", "…")):
+            hunk.append(
+                _Line("…" if line[0] == "…" else "\\", 0, line.removeprefix("\\ ").removeprefix("… "))
+            )
+    if hunk:
+        yield hunk
+
+
+def _near(hunk: Sequence[_Line], around: int) -> list[_Line]:
+    """Without the lines that stay and have no change near them."""
+    changed = [at for at, line in enumerate(hunk) if line.mark in "+-"]
+    wanted = {near for at in changed for near in range(at - around, at + around + 1)}
+    return [line for at, line in enumerate(hunk) if at in wanted or line.mark in "\\…"]
+
+
+def _drawn(hunk: Sequence[_Line], language: str) -> Iterator[EditRow]:
+    marked = _changed_words(hunk)
+    fresh = [at for at, line in enumerate(hunk) if line.mark in "+ "]
+    told = coloured_lines("\n".join(hunk[at].text for at in fresh), language) if language and fresh else None
+    parts = dict(zip(fresh, told or (), strict=False))
+    for at, (mark, number, text) in enumerate(hunk):
+        style = _STYLES.get(mark, "plain")
+        if not number:
+            yield (EditPiece(f"    {'… ' if mark == '…' else '       '}{_text(text)}", style),)
+            continue
+        pieces = parts.get(at) or [(text, None)]
+        yield (EditPiece(f"{number:5}  {mark} ", style), *_split(pieces, marked.get(at, ()), style))
+
+
+def _split(
+    pieces: Sequence[tuple[str, TokenStyle | None]], marked: Sequence[tuple[int, int]], base: RowStyle
+) -> Iterator[EditPiece]:
+    """The pieces of a line, cut where what changed begins and ends."""
+    edges = sorted({edge for span in marked for edge in span})
+    start = 0
+    for text, style in pieces:
+        cuts = [0, *(edge - start for edge in edges if start < edge < start + len(text)), len(text)]
+        for begin, end in pairwise(cuts):
+            inside = any(first <= start + begin < last for first, last in marked)
+            yield EditPiece(_text(text[begin:end]), style or base, inside)
+        start += len(text)
+
+
+def _changed_words(hunk: Sequence[_Line]) -> dict[int, list[tuple[int, int]]]:
+    """What changed in lines that were replaced by ones much like them, as places in their text."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    at = 0
+    while at < len(hunk):
+        gone = _run(hunk, at, "-")
+        come = _run(hunk, at + gone, "+") if gone else 0
+        for number in range(min(gone, come)):
+            old, new = at + number, at + gone + number
+            found |= zip((old, new), _compared(hunk[old].text, hunk[new].text), strict=False)
+        at += max(gone + come, 1)
+    return found
+
+
+def _run(hunk: Sequence[_Line], at: int, mark: _Mark) -> int:
+    count = 0
+    while at + count < len(hunk) and hunk[at + count].mark == mark:
+        count += 1
+    return count
+
+
+def _compared(old: str, new: str) -> Sequence[list[tuple[int, int]]]:
+    """What differs in each of the two; nothing where they have little in common."""
+    if max(len(old), len(new)) > _COMPARED_CHARACTERS:
+        return ()
+    from difflib import SequenceMatcher  # slow to import, and only for this
+
+    words = _WORDS.findall(old), _WORDS.findall(new)
+    matcher = SequenceMatcher(None, *words, autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return ()
+    places: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        for side, first, last in ((0, i1, i2), (1, j1, j2)):
+            if last > first:
+                begin = sum(map(len, words[side][:first]))
+                places[side].append((begin, begin + sum(map(len, words[side][first:last]))))
+    return places
+
+
+def _text(text: str) -> str:
+    return visible(text, newlines=False).replace("\t", "    ")

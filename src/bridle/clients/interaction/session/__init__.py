@@ -1,0 +1,1 @@
+"""A session in a client: controller, driver, effects, the queue of questions."""

@@ -1,0 +1,120 @@
+"""The first lines of a session: folder, model, mode and their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from bridle.base.text.terminal_text import visible
+from bridle.protocol.events import Mode, SessionCreated
+
+MODE_WORDS: Final[dict[Mode, str]] = {
+    "strict": "everything asks first",
+    "default": "reading is quiet; changes, commands and network ask first",
+    "safe": "reading only; nothing is asked, everything else is denied",
+    "auto": "only what may do harm asks first",
+    "yolo": "nothing asks first but leaving the sandbox and changing what later runs obey",
+    "plan": "reading only, until you leave plan mode",
+}
+
+CONFINED_WORDS: Final = {
+    "workspace-write": "commands can write in this folder and a private /tmp",
+    "read-only": "commands can write in a private /tmp only",
+    "off": "commands run with your rights",
+}
+
+
+_NAMED_HOSTS: Final = 3
+
+
+class StartLine(msgspec.Struct, frozen=True):
+    """One line at the start: a name, its value, and where it comes from or what it means. `weak`: not all that it
+    could be, which is said every time.
+    """
+
+    name: str
+    value: str
+    detail: str = ""
+    weak: bool = False
+
+    @property
+    def words(self) -> str:
+        return " ".join(filter(None, (self.value, self.detail)))
+
+
+def sandbox_line(created: SessionCreated | None) -> StartLine | None:
+    """What holds the commands of this session; where something should and does not, a warning says more."""
+    if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
+        return None
+    reach = (
+        f", and reach {_reach(created)}" if created.network != "inherit" and created.confined != "off" else ""
+    )
+    weak = created.confined == "off"
+    return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach, weak)
+
+
+def _reach(created: SessionCreated) -> str:
+    """What a command gets to whose network is limited: nothing, or hosts, of which a few are named."""
+    if not created.hosts:
+        return "no network" if created.network == "deny" else "no host (sandbox.hosts is empty)"
+    named = [visible(host, newlines=False) for host in created.hosts[:_NAMED_HOSTS]]
+    more = len(created.hosts) - len(named)
+    return "only " + ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _kept_nowhere(_said: Mapping[str, str]) -> None:
+    """Where every start is the first."""
+
+
+class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever starts a client knows of this start and no engine does.
+
+    `branch` is the git branch of the folder, `model_from` says where the choice of model came from, `lines` are further
+    start lines. `said` is what the last start here said of each, and `keep` keeps what this one says.
+    """
+
+    version: str = ""
+    branch: str = ""
+    model_from: str = ""
+    lines: tuple[StartLine, ...] = ()
+    said: Mapping[str, str] = {}
+    keep: Callable[[Mapping[str, str]], None] = _kept_nowhere
+
+
+def start_title(start: StartInfo, folder: str) -> str:
+    """The first line: the program, and the folder as people write it."""
+    where = visible(f"{folder} (git {start.branch})" if start.branch else folder, newlines=False)
+    return " · ".join(filter(None, (f"Bridle {start.version}".rstrip(), where)))
+
+
+def start_lines(
+    start: StartInfo, *, model: str, mode: Mode, created: SessionCreated | None, keys: str = ""
+) -> list[StartLine]:
+    """Each choice this session begins with, and its source; `keys` says the same of the model's key."""
+    model_from = ", ".join(filter(None, (start.model_from, keys)))
+    chosen = (StartLine("model", model, model_from), mode_line(mode), sandbox_line(created))
+    return [*filter(None, chosen), *start.lines]
+
+
+def new_lines(start: StartInfo, lines: Sequence[StartLine]) -> list[StartLine]:
+    """Of all lines those to say now, and what is said is kept: the model always, others where they are new or weak."""
+    start.keep({line.name: line.words for line in lines})
+    return [
+        line for line in lines if line.name == "model" or line.weak or start.said.get(line.name) != line.words
+    ]
+
+
+def rules_line(used: Sequence[str], waiting: Sequence[str]) -> StartLine:
+    """Which instruction files the model is told of, and which lie there without anybody's word on them."""
+    loaded = ", ".join(visible(shown, newlines=False) for shown in used) or "none loaded"
+    found = ", ".join(visible(shown, newlines=False) for shown in waiting)
+    detail = (
+        f"{found} found, not trusted yet" if found else "" if used else "no AGENTS.md here; /init writes one"
+    )
+    return StartLine("rules", loaded, detail, weak=bool(waiting))
+
+
+def mode_line(mode: Mode) -> StartLine:
+    return StartLine("mode", mode, MODE_WORDS[mode], weak=mode in ("auto", "yolo"))
