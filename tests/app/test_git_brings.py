@@ -176,7 +176,7 @@ async def test_it_is_explained_as_it_would_be_judged(shop: Shop, command: str, v
 async def test_nobody_is_told_of_a_rule_that_would_not_let_git_bring_them(shop: Shop) -> None:
     result, _ = await shop.run("git checkout other")
     assert result.content.endswith(
-        "Only a person changes what later runs obey. To allow it: --allow-policy-changes"
+        "Only the user can approve changes to policy files. To allow it: --allow-policy-changes"
     )
 
 

@@ -84,7 +84,7 @@ say done
 def test_what_yes_does_not_answer_says_why_and_which_flag_would(place: Place) -> None:
     ran = place.bridle("run", "-y", "-m", place.script(ONLY_A_PERSON), "go")
     assert [line.partition("nobody is here to ask: ")[2] for line in ran.story if "not run " in line][:3] == [
-        "only a person changes what later runs obey (--allow-policy-changes)",
+        "only the user can approve changes to policy files (--allow-policy-changes)",
         "only a person lets a command leave the sandbox (--allow-unsandboxed)",
         "only a person lets a command print a secret",
     ]

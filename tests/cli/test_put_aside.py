@@ -1,8 +1,9 @@
-"""What was put aside is brought back by a person at a terminal; what a killed run left is found at the next start."""
+"""The user restores a quarantined file at a terminal; files that a killed run left are found at the next start."""
 
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,15 +25,19 @@ def aside(place: Place) -> Path:
     (place.work / "src").mkdir()
     (place.work / "src/AGENTS.md").write_text("Be kind.\n")
     ran = place.bridle("sandbox", "run", "--", "sh", "-c", "echo Be quick. > src/AGENTS.md")
-    assert "src/AGENTS.md was put aside as src/AGENTS.md.put-aside-1" in ran.err
+    assert (
+        "src/AGENTS.md was quarantined as src/AGENTS.md.put-aside-1: it is a policy file. "
+        "The user can restore it: bridle sandbox give-back src/AGENTS.md.put-aside-1\n"
+    ) in ran.err
     return place.work / "src/AGENTS.md.put-aside-1"
 
 
 def test_a_person_brings_back_what_was_put_aside(place: Place) -> None:
     path = aside(place)
     with sitting(place, "sandbox", "give-back", "src/AGENTS.md.put-aside-1") as person:
-        person.sees("Be quick.", "[y/N]")
+        person.sees("Be quick.", "Restore it as src/AGENTS.md? [y/N]")
         person.types("y\r")
+        person.sees("Restored src/AGENTS.md.")
         assert person.ends() == 0, person.text
     assert (place.work / "src/AGENTS.md").read_text() == "Be quick.\n"
     assert not path.exists()
@@ -52,7 +57,7 @@ def test_what_changed_since_it_was_shown_stays_aside(place: Place, folder: bool)
         person.sees("[y/N]")
         path.write_text("Be evil.\n")
         person.types("y\r")
-        person.sees("has changed")
+        person.sees("changed after it was shown, so it stays in quarantine")
         assert person.ends() == 3, person.text
     assert (place.work / "src/AGENTS.md").read_text() == "Be kind.\n"
 
@@ -71,17 +76,20 @@ def test_without_a_terminal_nothing_is_brought_back(place: Place) -> None:
     path = aside(place)
     ran = place.bridle("sandbox", "give-back", str(path), stdin="y\n")
     assert ran.code == 3
-    assert "terminal" in ran.err
+    assert f"{path} stays in quarantine: it can only be restored at a terminal." in ran.err
     assert path.exists()
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("src/AGENTS.md", "was not put aside"),
-        ("../x", "was not put aside"),
-        ("nothing.put-aside-1", "There is no nothing.put-aside-1"),
-        ("pipe.put-aside-1", "pipe.put-aside-1 cannot be brought back (not a regular file); it stays aside"),
+        ("src/AGENTS.md", "is not a quarantined file"),
+        ("../x", "is not a quarantined file"),
+        ("nothing.put-aside-1", "There is no file nothing.put-aside-1"),
+        (
+            "pipe.put-aside-1",
+            "pipe.put-aside-1 cannot be restored (not a regular file); it stays in quarantine",
+        ),
     ],
 )
 def test_only_what_was_put_aside_is_brought_back(place: Place, name: str, said: str) -> None:
@@ -168,7 +176,7 @@ def test_rights_that_a_command_takes_away_keep_nothing_in_its_place(place: Place
         timeout=60,
         check=False,
     )  # fmt: skip
-    assert "src/AGENTS.md was put aside" in ran.stderr
+    assert "src/AGENTS.md was quarantined" in ran.stderr
     assert not (place.work / "src/AGENTS.md").exists()
 
 
@@ -196,7 +204,7 @@ def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
         check=False,
     )  # fmt: skip
     assert file.read_text() == "Be quick.\n"
-    assert "src/AGENTS.md could not be put aside (Permission denied)" in ran.stderr
+    assert "src/AGENTS.md could not be quarantined (Permission denied)" in ran.stderr
     file.write_text("Be kind.\n")
     model = place.script('call bash {"command": "./x"}\n---\nsay done\n')
     ran = subprocess.run(
@@ -217,8 +225,8 @@ def test_what_cannot_be_put_aside_is_said(place: Place) -> None:
 def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next_start(place: Place) -> None:
     (place.work / "old").mkdir()
     (place.work / "old/CLAUDE.md").write_text("Be kind.\n")
-    names = ("src/AGENTS.md", "src/.claude/settings.json", "CLAUDE.md")
-    plant = f"mkdir -p src/.claude; for f in {' '.join(names)}; do echo x > $f; done; echo held"
+    plant = "mkdir -p src/.claude 'my src'; for f in src/AGENTS.md src/.claude/settings.json CLAUDE.md"
+    plant = f"{plant} 'my src/AGENTS.md'; do echo x > \"$f\"; done; echo held"
     process = subprocess.Popen(
         ["bridle", "sandbox", "run", "--", "sh", "-c", f"{plant}; exec sleep 600"],
         cwd=place.work,
@@ -234,12 +242,13 @@ def test_instructions_that_a_killed_run_left_in_subfolders_are_found_at_the_next
     process.stdout.read()  # until the command is gone too
     process.stdout.close()
     ran = place.bridle("run", "-m", "demo", "hello")
-    for name in ("src/AGENTS.md", "src/.claude", "CLAUDE.md"):
-        assert f"{name} was left by a command that was cut off" in ran.err
+    for name in ("src/AGENTS.md", "src/.claude", "CLAUDE.md", "my src/AGENTS.md"):
+        assert f"{name} was left by a command that was killed" in ran.err
+        assert f"bridle sandbox give-back {shlex.quote(f'{name}.put-aside-1')}\n" in ran.err
         assert not (place.work / name).exists()
     assert (place.work / "old/CLAUDE.md").read_text() == "Be kind.\n"
     (place.work / "src/AGENTS.md").write_text("A person's own.\n")
-    assert "put aside" not in place.bridle("run", "-m", "demo", "hello").err
+    assert "quarantined" not in place.bridle("run", "-m", "demo", "hello").err
 
 
 @pytest.mark.parametrize("folders", [1, 1_100])
@@ -255,5 +264,14 @@ def test_what_a_stopped_command_made_is_put_aside_and_told(place: Place, folders
     with place.started("run", "-m", model, "--mode", "yolo", "--stream-json", "go") as running:
         running.until("ToolCallProgress")  # it has made it by then
         told = running.signal(signal.SIGINT).out
-    assert "many/AGENTS.md was put aside as many/AGENTS.md.put-aside-1" in told
+    assert "many/AGENTS.md was quarantined as many/AGENTS.md.put-aside-1" in told
     assert not (place.work / "many/AGENTS.md").exists()
+
+
+def test_a_quarantined_file_is_named_from_the_workspace_wherever_the_command_ran(place: Place) -> None:
+    (place.work / "src").mkdir()
+    (place.work / "src/plant.sh").write_text("name=AGENTS; echo x > $name.md\n")
+    model = place.script('call bash {"command": "sh plant.sh", "workdir": "src"}\n---\nsay done\n')
+    ran = place.bridle("run", "-m", model, "--mode", "yolo", "go")
+    assert "src/AGENTS.md was quarantined as src/AGENTS.md.put-aside-1" in ran.err
+    assert "To restore it: bridle sandbox give-back src/AGENTS.md.put-aside-1" in ran.err

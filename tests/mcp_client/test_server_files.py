@@ -54,7 +54,7 @@ async def test_instructions_that_a_server_writes_are_put_aside_and_person_and_mo
         assert os.listdir(session.folder) == ["AGENTS.md.put-aside-1"]
     (result,) = of_kind(events, ToolResult)
     (notice,) = (one for one in of_kind(events, Notice) if one.reason == "PutAside")
-    told = "AGENTS.md was put aside as AGENTS.md.put-aside-1"
+    told = "AGENTS.md was quarantined as AGENTS.md.put-aside-1"
     assert told in notice.message
     assert "bridle sandbox give-back AGENTS.md.put-aside-1" in notice.message
     assert told in result.content

@@ -340,7 +340,7 @@ def test_a_command_whose_every_part_only_reads_here_is_quiet(shell, command: str
         ("tail deploy.pem | cat", "shell", "it may hold secrets"),
         ("ls && touch x", "shell", "it changes files"),
         ("ls > files", "shell", "it changes files"),
-        ("cat src/a.py > .git/hooks/pre-commit", "dangerous", "it changes what later runs obey"),
+        ("cat src/a.py > .git/hooks/pre-commit", "dangerous", "it changes a policy file"),
         ("npm test", "shell", "it runs code"),
         ("curl example.test", "network", "it connects to the network"),
         ("rm -rf build", "dangerous", "it deletes files"),

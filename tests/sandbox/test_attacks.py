@@ -282,7 +282,7 @@ async def test_open_settings_come_to_name_no_program(box: Box, adapter: Adapter)
         git_config=True,
     )
     assert code == 0
-    assert "[sandbox: .git/config was put back as it was" in output
+    assert "[sandbox: .git/config was restored" in output
     assert "fsmonitor" not in box.git("config", "--list", "--local")
 
 
@@ -346,7 +346,7 @@ async def test_the_person_looks_at_the_repository_and_nothing_of_a_submodule_run
     box.repository()
     mark = box.outside / "ran"
     _code, output = await box.run(adapter, f"touch a b c; git add .; {_HOSTILE.format(mark=mark)}; {more}")
-    assert "[sandbox: sub/.git was put aside" in output
+    assert "[sandbox: sub/.git was quarantined" in output
     box.git("status")
     assert not mark.exists()
     assert (box.workspace / "sub" / ".git.put-aside-1" / "config").exists()

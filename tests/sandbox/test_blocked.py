@@ -110,16 +110,16 @@ FORMS = [
     # git
     (
         "error: could not lock config file .git/config: Read-only file system\n",
-        "changing .git/config was blocked: commands may not change what tells programs what to do",
+        "changing .git/config was blocked: commands cannot change policy files",
     ),
     # dash, in a script
     (
         "it.sh: 1: cannot create .vscode: Is a directory\n",
-        "changing .vscode was blocked: commands may not change what tells programs what to do",
+        "changing .vscode was blocked: commands cannot change policy files",
     ),
     (
         "it.sh: 2: cannot create CLAUDE.md: Is a directory\n",
-        "changing CLAUDE.md was blocked: commands may not change what tells programs what to do",
+        "changing CLAUDE.md was blocked: commands cannot change policy files",
     ),
     # sudo, strace
     (

@@ -255,7 +255,7 @@ async def test_a_repository_that_came_to_name_programs_is_put_aside_and_said(box
     _, output = await box.run(plant)
     box.editor_looks(*LOOKED_AT)
     assert not box.marker.exists()
-    assert "put aside" in output
+    assert "quarantined" in output
     assert "give-back" in output
     assert box.git("log", "--format=%s") == "first\n"
 
@@ -264,7 +264,7 @@ async def test_a_folder_that_becomes_a_repository_with_programs_is_none_afterwar
     _, output = await box.run("git init -q . && git config core.fsmonitor $P", new_repository=True)
     box.editor_looks()
     assert not box.marker.exists()
-    assert "put aside" in output
+    assert "quarantined" in output
 
 
 async def test_plain_repositories_stay(box: Box) -> None:
@@ -353,7 +353,7 @@ async def test_what_came_with_a_new_repository_is_put_aside_where_it_is_moved(bo
     (box.workspace / "src").mkdir()
     assert await box.run("git init -q new; echo evil > new/AGENTS.md") == (0, "")
     _, output = await box.run("rm -r src new/.git; mv new src")
-    assert "src/AGENTS.md was put aside" in output
+    assert "src/AGENTS.md was quarantined" in output
     assert not (box.workspace / "src/AGENTS.md").exists()
 
 
@@ -396,7 +396,7 @@ async def test_two_commands_at_once_do_not_hide_what_one_of_them_made(box: Box) 
     await asyncio.to_thread((box.workspace / "let-go").write_text, "\n")
     await first.wait()
     await first.stop()
-    assert "put aside" in first.blocked("") + output
+    assert "quarantined" in first.blocked("") + output
     assert not (box.workspace / "src/AGENTS.md").exists()
 
 
@@ -405,11 +405,11 @@ async def test_what_cannot_be_renamed_as_usual_is_put_aside_all_the_same(box: Bo
     await box.run("true")
     taken = "for n in {1..10000}; do : > src/AGENTS.md.put-aside-$n; done; echo evil > src/AGENTS.md"
     _, output = await box.run(taken)
-    assert "src/AGENTS.md was put aside" in output
+    assert "src/AGENTS.md was quarantined" in output
     assert not os.path.lexists(box.workspace / "src/AGENTS.md")
     long = "r" * 251 + ".mdc"
     _, output = await box.run(f"echo evil > src/.cursor/{long}")
-    assert f"{long} was put aside" in output
+    assert f"{long} was quarantined" in output
     assert not os.path.lexists(box.workspace / "src/.cursor" / long)
 
 
@@ -417,7 +417,7 @@ async def test_what_came_with_a_repository_is_put_aside_when_that_is_gone(box: B
     await box.run("true")
     assert await box.run("git init -q new; echo evil > new/AGENTS.md") == (0, "")
     _, output = await box.run("rm -rf new/.git")
-    assert "new/AGENTS.md was put aside" in output
+    assert "new/AGENTS.md was quarantined" in output
     assert not (box.workspace / "new/AGENTS.md").exists()
 
 
@@ -427,7 +427,7 @@ async def test_a_long_file_that_later_runs_obey_is_no_exception(box: Box) -> Non
     file.write_text("mine\n" * 100_000)
     await box.run("true")
     _, output = await box.run("echo evil >> src/AGENTS.md")
-    assert "src/AGENTS.md was put aside" in output
+    assert "src/AGENTS.md was quarantined" in output
 
 
 async def test_a_file_that_could_not_be_read_before_is_no_exception(box: Box) -> None:
@@ -435,5 +435,5 @@ async def test_a_file_that_could_not_be_read_before_is_no_exception(box: Box) ->
     os.mkfifo(box.workspace / "src/CLAUDE.md")
     await box.run("true")
     _, output = await box.run("echo evil > x; mv -f x src/CLAUDE.md")
-    assert "CLAUDE.md was put aside" in output
+    assert "CLAUDE.md was quarantined" in output
     assert not (box.workspace / "src/CLAUDE.md").exists()

@@ -47,8 +47,8 @@ bridle run [PROMPT|-] — one task, then exit. The answer goes to stdout, what h
 At a terminal a run asks, as a conversation does, and renders the answer as it comes (--no-stream: at its end).
 Where nobody sits, or with --on-ask deny, what would ask is not run, and the model is told why.
 Let it with -y, --mode auto, or --allow 'bash(npm test*)'. Nothing lifts a --deny.
-Neither -y nor yolo lets a command leave the sandbox (--allow-unsandboxed) or changes AGENTS.md, .git/hooks and
-whatever else later runs obey (--allow-policy-changes). --auto-approve is --yes, --strict-permissions --mode strict.
+Neither -y nor yolo lets a command leave the sandbox (--allow-unsandboxed) or change a policy file such as AGENTS.md
+or .git/hooks (--allow-policy-changes). --auto-approve is --yes, --strict-permissions --mode strict.
 --no-persistent-grants uses and keeps no yes of other sessions; --persistent-grants does, whatever the settings say.
 -s, --sandbox auto|off|read-only|workspace-write: what commands write. --network deny, or filtered with --allow-host.
 --max-cost USD: a request that could cost more than is left is not sent, and the run ends with exit 1.
@@ -268,7 +268,7 @@ bridle sandbox — what holds the commands that run here, and whether it does.
   bridle sandbox [--json]                      what is used, what commands may write, and why
   bridle sandbox run [--mode M] -- CMD…        run a command as the engine would; its output and exit code
   bridle sandbox probe [--network deny]        try a dozen escapes; exit 1 if one gets through
-  bridle sandbox give-back PATH…               bring back what was put aside (NAME.put-aside-1), once you have seen it
+  bridle sandbox give-back PATH…               restore a quarantined file (NAME.put-aside-1), shown first
 
 run takes --mode auto|off|read-only|workspace-write, --network inherit|filtered|deny, --allow-host HOST, -C DIR and
 --add-dir DIR. The command gets what is piped in, never the terminal. 127: it was not found. 126: it cannot be executed.

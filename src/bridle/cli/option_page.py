@@ -26,7 +26,7 @@ OPTIONS = (
     ("--sub-max-context-tokens N", "the same for agents that are sent; --sub-compact-at SHARE"),
     ("--strict-permissions", "the same as --mode strict"),
     ("--allow RULE, --deny RULE", "rules of this run, such as 'bash(npm test*)'; repeat them"),
-    ("--allow-policy-changes", "also change what later runs obey, such as AGENTS.md"),
+    ("--allow-policy-changes", "also change policy files, such as AGENTS.md"),
     ("--allow-unsandboxed", "also let commands leave the sandbox"),
     ("--memory", "notes of earlier sessions, in a run too; --no-memory: none"),
     ("--persistent-grants", "use a yes of other sessions, and keep yours; --no-persistent-grants: neither"),

@@ -60,7 +60,7 @@ GATE_SLOTS = (
     "validated",  # schema; is this call mutating?
     "guarded",  # subjects resolved, commands read; hard deny
     "hooks_before_permission",  # PreToolUse; a changed input is validated and guarded again
-    "foreseen",  # what git commands would bring that later runs obey
+    "foreseen",  # policy files that git commands would bring
     "permitted",  # rules, grants, mode, the question
     "hooks_after_permission",  # PreToolUse with phase = "after_permission"
     "dry_run",  # --dry-run: a call that could change something stops here

@@ -249,19 +249,21 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "NoWayOut": Sentence("sandbox.required = true: no command runs outside the sandbox.", 3),
     "GiveBackRefused": Sentence(
-        "What was put aside is brought back by a person at a terminal, who has seen it.", 3
+        "{path} stays in quarantine: it can only be restored at a terminal. Type there: "
+        "bridle sandbox give-back {path}",
+        3,
     ),
     "GiveBackChanged": Sentence(
-        "{path} has changed since it was shown, so it stays aside. Look again: bridle sandbox give-back {path}",
+        "{path} changed after it was shown, so it stays in quarantine. Check it again: bridle sandbox give-back {path}",
         3,
     ),
     "PutAside": Sentence(
-        "{path} was left by a command that was cut off: it {why}. It was put aside; to bring it back: "
-        "bridle sandbox give-back {aside}"
+        "{path} was left by a command that was killed, and it {why}. It was quarantined as {aside}. To restore it: "
+        "bridle sandbox give-back {quoted}"
     ),
     "NotPutAside": Sentence(
-        "{path} could not be put aside ({problem}): it {why}, and a command made it. Look at it, and remove it, "
-        "before you go on in that folder."
+        "{path} could not be quarantined ({problem}): a command made it, and it {why}. Check it, and remove it if you "
+        "do not want it, before you continue in that folder."
     ),
     "PolicyFileAppeared": Sentence(
         "{path} appeared or changed while no call was running: it {why}. It was left in place, because Bridle cannot "
@@ -272,8 +274,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "missed."
     ),
     "GitNotAlone": Sentence(
-        "This git command would change {files}, which later runs obey. Nothing was run: run the git command in a call "
-        "of its own, so that a person can be asked about it.",
+        "This git command would change policy files: {files}. Nothing was run. Run the git command in a call of its "
+        "own, so that the user can be asked.",
         3,
     ),
     "AllowedByFlag": Sentence("{flag}: this run goes on without that question."),

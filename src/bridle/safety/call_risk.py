@@ -45,7 +45,7 @@ _NOTHING_FORESEEN = Foreseen()
 # Why somebody is asked, in a few words; "it" is the call or its file.
 ESCALATES = "it asks to run outside the sandbox"
 UNREADABLE = "Bridle could not read this command"
-CHANGES_POLICY = "it changes what later runs obey"
+CHANGES_POLICY = "it changes a policy file"
 DISCLOSES = "it prints a secret"
 DELETES = "it deletes files"
 HARMFUL = "it may do harm"
@@ -65,7 +65,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `script` is what is known of a command and `unproven` those of its parts that are not proven harmless; `separable`
     says that the command is its parts and nothing besides, so that rules may speak about each of them. `workdir` is
-    where it starts, if that is not the workspace. `policy_file`: it would change what later runs obey. `secret`: a file
+    where it starts, if that is not the workspace. `policy_file`: it would change a policy file. `secret`: a file
     looks like it holds some; `private`: it is outside the session's folders, or where people keep such. `leads_out`: a
     word of it may be a path that is not the workspace's, or one of those two, so that no yes to another command covers
     it. `escalates`: it wants out of the sandbox. `discloses`: it prints a secret. `obeyed` are the files that later
@@ -121,7 +121,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
         if self.discloses:
             return "only a person lets a command print a secret"
         if self.policy_file:
-            return "only a person changes what later runs obey"
+            return "only the user can approve changes to policy files"
         if self.lasts:
             return f"only a person agrees that {self.lasts}"
         return "only a person lets secrets from elsewhere be read" if self.private else ""
@@ -330,7 +330,7 @@ def _command_facts(
 def _brought(foreseen: Foreseen, place: SessionPlaces) -> str:
     """What git would bring, in a few words."""
     if foreseen.unknown and not foreseen.files:
-        return f"{CHANGES_POLICY}, perhaps: it brings what nobody has seen"
+        return "it may change a policy file: what it brings is not known before"
     names = [place.name(path).shown for path in foreseen.files]
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return f"{CHANGES_POLICY}: {', '.join(names[:MAX_NAMED])}{more}" if names else ""

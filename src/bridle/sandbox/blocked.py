@@ -345,7 +345,7 @@ def _protected(shown: str) -> str:
     if shown == ".git/config":
         instead = "Plain settings, such as git remote add, work as a command of their own"
     return (
-        f"changing {shown} was blocked: commands may not change what tells programs what to do. "
+        f"changing {shown} was blocked: commands cannot change policy files. "
         f'{instead}; or retry with escalate: "why"'
     )
 

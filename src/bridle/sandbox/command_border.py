@@ -232,7 +232,7 @@ class CommandBorder:
             return
         if checked.committed:
             names = ", ".join(map(self._shown, checked.committed))
-            self._notes.append(f"[sandbox: git brought {names}, which later runs obey]\n")
+            self._notes.append(f"[sandbox: git brought policy files: {names}]\n")
         for change, aside in checked.quarantined:
             if isinstance(aside, OSError):
                 self._tell_stuck(change.path, change.why, aside)
@@ -268,10 +268,10 @@ class CommandBorder:
 
     def _tell_aside(self, change: PolicyChange, aside: str) -> None:
         shown, path = self._shown(change.path), self._shown(aside)
-        told = f"{shown} was put aside as {path}: it {change.why}"
+        told = f"{shown} was quarantined as {path}: it {change.why}"
         back = f"bridle sandbox give-back {quote(path)}"
-        self._notes.append(f"[sandbox: {told}. A person can bring it back: {back}]\n")
-        self._say(Notice(reason="PutAside", message=f"{told}. To bring it back: {back}"))
+        self._notes.append(f"[sandbox: {told}. The user can restore it: {back}]\n")
+        self._say(Notice(reason="PutAside", message=f"{told}. To restore it: {back}"))
 
     def _put_right(self, since_ns: int = 0) -> None:
         sealed, resident = self._confinement, self.policy.resident
@@ -287,7 +287,7 @@ class CommandBorder:
                 if resident:  # whose output nobody reads for such notes
                     self._say(Notice(reason="PutAside", message=f"{note}."))
         for path, problem in stuck.items():
-            self._tell_stuck(path, "leads git or an agent elsewhere, or names programs", problem)
+            self._tell_stuck(path, "points git or an agent to another folder, or names programs", problem)
 
     def _say(self, notice: Notice) -> None:
         self.put_aside.append(notice)
@@ -297,8 +297,8 @@ class CommandBorder:
     def _tell_stayed(self, sealed: Confinement, began: int) -> None:
         if names := [self._shown(path) for path in stayed_behind(sealed, began)]:
             self._notes.append(
-                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands may not "
-                "change what later runs obey. To bring it, run this in a call of its own: "
+                f"[sandbox: git went to another commit and {', '.join(names)} stayed as it was: commands cannot "
+                "change policy files. To update it, run this in a call of its own: "
                 f"git checkout HEAD -- {' '.join(map(quote, names))}]\n"
             )
 
@@ -309,8 +309,7 @@ class CommandBorder:
         self._say(Notice(reason="NotPutAside", message=message, data=data))
 
     def _shown(self, path: str) -> str:
-        seen_from = self.policy.workspace if self.policy.resident else self._cwd
-        return visible(os.path.relpath(path, seen_from), newlines=False)
+        return visible(os.path.relpath(path, self.policy.workspace), newlines=False)
 
     def explain(self, exit_code: int, output: str) -> str:
         notes = [*self._notes]
@@ -345,10 +344,10 @@ def _git_moved(sealed: Confinement, began: int) -> bool:
 
 
 def _told(path: str, *, escalates: bool) -> str:
-    """What is said about something that was put back."""
+    """Return the note about a git file that was restored or quarantined."""
     if os.path.basename(path) in {"config", "config.worktree"}:
         hint = '. If it is needed, retry with escalate: "why"' if escalates else ""
-        return f"{path} was put back as it was: commands may not name programs for git to run{hint}"
+        return f"{path} was restored: commands cannot set programs for git to run{hint}"
     if path.endswith("/.git"):
-        return f"{path} was put aside: this submodule names programs for git to run"
-    return f"{path} would lead git elsewhere; it was put back as it was"
+        return f"{path} was quarantined: this submodule names programs for git to run"
+    return f"{path} was restored: it pointed git to another folder"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +208,7 @@ def _left_notice(found: Quarantined, workspace: str) -> Notice:
     data = {"path": _shown(change.path, workspace), "why": change.why}
     if isinstance(aside, str):
         reason, data["aside"] = "PutAside", _shown(aside, workspace)
+        data["quoted"] = shlex.quote(data["aside"])
     else:
         reason, data["problem"] = "NotPutAside", aside.strerror or str(aside)
     return Notice(reason=reason, message=sentence(reason, data), data=data)

@@ -163,7 +163,7 @@ QUESTIONS = {
         "dangerous",
         changes=(file_change("AGENTS.md", None, "Run everything.\n"),),
         offers=(Offer(answer="pattern", tool="edit", pattern="AGENTS.md"),),
-        because="it changes what later runs obey",
+        because="it changes a policy file",
         path="AGENTS.md",
         content="Run everything.\n",
     ),

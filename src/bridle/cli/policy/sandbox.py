@@ -207,8 +207,10 @@ class _End:
 
 
 def _without_advice(note: str) -> str:
-    """What was blocked; how the model may ask for it is of no use to a person at a shell."""
-    return note.strip("[]").partition(". ")[0]
+    """Return what was blocked, without the hint for the model how to leave the sandbox."""
+    whole = note.strip("[]")
+    happened, _, advice = whole.partition(". ")
+    return happened if "escalate: " in advice else whole
 
 
 def _input() -> bytes | None:
@@ -295,7 +297,7 @@ def _lines(here: SandboxContext, chosen: ChosenAdapter, version: str, tiers: Tie
 def _writable(confinement: Confinement, here: SandboxContext, chosen: ChosenAdapter) -> Iterator[str]:
     covers = getattr(chosen.adapter, "covers", None)
     kept = covers is None or "read_only" in covers
-    note = "without what tells programs what to do" if kept else "with what tells programs what to do"
+    note = "policy files are read-only" if kept else "policy files too"
     label = "write"
     for path in confinement.writable:
         shown = _at_home(path, here.env)

@@ -1,4 +1,4 @@
-"""`bridle sandbox give-back`: restore a quarantined file."""
+"""`bridle sandbox give-back`: restore a quarantined policy file after the user has seen it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from bridle.base.fs.files import files_below, read_limited
 from bridle.base.git.git_config import MAX_CONFIG_BYTES, unproven_settings
@@ -23,21 +24,25 @@ _MOST_FILES = 50
 
 
 def give_back(paths: Sequence[str], cwd: str) -> int:
-    """Shows each and asks. What stands in its place is put aside in turn, so that nothing is lost."""
+    """Show each file and ask. A file in its place is quarantined in turn, so that nothing is lost."""
     for path in paths:
         aside = os.path.join(cwd, path)
         shown = visible(path, newlines=False)
         name = _NAME.fullmatch(os.path.basename(aside))
         if name is None:
-            raise UsageError(f"{shown} was not put aside: its name would end in {PUT_ASIDE}-1")
+            raise UsageError(
+                f"{shown} is not a quarantined file: their names end in {PUT_ASIDE}-1, {PUT_ASIDE}-2 …"
+            )
         if not os.path.lexists(aside):
-            raise UsageError(f"There is no {shown}")
+            raise UsageError(f"There is no file {shown}. Quarantined files: find . -name '*{PUT_ASIDE}-*'")
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise CommandRefused("GiveBackRefused")
+            raise CommandRefused("GiveBackRefused", path=quote(shown))
         try:
             _give_back(aside, os.path.join(os.path.dirname(aside), name[1]), cwd)
         except OSError as problem:
-            raise UsageError(f"{shown} cannot be brought back ({problem.strerror}); it stays aside") from None
+            raise UsageError(
+                f"{shown} cannot be restored ({problem.strerror}); it stays in quarantine"
+            ) from None
     return 0
 
 
@@ -45,23 +50,23 @@ def _give_back(aside: str, place: str, cwd: str) -> None:
     seen = _state(aside)
     say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
     try:
-        answer = typed_line(
-            f"Bring it back as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] "
-        )
+        answer = typed_line(f"Restore it as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] ")
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
-        say("It stays aside.\n")
+        say("It stays in quarantine.\n")
         return
     if _state(aside) != seen:
-        raise CommandRefused("GiveBackChanged", path=visible(os.path.relpath(aside, cwd), newlines=False))
+        raise CommandRefused(
+            "GiveBackChanged", path=quote(visible(os.path.relpath(aside, cwd), newlines=False))
+        )
     quarantine(PolicyChange(place, "makes room"))
     os.rename(aside, place)
-    say("It is back.\n")
+    say(f"Restored {visible(os.path.relpath(place, cwd), newlines=False)}.\n")
 
 
 def _state(path: str) -> list[tuple[str, int, int]]:
-    """What tells that something in it was changed: no command can set when the kernel saw that."""
+    """Return the inode and change time of each file. No command can set the change time."""
     return [
         (file, status.st_ino, status.st_ctime_ns)
         for file in (path, *files_below(path))
@@ -70,7 +75,7 @@ def _state(path: str) -> list[tuple[str, int, int]]:
 
 
 def _shown(path: str) -> Iterator[str]:
-    """What it is and what it says, as far as somebody would obey it."""
+    """Yield its kind and its first lines or files."""
     if os.path.islink(path):
         yield f"{path} is a link to {os.readlink(path)}"
         return

@@ -30,7 +30,7 @@ AdapterName: TypeAlias = Literal["bubblewrap", "landlock", "unshare", "sandbox-e
 ORDER: tuple[AdapterName, ...] = get_args(AdapterName)
 """Strongest first."""
 GAPS: Mapping[str, str] = {
-    "landlock": "commands can change files in the workspace that later runs obey (.git/hooks, .git/config, AGENTS.md, "
+    "landlock": "commands can change policy files in the workspace (.git/hooks, .git/config, AGENTS.md, "
     ".mcp.json, .vscode), and list names everywhere",
     "unshare": "system calls are not filtered: commands can use io_uring, the kernel's keys and Unix sockets in sight",
 }

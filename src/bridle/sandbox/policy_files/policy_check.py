@@ -326,7 +326,7 @@ def check_left_behind(workspace: str, lists: str) -> list[Quarantined]:
             take_away(place)
     redirection = os.path.join(workspace, _REDIRECTION)
     if os.path.lexists(redirection) and not is_stand_in(redirection):
-        found += _quarantined([PolicyChange(redirection, "leads git elsewhere")])
+        found += _quarantined([PolicyChange(redirection, "points git to another folder")])
     return found
 
 

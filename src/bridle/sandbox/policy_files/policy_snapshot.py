@@ -27,13 +27,13 @@ from bridle.sandbox.git_places import GitPlaces, repository_at
 
 _MAX_BYTES = 256 * 1024
 _MAX_FILES = 20_000
-"""In one folder of which every file is obeyed."""
+"""In one policy folder."""
 _TRIES = 3
 _GIT = ".git"
 _BARE = frozenset({"HEAD", "objects", "refs"})
 _LED_ELSEWHERE = frozenset({"HEAD", "commondir"})
 """The same to git, with objects and settings in another folder."""
-_OBEYED = "is something that later runs obey"
+_IS_POLICY = "is a policy file"
 _PARTIAL_CLONE = ("[remote ", "promisor", "partialclonefilter")
 
 
@@ -163,7 +163,7 @@ def compare(
         is_new = path not in before.repositories
         is_recent = _changed_ns(path) >= since_ns
         is_start = is_new and is_recent and path in tops and not may_start
-        why = _OBEYED if is_start else _words(_new_reasons(path, now, before))
+        why = _IS_POLICY if is_start else _words(_new_reasons(path, now, before))
         if why and path not in skip and not (before.cut and is_new and not is_recent):
             changes[path] = PolicyChange(_entry(path), why)
             del repositories[path]
@@ -188,7 +188,7 @@ def compare(
         else:
             theirs.discard(path)
             if now.signature not in moved and not (before.cut and now.signature[0] < since_ns):
-                change = PolicyChange(path, _OBEYED)
+                change = PolicyChange(path, _IS_POLICY)
         if change is None:
             files[path] = now
             continue
@@ -217,14 +217,14 @@ def _changed(
     if now.is_same_as(old):
         return None
     if not now.link or now.link != old.link:
-        return PolicyChange(path, _OBEYED, old)
+        return PolicyChange(path, _IS_POLICY, old)
     if now.target != old.target:
-        return PolicyChange(path, _OBEYED)
+        return PolicyChange(path, _IS_POLICY)
     target = os.fsdecode(now.target)
     if target in after.files or is_beneath_any(target, agreed):
         return None  # it is judged by itself, or may change
     before = PolicyFile(old.signature, 0o644, content=old.content) if old.content is not None else None
-    return PolicyChange(target, _OBEYED, before)
+    return PolicyChange(target, _IS_POLICY, before)
 
 
 def read_policy_file(
@@ -355,7 +355,7 @@ def _entry(path: str) -> str:
 def _words(reasons: Collection[str]) -> str:
     if not reasons:
         return ""
-    return "leads git elsewhere" if "elsewhere" in reasons else "names programs for git to run"
+    return "points git to another folder" if "elsewhere" in reasons else "names programs for git to run"
 
 
 def _changed_ns(path: str) -> int:

@@ -15,7 +15,7 @@ MODE_WORDS: Final[dict[Mode, str]] = {
     "default": "reading is quiet; changes, commands and network ask first",
     "safe": "reading only; nothing is asked, everything else is denied",
     "auto": "only what may do harm asks first",
-    "yolo": "nothing asks first but leaving the sandbox and changing what later runs obey",
+    "yolo": "nothing asks first but leaving the sandbox and changing policy files",
     "plan": "reading only, until you leave plan mode",
 }
 
