@@ -437,7 +437,7 @@ async def test_a_file_that_is_no_memory_is_named_once_and_left_alone():
         write(file, "just words\n")
         first = of_kind(await session.ask("x"), Notice)
         assert [one.message for one in first] == [
-            "The memory user/notes is not used: it has no front matter. It is left as it is."
+            "The memory user/notes is not used: it has no front matter. Fix the file: bridle memory edit user/notes"
         ]
         assert of_kind(await session.ask("x"), Notice) == []
         assert file.read_text() == "just words\n"

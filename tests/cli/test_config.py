@@ -120,6 +120,15 @@ def test_unsetting_what_was_never_set_makes_nothing(place: Place) -> None:
     assert os.listdir(place.home) == []
 
 
+def test_a_removed_setting_can_be_unset_and_not_set(place: Place) -> None:
+    file = write_own(place, 'mode = "plan"\n\n[engine]\nstandby = true\n')
+    refused = place.bridle("config", "set", "engine.standby", "true")
+    assert (refused.code, refused.story) == (2, ["engine.standby no longer does anything; remove it"])
+    unset = place.bridle("config", "unset", "engine.standby")
+    assert unset == (0, f"engine.standby is no longer set in {file}.\n", "")
+    assert "standby" not in file.read_text()
+
+
 @pytest.mark.parametrize("action", ["get", "set", "unset"])
 def test_a_key_that_does_not_exist_is_refused_with_the_nearest_one(place: Place, action: str) -> None:
     words = ("modle", "x") if action == "set" else ("modle",)

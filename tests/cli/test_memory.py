@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli_kit import Place
+from cli_terminal import sitting
 
 
 def test_a_memory_is_added_listed_shown_and_removed(place: Place) -> None:
@@ -55,6 +56,36 @@ def test_what_cannot_be_done_is_said_in_a_sentence(place: Place, words, code, sa
     assert done.code == code
     assert said in done.err
     assert done.out == ""
+
+
+def test_a_broken_file_is_named_with_the_command_that_fixes_it(place: Place) -> None:
+    place.bridle("memory", "add", "x", "one")
+    file = Path(place.bridle("memory", "path", "x").out.strip())
+    file.write_text("no front matter\n")
+    done = place.bridle("memory", "show", "x")
+    assert (done.code, done.err) == (
+        2,
+        "bridle: The memory x cannot be kept or read: it has no front matter. "
+        "Fix the file: bridle memory edit project/x.\n",
+    )
+
+
+def test_an_editor_that_fails_changes_nothing_and_is_named(place: Place) -> None:
+    place.bridle("memory", "add", "x", "one")
+    with sitting(place, "memory", "edit", "x", EDITOR="false") as person:
+        person.sees("The editor false ended with exit code 1. project/x is unchanged.")
+        assert person.ends() == 1, person.text
+
+
+def test_a_file_that_is_no_text_can_be_edited(place: Place) -> None:
+    place.bridle("memory", "add", "x", "one")
+    file = Path(place.bridle("memory", "path", "x").out.strip())
+    good = file.with_name("good")
+    file.replace(good)
+    file.write_bytes(b"\xff\xfe")
+    with sitting(place, "memory", "edit", "x", EDITOR=f"cp {good}") as person:
+        person.sees("remembered: project/x: one")
+        assert person.ends() == 0, person.text
 
 
 def test_one_of_that_name_is_there_already(place: Place) -> None:

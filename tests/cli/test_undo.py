@@ -68,7 +68,9 @@ def test_the_last_turn_is_shown_undone_and_redone(place: Place):
     events = [envelope.event for envelope in place.events(session)]
     assert [type(event) for event in events[-2:]] == [ContextAdded, UndoApplied]
 
-    assert place.bridle("undo", "-y").out.startswith("There is nothing to undo in sess_")
+    again = place.bridle("undo", "-y").out
+    assert again.startswith("There is nothing to undo in sess_")
+    assert again.endswith(" For another session: bridle undo ID; list them: bridle sessions\n")
     assert place.bridle("undo", "--redo", "-y").code == 0
     assert files(place) == FIRST
     assert place.bridle("undo", session, "-y").code == 0

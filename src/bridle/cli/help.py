@@ -86,7 +86,7 @@ used, then titles, costs and the chain stay; ★ pinned ones are kept. bridle co
 UNDO = """\
 bridle undo [TURN|CALL|SESSION] — takes back what was done to files, by file tools and by commands alike.
 
-  bridle undo                    the last turn of the newest session here that changed something; shown, then asked
+  bridle undo                    in the newest session here, the last turn that changed something; asks first
   bridle undo 4                  turn 4 of it          bridle undo call_01J8…    one call
   bridle undo 01J8ZQ             everything a session changed; any name of it will do
   bridle undo --redo             takes back the last undo; of another session: --session ID

@@ -176,6 +176,8 @@ def settable(key: str) -> NamedSetting:
         parts = path_of(key)
     except ValueError:
         raise ValueError(f'"{shown(key)}" is not a key; write it as in budget.max_steps') from None
+    if key in RETIRED:
+        raise ValueError(retired_clause(key))
     node: Node = tree()
     path: tuple[str, ...] = ()
     for part in parts:

@@ -16,7 +16,7 @@ import msgspec
 from bridle.base.fs.files import FileLock, private_folder, write_atomic
 from bridle.config.folders import Folders
 from bridle.config.origins import checked_value, settable, value_of
-from bridle.config.setting_table import Setting, Table, canonical, key_of, node_at
+from bridle.config.setting_table import RETIRED, Setting, Table, canonical, key_of, node_at, path_of
 from bridle.config.settings_file import OWN_NAMES, ParsedFile, SettingsFile, parse, present, read
 from bridle.protocol.errors import BridleError, UsageError
 
@@ -49,7 +49,7 @@ def set_value(where: Folders, key: str, text: str) -> SettingChange:
 
 def unset(where: Folders, key: str) -> SettingChange:
     """Takes one setting out of the user's file; nothing happens where it is not set. Raises as `set_value` does."""
-    path, _setting = _known(key, secrets=True)
+    path = path_of(key) if key in RETIRED else _known(key, secrets=True)[0]
     return _changed(where, path, None)
 
 

@@ -457,7 +457,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "/{name} has commands in it (!`…`). They are said as text; nothing of it was run."
     ),
     "MemoryUsed": Sentence("notes used: {names}"),
-    "MemoryUnreadable": Sentence("The memory {name} is not used: {problem}. It is left as it is."),
+    "MemoryUnreadable": Sentence(
+        "The memory {name} is not used: {problem}. Fix the file: bridle memory edit {name}"
+    ),
     "MemoryShown": Sentence("The memory {name}."),
     "Remembered": Sentence("remembered: {name}: {description}"),
     "Forgotten": Sentence("forgotten: {name}: {description}"),

@@ -14,7 +14,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible
-from bridle.cli.console import say, say_json
+from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
 from bridle.context.memory.memory_choice import MemoryRow
@@ -104,7 +104,11 @@ def _listing(files: MemoryFiles, row: MemoryRow) -> MemoryListing:
 
 def _show(files: MemoryFiles, parsed: argparse.Namespace) -> int:
     folder, name = files.named(parsed.name)
-    found, _ = folder.read(name)
+    try:
+        found, _ = folder.read(name)
+    except BadMemory as bad:
+        problem = f"{bad}. Fix the file: bridle memory edit {folder.scope}/{name}"
+        raise BridleError("BadMemory", name=parsed.name, problem=problem) from None
     if parsed.json:
         return say_json({"scope": folder.scope, "path": folder.file(name), **msgspec.to_builtins(found)})
     return say(found.written())
@@ -153,18 +157,21 @@ def _edit(files: MemoryFiles, words: str, env: Mapping[str, str]) -> int:
             f"An editor needs a terminal. The file is {visible(folder.file(name), newlines=False)}"
         )
     command, was = editor_of(env), digest_in(folder, name)
-    with open(folder.file(name), encoding="utf-8") as file:
+    with open(folder.file(name), "rb") as file:
         before = file.read()
-    with tempfile.NamedTemporaryFile("w", suffix=f"-{name}.md", delete=False, encoding="utf-8") as copy:
+    with tempfile.NamedTemporaryFile(suffix=f"-{name}.md", delete=False) as copy:
         copy.write(before)
     ended = asyncio.run(open_editor(command, copy.name, env))
-    with open(copy.name, encoding="utf-8", errors="replace") as file:
+    with open(copy.name, "rb") as file:
         after = file.read()
     if ended or after == before:
         os.unlink(copy.name)
-        return say("Nothing changed.\n") if not ended else 1
+        if not ended:
+            return say("Nothing changed.\n")
+        tell(f"The editor {command[0]} ended with exit code {ended}. {folder.scope}/{name} is unchanged.")
+        return 1
     try:
-        changed = read_memory(name, after, scope=folder.scope, changed="")
+        changed = read_memory(name, after.decode("utf-8", "replace"), scope=folder.scope, changed="")
         code = _kept(folder, msgspec.structs.replace(changed, updated=today(SystemClock().now_ms())), was=was)
     except (BadMemory, BridleError) as refused:
         problem = refused.message if isinstance(refused, BridleError) else f"It was not kept: {refused}."

@@ -62,7 +62,8 @@ def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow,
 def _nothing(row: SessionRow, *, redo: bool) -> str:
     title = visible(row.title, newlines=False)
     named = f' "{title}"' if title else ""
-    return f"There is nothing to {'redo' if redo else 'undo'} in {row.id}{named}.\n"
+    verb, another = ("redo", "bridle undo --redo --session ID") if redo else ("undo", "bridle undo ID")
+    return f"There is nothing to {verb} in {row.id}{named}. For another session: {another}; list them: bridle sessions\n"
 
 
 def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
