@@ -63,11 +63,8 @@ def test_a_broken_file_is_named_with_the_command_that_fixes_it(place: Place) -> 
     file = Path(place.bridle("memory", "path", "x").out.strip())
     file.write_text("no front matter\n")
     done = place.bridle("memory", "show", "x")
-    assert (done.code, done.err) == (
-        2,
-        "bridle: The memory x cannot be kept or read: it has no front matter. "
-        "Fix the file: bridle memory edit project/x.\n",
-    )
+    problem = "bridle: The memory x cannot be kept or read: it has no front matter. "
+    assert (done.code, done.err) == (2, problem + "Fix the file: bridle memory edit project/x.\n")
 
 
 def test_an_editor_that_fails_changes_nothing_and_is_named(place: Place) -> None:
