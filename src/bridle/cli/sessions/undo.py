@@ -63,7 +63,8 @@ def _nothing(row: SessionRow, *, redo: bool) -> str:
     title = visible(row.title, newlines=False)
     named = f' "{title}"' if title else ""
     verb, another = ("redo", "bridle undo --redo --session ID") if redo else ("undo", "bridle undo ID")
-    return f"There is nothing to {verb} in {row.id}{named}. For another session: {another}; list them: bridle sessions\n"
+    nothing = f"There is nothing to {verb} in {row.id}{named}."
+    return f"{nothing} For another session: {another}; list them: bridle sessions\n"
 
 
 def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
