@@ -10,7 +10,7 @@ import time
 
 from measure import Figure, in_turns, middle, scratch, times, within
 
-from bridle.app.explain import explain, standing
+from bridle.app.queries.explain import explain, standing
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.cli import YOUNG_OBJECTS

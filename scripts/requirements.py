@@ -33,7 +33,7 @@ DOORS = frozenset(
     {
         "bridle.conformance.harness",
         "bridle.app.engine",
-        "bridle.app.explain",
+        "bridle.app.queries.explain",
         "bridle.cli",
         "cli_kit",
         "served_kit",

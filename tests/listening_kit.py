@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridle.app.engine import Engine
-from bridle.app.serving import ListeningEngine, ListenOptions, listening_engine
+from bridle.app.service.serving import ListeningEngine, ListenOptions, listening_engine
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.config.folders import folders

@@ -13,7 +13,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.net.oauth_registration import ClientRegistration
 from bridle.config.folders import folders

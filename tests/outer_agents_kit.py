@@ -12,8 +12,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from bridle.app.engine import Engine
-from bridle.app.mcp_mount import MCP_PATH, McpMount
-from bridle.app.serving import make_service
+from bridle.app.service.mcp_mount import MCP_PATH, McpMount
+from bridle.app.service.serving import make_service
 from bridle.base.clock import Clock, SystemClock
 from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.conformance.harness import HarnessSession, harness

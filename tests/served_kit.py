@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.app.serving import make_service
+from bridle.app.service.serving import make_service
 from bridle.base.clock import Clock, SystemClock
 from bridle.conformance.asgi_client import AsgiExchange, asgi_scope
 from bridle.conformance.harness import HarnessSession, harness

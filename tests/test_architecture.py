@@ -144,7 +144,7 @@ def test_only_the_sessions_package_sees_how_they_are_stored(repository, module):
 @pytest.mark.requirement("G1.4")
 def test_every_tool_layer_stands_in_one_of_the_two_tuples(repository):
     """What runs a tool only runs it: nothing is wrapped around the call by hand."""
-    layers = ast.parse(Path(repository, "src/bridle/app/tool_layers.py").read_text())
+    layers = ast.parse(Path(repository, "src/bridle/app/features/tool_layers.py").read_text())
     (execute,) = (
         node for node in layers.body if isinstance(node, ast.FunctionDef) and node.name == "execute"
     )

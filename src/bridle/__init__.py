@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # `python -m bridle` would import a file `typing.py` of t
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition as AgentDefinition
     from bridle.agents.definition import AgentRule as AgentRule
-    from bridle.app.embedding import open_engine as open_engine
+    from bridle.app.service.embedding import open_engine as open_engine
     from bridle.clients import hub as hub
     from bridle.credentials.login_link import login_link as login_link
     from bridle.engine.function_tool import tool as tool
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AgentDefinition": "bridle.agents.definition",
     "AgentRule": "bridle.agents.definition",
-    "open_engine": "bridle.app.embedding",
+    "open_engine": "bridle.app.service.embedding",
     "login_link": "bridle.credentials.login_link",
     "tool": "bridle.engine.function_tool",
     "AskModel": "bridle.engine.steps",

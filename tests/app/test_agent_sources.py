@@ -12,8 +12,8 @@ import pytest
 import bridle
 from bridle.agents.agent_settings import AgentSettings, ChildContext, DelegateResults
 from bridle.agents.definition import AgentDefinition, AgentOrigin
-from bridle.app.agent_sources import agent_items, agents_of_session
-from bridle.app.settings import SessionOptions, session_settings
+from bridle.app.sources.agent_sources import agent_items, agents_of_session
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, outcomes

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bridle.app.explain import FolderRules, Unexplainable, explain, standing
-from bridle.app.settings import SessionOptions
+from bridle.app.queries.explain import FolderRules, Unexplainable, explain, standing
+from bridle.app.user.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes

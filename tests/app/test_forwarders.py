@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from bridle.app.forwarders import Forwarders
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.forwarders import Forwarders
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders, folders

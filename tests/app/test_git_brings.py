@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import explain, standing
+from bridle.app.queries.explain import explain, standing
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.parent_register import MOST_WAITING, ParentRegister
+from bridle.app.user.parent_register import MOST_WAITING, ParentRegister
 from bridle.base.process.peer_process import ParentProgram
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol.errors import CommandRefused

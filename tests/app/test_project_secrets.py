@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.app.project_trust import project_items
-from bridle.app.secrets_file import is_agreed_secret
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.secrets_file import is_agreed_secret
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.fs.paths import PROJECT_SECRETS_FILE
 from bridle.base.secrets.secret_files import is_secret_like

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bridle.app.serving import end_in_turn
+from bridle.app.service.serving import end_in_turn
 from bridle.base.net.engine_place import EnginePlace, connected_socket
 from bridle.base.process.peer_process import can_tell_descent, comes_from_a_call, peer_process
 from bridle.conformance.fake_clock import FakeClock

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app.skill_sources import project_skill_items
+from bridle.app.sources.skill_sources import project_skill_items
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders as bridle_folders
 from bridle.conformance.fake_models import RecordingModel, scripted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.stored_keys import StoredKeys, key_path, store_path
+from bridle.app.user.stored_keys import StoredKeys, key_path, store_path
 from bridle.base.clock import SystemClock
 from bridle.cli.accounts.login_store import credentials_row
 from bridle.config.folders import Folders, folders

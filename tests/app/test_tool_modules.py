@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridle.app.tool_module_source import module_items
+from bridle.app.features.tool_module_source import module_items
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app.machine_store import session_store
-from bridle.app.transcripts import session_transcript
+from bridle.app.records.transcripts import session_transcript
+from bridle.app.user.machine_store import session_store
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.dotted_events import events_lines
 from bridle.config.folders import folders

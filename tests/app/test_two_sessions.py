@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import Engine
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import CutStream

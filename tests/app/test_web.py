@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import explain, standing
-from bridle.app.settings import SessionOptions
+from bridle.app.queries.explain import explain, standing
+from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
 from bridle.protocol.commands import AnswerPermission

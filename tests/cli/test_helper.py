@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.config.workspace import answer as may_a_workspace_set

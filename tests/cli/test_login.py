@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.process.installation import install_command
 from bridle.config.folders import folders

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from bridle.app.parent_register import ParentRegister
+from bridle.app.user.parent_register import ParentRegister
 from bridle.base.clock import SystemClock
 from bridle.base.process.escapees import MARK
 from bridle.base.process.peer_process import ParentProgram, parent_program

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.explain import standing
+from bridle.app.queries.explain import standing
 from bridle.base.fs.other_projects import MAX_PROJECTS, MAX_SECRETS, OtherProjects, is_environment_file
 from bridle.base.fs.paths import session_folders
 from bridle.base.fs.private_places import PrivatePlaces, secret_places

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.servers import ModelServer, Received, ReplyWriter

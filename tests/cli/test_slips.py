@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from bridle.agents.delegate_tool import DELEGATE
-from bridle.app.settings_use import COMING
+from bridle.app.sources.settings_use import COMING
 from bridle.clients.interaction.commands.slash_table import KEYS
 from bridle.config.origins import OTHER_VARIABLES, VARIABLES
 from bridle.context.memory import memory_tool

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.app.settings import SessionOptions, session_settings
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.config.context_presets import preset
 from bridle.config.origins import GivenOption
 from bridle.config.setting_table import CONTEXT_PRESET, SETTINGS

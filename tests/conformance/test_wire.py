@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from bridle.app.engine import Engine
-from bridle.app.serving import make_service
+from bridle.app.service.serving import make_service
 from bridle.base.clock import SystemClock
 from bridle.conformance.asgi_client import AsgiExchange, open_asgi_websocket
 from bridle.conformance.scratch_server import OVER_SOCKETS, scratch_doors, scratch_engine

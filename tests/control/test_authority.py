@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.settings import SessionOptions
+from bridle.app.user.settings import SessionOptions
 from bridle.control.authority import (
     FOR_AGENTS,
     FOR_ALL,

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from bridle.app.settings import SessionOptions
+from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_models import scripted
 from bridle.control.routes import Route, routes
 from bridle.providers.script import say

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from bridle.app.openapi_file import openapi_document
+from bridle.app.service.openapi_file import openapi_document
 from bridle.control.routes import routes
 
 
 def test_the_committed_document_is_the_one_of_the_types(repository: Path) -> None:
     written = (repository / "docs/schema/http/openapi.json").read_bytes()
     assert written == openapi_document(), (
-        "run: python -m bridle.app.openapi_file docs/schema/http/openapi.json"
+        "run: python -m bridle.app.service.openapi_file docs/schema/http/openapi.json"
     )
 
 

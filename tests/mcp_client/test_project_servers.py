@@ -6,7 +6,7 @@ import os
 import pytest
 
 from bridle.app.project_trust import project_items
-from bridle.app.settings import SessionOptions, session_settings
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

@@ -11,7 +11,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import Any
 
-from bridle.app.mcp_mount import MCP_PATH
+from bridle.app.service.mcp_mount import MCP_PATH
 from bridle.conformance.fake_models import scripted
 from bridle.control.http_app import service_app
 from bridle.control.http_server import ConnectionLimits, HttpServer, ListeningAt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.skill_sources import project_skill_items
+from bridle.app.sources.skill_sources import project_skill_items
 from bridle.config.folders import folders
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.safety.trust.approvals import Approvals

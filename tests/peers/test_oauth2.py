@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.config.folders import folders

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import explain, standing
+from bridle.app.queries.explain import explain, standing
 from tables import table
 
 

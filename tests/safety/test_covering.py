@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import FolderRules, explain, standing
+from bridle.app.queries.explain import FolderRules, explain, standing
 from bridle.protocol.events import GrantAdded
 from tables import table
 

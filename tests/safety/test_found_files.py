@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import explain, standing
+from bridle.app.queries.explain import explain, standing
 from safety.corpus.loading import SYSTEM_PATH, Scene
 from tables import table
 

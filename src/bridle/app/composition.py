@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.model_features import answer_aside
-from bridle.app.session_features import BROUGHT, next_prefix, session_features
+from bridle.app.features.model_features import answer_aside
+from bridle.app.features.session_features import BROUGHT, next_prefix, session_features
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
@@ -30,8 +30,8 @@ from bridle.sessions.archive.kept_fold import KeptFold, Transcript
 from bridle.tools.output import read_part
 
 if TYPE_CHECKING:
-    from bridle.app.agents_feature import SessionDelegation
-    from bridle.app.child_run import ChildRuns
+    from bridle.app.subagents.agents_feature import SessionDelegation
+    from bridle.app.subagents.child_run import ChildRuns
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Services
     from bridle.engine.slash_command import SessionPrompts
@@ -192,7 +192,7 @@ def _run_tool(parts: SessionParts, joined: Joined, run_beside: RunCall) -> RunTo
 
     @functools.cache
     def layered() -> RunTool:
-        from bridle.app.tool_layers import execute  # the door of tool calls
+        from bridle.app.features.tool_layers import execute  # the door of tool calls
 
         return joined.tool_layers().around(execute(parts, run_beside))
 
@@ -206,7 +206,7 @@ def _delegation(parts: SessionParts) -> SessionDelegation | None:
     """Other agents that may be sent, in a session that has more than one."""
     if parts.agent is None or parts.agent.settings.mode != "multi":
         return None
-    from bridle.app.agents_feature import session_delegation  # they stand on all the others
+    from bridle.app.subagents.agents_feature import session_delegation  # they stand on all the others
 
     return session_delegation(parts, invocation_parts)
 
@@ -215,7 +215,7 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
     """`/plan`, `/solve`, `/code`, `/auto`: a person has an agent work by itself."""
 
     def role_run():
-        from bridle.app import role_run  # the door of subagents
+        from bridle.app.subagents import role_run  # the door of subagents
 
         return role_run
 
@@ -236,7 +236,7 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
     """What runs beside the session: the services of features, and their sources of tools."""
     if not any(feature.sources or feature.services for feature in joined.features):
         return None
-    from bridle.app.session_services import session_services
+    from bridle.app.features.session_services import session_services
 
     return session_services(parts, joined.features)
 
@@ -259,7 +259,7 @@ def _transcript(parts: SessionParts) -> Transcript | None:
     form, log = parts.settings.transcript, parts.opened.log
     if form is None:
         return None
-    from bridle.app.transcripts import session_transcript
+    from bridle.app.records.transcripts import session_transcript
 
     return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
 
@@ -268,7 +268,7 @@ def _idle_rules(parts: SessionParts, joined: Joined) -> Iterator[Notice]:
     """Rules about a tool that is not there. What a source will offer nobody knows yet."""
     if not parts.settings.rules or any(feature.sources for feature in joined.features):
         return
-    from bridle.app.settings_use import rules_without_a_tool
+    from bridle.app.sources.settings_use import rules_without_a_tool
 
     offered = (tool for feature in joined.features for tool in feature.tools)
     names = frozenset(tool.name for tool in (*offered, *_brought(parts)))

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.housekeeping import LOG_VARIABLE, Housekeeping, Notes
+from bridle.app.records.housekeeping import LOG_VARIABLE, Housekeeping, Notes
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.process.own_process import leave_no_core
@@ -39,9 +39,9 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
-    from bridle.app.forwarders import Forwarders
+    from bridle.app.records.turn_spans import TraceExport
     from bridle.app.service_access import ServiceAccess
-    from bridle.app.turn_spans import TraceExport
+    from bridle.app.user.forwarders import Forwarders
     from bridle.base.net.web import JudgedFetch
     from bridle.control.authority import Asked
     from bridle.control.code_surfaces import CodeSurfaces
@@ -150,7 +150,7 @@ class Engine:
         self.multiplexer = self._multiplexer()
 
     def _forwarders(self) -> Forwarders:
-        from bridle.app.forwarders import Forwarders  # the door of credential helpers
+        from bridle.app.user.forwarders import Forwarders  # the door of credential helpers
 
         services = self.services
         return Forwarders(services.processes, where=services.where, env=services.env, clock=services.clock)
@@ -264,7 +264,7 @@ class Engine:
     async def _opened(self, command: CreateSession, client: Client) -> Run:
         run = await self.opening.open(command, client)
         if client.identity == "agent" and command.resume is None:
-            from bridle.app.outer_agents import tell_of_session  # the door of outer agents
+            from bridle.app.records.outer_agents import tell_of_session  # the door of outer agents
 
             tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
         return run
@@ -272,7 +272,7 @@ class Engine:
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""
         if self._traces is None:
-            from bridle.app.turn_spans import TraceExport  # the door of traces
+            from bridle.app.records.turn_spans import TraceExport  # the door of traces
 
             notes = self.services.notes
             self._traces = TraceExport(

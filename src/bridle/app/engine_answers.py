@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bridle.app import model_setup
-from bridle.app.query_answers import Sources, answer_query
+from bridle.app.queries.query_answers import Sources, answer_query
 from bridle.app.session_opening import SessionOpening, working_folder
 from bridle.app.session_parts import ProcessServices
-from bridle.app.settings import SessionOptions, session_options, session_settings
+from bridle.app.user import model_setup
+from bridle.app.user.settings import SessionOptions, session_options, session_settings
 from bridle.config.folders import home_of
 from bridle.control.authority import Bounds
 from bridle.control.live_sessions import ClientSight

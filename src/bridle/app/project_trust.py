@@ -11,14 +11,14 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, cast
 
-from bridle.app.agent_sources import agent_items
-from bridle.app.hook_feature import written_hook
-from bridle.app.instruction_trust import all_instruction_files, instruction_item
-from bridle.app.prompt_file_feature import prompt_items
-from bridle.app.server_trust import ServerPlace, project_server_item
-from bridle.app.settings import SessionSettings, consent_kind, is_acked, skill_settings
-from bridle.app.skill_sources import project_skill_items
-from bridle.app.tool_module_source import module_items
+from bridle.app.features.prompt_file_feature import prompt_items
+from bridle.app.features.server_trust import ServerPlace, project_server_item
+from bridle.app.features.tool_module_source import module_items
+from bridle.app.sources.agent_sources import agent_items
+from bridle.app.sources.hook_feature import written_hook
+from bridle.app.sources.skill_sources import project_skill_items
+from bridle.app.user.instruction_trust import all_instruction_files, instruction_item
+from bridle.app.user.settings import SessionSettings, consent_kind, is_acked, skill_settings
 from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bridle.agents.builtin_agents import DEFAULT_AGENT
-from bridle.app.agent_answers import agent_list
-from bridle.app.agent_sources import FoundAgents
 from bridle.app.composition import ReadySession
-from bridle.app.gates import promoted
-from bridle.app.profile_answers import profile_in_force
-from bridle.app.query_answers import described_skill, grant_entries, listed_skills, tool_entries
+from bridle.app.queries.agent_answers import agent_list
+from bridle.app.queries.profile_answers import profile_in_force
+from bridle.app.queries.query_answers import described_skill, grant_entries, listed_skills, tool_entries
 from bridle.app.session_parts import OpenedLog, ProcessServices
+from bridle.app.sources.agent_sources import FoundAgents
+from bridle.app.sources.gates import promoted
 from bridle.control.live import SessionAnswers
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.agent_sources import agents_of_session, chosen_agent
 from bridle.app.composition import ReadySession, compose
 from bridle.app.session_parts import OpenedLog, ProcessServices
-from bridle.app.settings import (
+from bridle.app.sources.agent_sources import agents_of_session, chosen_agent
+from bridle.app.user.settings import (
     SessionOptions,
     SessionSettings,
     resumed_options,
@@ -41,8 +41,8 @@ from bridle.sandbox.sandbox_spawn import SETTLE_S
 from bridle.sandbox.session_border import left_behind, opening_words
 
 if TYPE_CHECKING:
-    from bridle.app.agent_sources import FoundAgents
     from bridle.app.session_past import Carried
+    from bridle.app.sources.agent_sources import FoundAgents
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
@@ -109,7 +109,7 @@ class SessionOpening:
         unkept = tuple(_keep_named(place.approvals, settings))
         services, keys_notice = await self.services_of(settings, place, command.env)
         if settings.require_trust and settings.servers.definitions:
-            from bridle.app.server_trust import require_server_trust
+            from bridle.app.features.server_trust import require_server_trust
 
             await require_server_trust(
                 settings.servers, services, place.approvals, cwd=place.cwd, env=command.env
@@ -148,7 +148,7 @@ class SessionOpening:
             told = agents.notices
             notices = (*left, *unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
             if client.identity == "agent" and past is None:
-                from bridle.app.outer_agents import session_notice
+                from bridle.app.records.outer_agents import session_notice
 
                 notices = (session_notice(log.session, client), *notices)
             await _emit_first_events(ready, opened, command, chosen, notices, carried)
@@ -187,7 +187,7 @@ class SessionOpening:
         )
         if settings.plugin_tiers is None and not self._plugins:
             return _with_packs_checked(settings), ()
-        from bridle.app.plugins import session_plugins, within_packs
+        from bridle.app.sources.plugins import session_plugins, within_packs
 
         settings, loaded = session_plugins(settings, self._plugins)
         features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
@@ -250,7 +250,7 @@ class SessionOpening:
         )
         if not has_secrets_file(root):
             return services, ()
-        from bridle.app.secrets_file import keys_of_project  # the door of a project's secrets file
+        from bridle.app.user.secrets_file import keys_of_project  # the door of a project's secrets file
 
         found = await keys_of_project(root, place.approvals, services.spawn, env)
         models = known.models.of_project(root, found.values)
@@ -422,7 +422,7 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
     """The settings, with a word on every tool pack that is none."""
     if settings.tool_packs is None:
         return settings
-    from bridle.app.settings_use import packs_that_are_none
+    from bridle.app.sources.settings_use import packs_that_are_none
 
     clauses = packs_that_are_none(settings.tool_packs, [feature.name for feature in plugged])
     said = (f"{clause}." for clause in clauses)

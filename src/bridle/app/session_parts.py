@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.housekeeping import Notes
-from bridle.app.settings import SessionSettings
-from bridle.app.skill_sources import session_skills
+from bridle.app.records.housekeeping import Notes
+from bridle.app.sources.skill_sources import session_skills
+from bridle.app.user.settings import SessionSettings
 from bridle.base.clock import Clock
 from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.base.ids import Ids
@@ -42,11 +42,11 @@ from bridle.tools.output import Spill
 
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition, AgentRegistry
-    from bridle.app.gates import Gates
-    from bridle.app.hook_feature import SessionHooks
-    from bridle.app.session_agents import WorkingAgent
-    from bridle.app.session_undo import SessionUndo
-    from bridle.app.turn_spans import TraceExport
+    from bridle.app.records.session_undo import SessionUndo
+    from bridle.app.records.turn_spans import TraceExport
+    from bridle.app.sources.gates import Gates
+    from bridle.app.sources.hook_feature import SessionHooks
+    from bridle.app.sources.session_agents import WorkingAgent
     from bridle.base.net.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import ToolSource
@@ -303,7 +303,7 @@ def _gates(
     saved: SavedGrants | None,
     agent: WorkingAgent | None,
 ) -> Gates:
-    from bridle.app.gates import gates, understanding
+    from bridle.app.sources.gates import gates, understanding
 
     made = gates(
         opened.settings,
@@ -328,7 +328,7 @@ def _undo(
     gates: Callable[[], Gates],
     shows: Callable[[str], bool],
 ) -> SessionUndo:
-    from bridle.app.session_undo import SessionUndo  # the door of undo
+    from bridle.app.records.session_undo import SessionUndo  # the door of undo
 
     return SessionUndo(
         log,
@@ -346,7 +346,7 @@ def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
     settings = opened.settings.agents
     if settings is None or not settings.in_use:
         return None
-    from bridle.app.session_agents import main_agent  # nobody pays for agents who has none
+    from bridle.app.sources.session_agents import main_agent  # nobody pays for agents who has none
 
     return main_agent(settings, opened.agents)
 
@@ -364,7 +364,7 @@ def _hooks(
     written = opened.settings.hooks.written
     if not written and not any(os.path.isdir(os.path.join(place, "hooks")) for place in places if place):
         return None
-    from bridle.app.hook_feature import HookedSession, session_hooks
+    from bridle.app.sources.hook_feature import HookedSession, session_hooks
 
     return session_hooks(
         opened.settings.hooks,

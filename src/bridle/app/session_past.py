@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app.gates import understanding
 from bridle.app.session_parts import ProcessServices
-from bridle.app.settings import SessionOptions
+from bridle.app.sources.gates import understanding
+from bridle.app.user.settings import SessionOptions
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation

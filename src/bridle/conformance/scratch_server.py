@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from bridle.app.engine import Engine
-from bridle.app.serving import ListenOptions, listening_engine
+from bridle.app.service.serving import ListenOptions, listening_engine
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import write_atomic
 from bridle.base.net.engine_place import EnginePlace

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from bridle.app.explain import Explained, Unexplainable, explain, standing
+from bridle.app.queries.explain import Explained, Unexplainable, explain, standing
 from safety.corpus.loading import SYSTEM_PATH, Scene, hostile
 
 CASES = hostile()

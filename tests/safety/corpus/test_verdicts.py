@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.explain import Explained, Unexplainable, explain, standing
+from bridle.app.queries.explain import Explained, Unexplainable, explain, standing
 from safety.corpus.loading import SYSTEM_PATH, Scene, daily, daily_deeds, ordinary, tricky
 
 MAY_ASK = 0.02

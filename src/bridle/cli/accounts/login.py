@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from bridle.app.model_setup import connectable, listed_entries
+from bridle.app.user.model_setup import connectable, listed_entries
 from bridle.base.text.terminal_text import visible
 from bridle.cli.accounts import login_store
 from bridle.cli.accounts.connect_provider import chosen_provider, listed_with, pasted_key

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import cast
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.cli.console import tell
 from bridle.cli.hidden_input import hidden_line

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bridle.app.stored_keys import StoredKeys, key_path
+from bridle.app.user.stored_keys import StoredKeys, key_path
 from bridle.base.clock import SystemClock
 from bridle.base.fs import files
 from bridle.base.text.phrases import counted

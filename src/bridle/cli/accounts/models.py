@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bridle.app.plugins import provider_sections
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.sources.plugins import provider_sections
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, window_words
 from bridle.base.text.terminal_text import visible

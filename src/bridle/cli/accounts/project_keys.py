@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridle.app.secrets_file import keys_of_project
+from bridle.app.user.secrets_file import keys_of_project
 from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import has_secrets_file
 from bridle.base.process.processes import Processes

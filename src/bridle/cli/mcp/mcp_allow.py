@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app.parent_register import KnownParent, ParentRegister
+from bridle.app.user.parent_register import KnownParent, ParentRegister
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call, descends_from

@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bridle.app.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
-from bridle.app.settings import SessionOptions, session_settings
+from bridle.app.features.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.base.clock import SystemClock
 from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.fs.files import read_limited
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible

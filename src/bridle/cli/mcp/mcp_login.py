@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridle.app.server_trust import ServerValues
+from bridle.app.features.server_trust import ServerValues
 from bridle.base.clock import SystemClock
 from bridle.base.net.http_dial import TimeLimit
 from bridle.base.net.http_routes import parse_url

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell

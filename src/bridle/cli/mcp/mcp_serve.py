@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bridle._version import __version__
 from bridle.app.engine import running_engine
-from bridle.app.parent_register import KnownParent, ParentRegister
-from bridle.app.serving import shared_engine
+from bridle.app.service.serving import shared_engine
+from bridle.app.user.parent_register import KnownParent, ParentRegister
 from bridle.base.clock import SystemClock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.base.process.escapees import recording_processes

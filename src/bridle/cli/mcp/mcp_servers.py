@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from bridle.app.server_trust import ServerPlace, untrusted_servers
-from bridle.app.settings import BadSetting, ServerSettings, decoded_servers, is_acked
+from bridle.app.features.server_trust import ServerPlace, untrusted_servers
+from bridle.app.user.settings import BadSetting, ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.fs.files import read_limited, repository_root
 from bridle.base.secrets.redact import redact

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.app.mcp_feature import stored_tokens
-from bridle.app.server_trust import ServerValues
-from bridle.app.settings import SessionOptions, session_settings
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.features.mcp_feature import stored_tokens
+from bridle.app.features.server_trust import ServerValues
+from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.net.http import HttpConnections
 from bridle.base.process.processes import Processes

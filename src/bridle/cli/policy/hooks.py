@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from bridle.app.hook_feature import written_hook
+from bridle.app.sources.hook_feature import written_hook
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root
 from bridle.base.process.processes import Processes

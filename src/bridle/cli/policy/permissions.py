@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from bridle.app.explain import Explained, FolderRules, Unexplainable, explain, standing
-from bridle.app.settings import SessionOptions
+from bridle.app.queries.explain import Explained, FolderRules, Unexplainable, explain, standing
+from bridle.app.user.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible

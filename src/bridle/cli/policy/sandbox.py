@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.settings import SandboxSettings, SessionOptions, session_settings
+from bridle.app.user.settings import SandboxSettings, SessionOptions, session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridle.app.settings import SessionSettings
+from bridle.app.user.settings import SessionSettings
 from bridle.base.fs.paths import session_folders
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.config.folders import Folders, home_of

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from bridle.app.agent_sources import agent_items
 from bridle.app.project_trust import config_items, named_settings_item, project_items
-from bridle.app.settings import is_acked
+from bridle.app.sources.agent_sources import agent_items
+from bridle.app.user.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root, write_atomic
 from bridle.base.text.phrases import counted

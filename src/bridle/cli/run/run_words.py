@@ -112,7 +112,7 @@ def _typed_goal(arguments: str, given: GivenPrompt) -> RunSlash:
 
 def without_alias(given: GivenPrompt, where: Folders) -> GivenPrompt:
     """What was typed, with the line that it stands for in the place of an alias."""
-    from bridle.app.alias_source import aliases_of
+    from bridle.app.features.alias_source import aliases_of
 
     typed = parse(given.typed, lambda _path: False)
     if not isinstance(typed, Slash):

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from bridle.app.machine_store import session_store
-from bridle.app.query_answers import cost_sum
+from bridle.app.queries.query_answers import cost_sum
+from bridle.app.user.machine_store import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible

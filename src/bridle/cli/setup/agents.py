@@ -14,10 +14,10 @@ from bridle.agents.agent_files import ENDING, AgentProblem, agent_paths, read_ag
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import BUILTIN_AGENTS
 from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrigin, AgentRegistry
-from bridle.app.agent_answers import agent_list
-from bridle.app.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
-from bridle.app.plugins import provider_sections
-from bridle.app.settings import agent_settings, is_acked
+from bridle.app.queries.agent_answers import agent_list
+from bridle.app.sources.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
+from bridle.app.sources.plugins import provider_sections
+from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible

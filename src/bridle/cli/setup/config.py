@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridle.app.alias_source import alias_problems
-from bridle.app.settings_use import all_problems
+from bridle.app.features.alias_source import alias_problems
+from bridle.app.sources.settings_use import all_problems
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell

@@ -16,12 +16,12 @@ from contextlib import closing, contextmanager
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.forwarders import Forwarders
-from bridle.app.machine_store import session_store
-from bridle.app.operations import log_folder
+from bridle.app.records.operations import log_folder
 from bridle.app.session_past import VERIFIED_ON_RESUME
-from bridle.app.settings_use import all_problems
-from bridle.app.stored_keys import StoredKeys
+from bridle.app.sources.settings_use import all_problems
+from bridle.app.user.forwarders import Forwarders
+from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from bridle.app.profile_answers import is_trusted_profile, profile_entries
-from bridle.app.settings import skill_settings
-from bridle.app.skill_sources import session_skills
+from bridle.app.queries.profile_answers import is_trusted_profile, profile_entries
+from bridle.app.sources.skill_sources import session_skills
+from bridle.app.user.settings import skill_settings
 from bridle.base.fs.files import private_folder, write_atomic
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from bridle._version import __version__
 from bridle.app.engine import running_engine
-from bridle.app.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
+from bridle.app.service.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
 from bridle.base.clock import SystemClock
 from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.app.settings import is_acked, skill_settings
-from bridle.app.skill_sources import agreed_of, find_all
+from bridle.app.sources.skill_sources import agreed_of, find_all
+from bridle.app.user.settings import is_acked, skill_settings
 from bridle.base.fs.files import read_limited, write_new
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell

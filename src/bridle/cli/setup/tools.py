@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from bridle.app.plugins import within_packs
-from bridle.app.tool_module_source import counting_modules, find_modules
+from bridle.app.features.tool_module_source import counting_modules, find_modules
+from bridle.app.sources.plugins import within_packs
 from bridle.base.process.installation import is_map_installed
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json

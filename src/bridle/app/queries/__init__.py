@@ -1,0 +1,1 @@
+"""Answers to queries of clients that need no running engine."""

@@ -1,0 +1,496 @@
+"""Answer client queries from the store, the models and open sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, assert_never
+
+import msgspec
+
+from bridle._version import __version__
+from bridle.app.queries.agent_answers import own_agents
+from bridle.app.queries.profile_answers import profile_list
+from bridle.app.session_parts import GOAL, REDO, UNDO
+from bridle.app.sources.skill_sources import own_skills
+from bridle.app.user.instruction_trust import all_instruction_files, is_trusted_file
+from bridle.app.user.model_setup import is_local, model_entries, provider_entries
+from bridle.app.user.settings import resumed_options, session_options, session_settings
+from bridle.base.clock import Clock, iso_ms
+from bridle.base.fs.files import branch_of, real_folder
+from bridle.base.ids import SESS, list_place, read_list_place
+from bridle.base.secrets.redact import error_marker, redact
+from bridle.base.text.terminal_text import visible
+from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.commands.prompts import PROMPTS
+from bridle.commands.role_commands import ROLE_COMMANDS
+from bridle.config.folders import Folders, home_of
+from bridle.config.profiles import described_profile
+from bridle.config.retention_days import NOTICE_MS, days_kept
+from bridle.context.compaction_layer import COMPACT, PIN
+from bridle.context.consent import agreed_and_waiting
+from bridle.context.skills.session_skills import SessionSkills, unknown_skill
+from bridle.context.skills.skill_views import skill_description, skill_list
+from bridle.control.live_sessions import ClientSight
+from bridle.engine.conversation import Conversation
+from bridle.engine.features import Joined
+from bridle.engine.ports import Description, StoredSession
+from bridle.engine.slash_command import DescribedSlash, SessionPrompts, SlashCommand
+from bridle.engine.store_ports import CLOSING, OPENING, Due, Found, Store
+from bridle.engine.tools import Registry
+from bridle.mcp.server_state import ServerState
+from bridle.protocol import queries as q
+from bridle.protocol.codec import encode_envelope
+from bridle.protocol.commands import CreateSession
+from bridle.protocol.errors import BridleError, CommandRefused, StoreError
+from bridle.protocol.events import CostIncremented, Envelope
+from bridle.protocol.handshake import PROTOCOL_VERSION
+from bridle.protocol.slash_arguments import args_schema
+from bridle.providers.known_models import KnownModels
+from bridle.providers.model_directory import Models
+from bridle.safety.grants import Grant
+from bridle.safety.trust.approvals import Approvals, session_approvals
+from bridle.safety.wide_folders import why_wide
+from bridle.sandbox.plain_spawn import UNCONFINED
+from bridle.undo.file_states import changed_files
+
+FOUND_MAX = 500
+LAST_CHARS = 200
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers are made from. `known` are the models of an open session, of one that a command would make, or those
+    of the person's own settings; `features` those from outside; `servers` the MCP servers that sessions use."""
+
+    store: Store
+    known: Callable[[str | None, CreateSession | None], KnownModels]
+    where: Folders
+    env: Mapping[str, str]
+    clock: Clock
+    sandbox: Callable[[], str]
+    features: Joined
+    servers: Callable[[], Sequence[ServerState]]
+
+
+async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
+    """The answer, with nothing in it of sessions the client does not see."""
+    match query:
+        case q.ListSessions():
+            return await _session_list(sources, query, sight)
+        case q.DescribeSession(session=session, events=count, since=since):
+            return await _details(sources, session, sight, events=count, since=since)
+        case q.FindSession(cwd=cwd, alias=alias):
+            store = sources.store
+            row = await (store.newest(cwd) if alias is None else store.find(alias, exact=True))
+            if not sight.shows(row.id):
+                raise CommandRefused("UnknownSession", session=alias or "")
+            return await _details(sources, row.id, sight, events=0)
+        case q.PreviewSession(create=create):
+            return await _preview(sources, create)
+        case q.DescribeLog(session=session):
+            return await _log(sources.store, session)
+        case q.SearchSessions(words=words, cwd=cwd, limit=limit):
+            found = await sources.store.search(words, limit=FOUND_MAX)
+            hits = search_hits(found, await sources.store.list(), cwd=cwd)
+            return q.SearchHits(hits=tuple([hit for hit in hits if sight.shows(hit.session)][:limit]))
+        case q.ListModels(session=session, create=create):
+            return q.ModelList(models=await model_entries(sources.known(session, create), query))
+        case q.ListProviders(session=session, create=create):
+            known = sources.known(session, create)
+            providers = await provider_entries(known, query)
+            keyed = known.models.default_of_keys() if query.which == "running" else None
+            return q.ProviderList(providers=providers, default=keyed)
+        case q.ListTools(session=session):
+            return q.ToolList(tools=sight.live[session].run.answers().tools())
+        case q.ListGrants(session=session):
+            return q.GrantList(grants=sight.live[session].run.answers().grants())
+        case q.ListChanges(session=session, what=what):
+            return await sight.live[session].run.changes(what)
+        case q.ReadOutput(session=session, call_id=call_id, offset=offset):
+            return await sight.live[session].run.output(call_id, offset)
+        case q.ListSlash(session=session):
+            run = None if session is None else sight.live[session].run
+            added, prompts = ((), ()) if run is None else (run.added_slash, run.prompts)
+            return q.SlashList(commands=_slash((*sources.features.slash, *added), prompts))
+        case q.ListSkills(session=session):
+            return (
+                listed_skills(_own_skills(sources))
+                if session is None
+                else sight.live[session].run.answers().skills()
+            )
+        case q.DescribeSkill(name=name, session=session):
+            if session is None:
+                return described_skill(_own_skills(sources), name)
+            return sight.live[session].run.answers().skill(name)
+        case q.ListAgents(session=session):
+            if session is None:
+                return own_agents(sources.where, sources.env)
+            return sight.live[session].run.answers().agents()
+        case q.ListProfiles(session=session):
+            if session is None:
+                return profile_list(sources.where)
+            run = sight.live[session].run
+            cwd = run.session.journal.conversation.cwd
+            return profile_list(sources.where, cwd=cwd, in_force=run.answers().profile().name)
+        case q.DescribeProfile(name="", session=str(session)):
+            return sight.live[session].run.answers().profile()
+        case q.DescribeProfile(name=name):
+            return _profile(sources, name)
+        case q.SumCosts(session=session, since_ms=since_ms, by=by):
+            store = sources.store
+            rows = await store.list() if session is None else [await store.find(session)]
+            seen = [row for row in rows if sight.shows(row.id) and row.updated_ms >= since_ms]
+            paid = [(row, await store.costs(row.id, since_ms=max(since_ms, 0))) for row in seen]
+            return cost_sum(paid, by=by, models=sources.known(None, None).models)
+        case q.CheckHealth():
+            parts = (*await _parts(sources), *(_server_parts(sources) if _sees_all(sight) else ()))
+            return q.Health(
+                version=__version__,
+                protocol_version=PROTOCOL_VERSION,
+                open_sessions=sum(map(sight.shows, sight.live)),
+                disk_has_room=sources.store.enough(),
+                sandbox=sources.sandbox(),
+                ok=all(one.status != "fail" for one in parts),
+                parts=parts,
+            )
+        case q.CustomQuery():
+            return await _custom(sources, query, sight)
+        case _:
+            assert_never(query)
+
+
+async def _parts(sources: Sources) -> tuple[q.PartHealth, ...]:
+    """Every part that all sessions share. Nothing is tried that was not, and nobody is asked over the network."""
+    store = sources.store
+    kept = q.PartHealth(part="store", status="ok")
+    try:
+        await store.list(cwd="/")  # it can be read
+    except StoreError as failure:
+        kept = q.PartHealth(part="store", status="fail", text=failure.reason)
+    room = "ok" if store.enough() else "fail" if store.stuck() else "warn"
+    held_by = sources.sandbox()
+    held = "skip" if not held_by else "warn" if held_by == UNCONFINED else "ok"
+    return (
+        kept,
+        q.PartHealth(part="disk", status=room),
+        q.PartHealth(part="sandbox", status=held, text=held_by),
+    )
+
+
+def _sees_all(sight: ClientSight) -> bool:
+    """Whether what belongs to sessions in general is theirs to know."""
+    return all(map(sight.shows, sight.live))
+
+
+def _server_parts(sources: Sources) -> Iterator[q.PartHealth]:
+    """The MCP servers that sessions use. One that is down makes the engine no worse."""
+    for one in sources.servers():
+        status = "ok" if one.phase == "up" else "warn" if one.phase in ("down", "given up") else "skip"
+        problem = f" ({redact(one.problem, error_marker)})" if one.problem else ""
+        yield q.PartHealth(part=f"mcp {one.name}", status=status, text=f"{one.phase}{problem}")
+
+
+async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) -> q.CustomAnswer:
+    """The answer of the feature from outside that has this name; that of a plugin is given in its session."""
+    name, live = (query.namespace, query.verb), sight.live.get(query.session or "")
+    known = live.run.queries.get(name) if live is not None else None
+    known = known or sources.features.queries.get(name)
+    if known is None:
+        raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
+    try:
+        return q.CustomAnswer(payload=await known.answer(query))
+    except BridleError:
+        raise
+    except Exception as fault:
+        problem = f"{type(fault).__name__}: {fault}"
+        raise CommandRefused("FeatureFailed", feature=query.namespace, problem=problem) from fault
+
+
+# Sessions
+
+
+async def _session_list(sources: Sources, query: q.ListSessions, sight: ClientSight) -> q.SessionList:
+    """A page of the sessions that the client sees and in which something was said, or all of them."""
+    after = None if query.after is None else read_list_place(query.after, SESS)
+    if query.after is not None and after is None:
+        raise CommandRefused("BadCommand", kind="ListSessions", problem="after is no place of this list")
+    rows = [row for row in await sources.store.list(cwd=query.cwd, after=after) if sight.shows(row.id)]
+    worth = [row for row in rows if row.title or row.turns or row.id in sight.live]
+    page = worth[: query.limit]
+    behind = list_place(*page[-1].place) if len(page) < len(worth) else None
+    return q.SessionList(sessions=await _infos(sources, page), next=behind)
+
+
+async def _infos(sources: Sources, rows: Sequence[StoredSession]) -> tuple[q.SessionInfo, ...]:
+    """How long content is kept is said by the settings of the first session's folder."""
+    if not rows:
+        return ()
+    store = sources.store
+    days = days_kept(sources.where, sources.env, rows[0].cwd)
+    return session_infos(
+        [await store.describe(row.id) for row in rows],
+        short=await store.short_ids([row.id for row in rows]),
+        answers=await store.last_answers([row.id for row in rows]),
+        due=await store.expiring(days, until_ms=sources.clock.now_ms() + NOTICE_MS),
+    )
+
+
+async def _details(
+    sources: Sources, name: str, sight: ClientSight, *, events: int, since: int | None = None
+) -> q.SessionDetails:
+    (info,) = await _infos(sources, [await sources.store.find(name)])
+    last: list[msgspec.Raw] = []
+    if events:
+        if since is None:
+            since = max(0, (await sources.store.describe(info.id)).last_id - events)
+        async for envelope in sources.store.events(info.id, after=since):
+            last.append(msgspec.Raw(encode_envelope(envelope)))
+            if len(last) == events:
+                break
+    live = sight.live.get(info.id)
+    clients = () if live is None else live.here
+    return q.SessionDetails(
+        session=info,
+        clients=tuple(q.ClientInfo(id=one.id, name=one.called, identity=one.identity) for one in clients),
+        events=tuple(last),
+    )
+
+
+async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
+    """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
+    resume, env = create.resume, sources.env
+    cwd, where, options, kept = real_folder(create.cwd), sources.where, session_options(create), False
+    if resume is not None:
+        row = await sources.store.find(resume)
+        cwd, (options, kept) = row.cwd, resumed_options(options, cwd, row.profile)
+    settings = session_settings(options, where=where, cwd=cwd, env=env, profile_kept=kept)
+    approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
+    files = all_instruction_files(where, cwd, settings.sources)
+    used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
+    model, model_from = create.model, "command"
+    if model is None and resume is None:
+        model = settings.model
+        model_from = "environment" if env.get("BRIDLE_MODEL") == model else "settings"
+    return q.SessionPreview(
+        cwd=cwd,
+        branch=branch_of(cwd),
+        model=model,
+        model_from=model_from if model else "",
+        wide=why_wide(cwd, home_of(env)) or "",
+        rules=tuple(file.shown for file in used),
+        waiting_rules=tuple(file.shown for file in waiting),
+        notify=settings.notify,
+    )
+
+
+async def _log(store: Store, session: str) -> q.LogDescription:
+    row = await store.find(session)
+    found = changed_files(await store.calls(row.id), row.cwd)
+    changes = tuple(q.CallChanges(call_id=call_id, paths=paths) for call_id, paths in found.items())
+    return q.LogDescription(changes=changes, digest=await store.digest(row.id))
+
+
+def session_infos(
+    described: Iterable[Description],
+    *,
+    short: Mapping[str, str],
+    answers: Mapping[str, str],
+    due: Iterable[Due],
+) -> tuple[q.SessionInfo, ...]:
+    """What there is to know of these sessions without reading their events.
+
+    `short` are their short ids, `answers` what models said last, `due` whose content goes soon.
+    """
+    expires = {one.id: one.at_ms for one in due}
+    return tuple(
+        q.SessionInfo(
+            id=row.id,
+            short_id=short[row.id],
+            cwd=row.cwd,
+            title=row.title,
+            named=row.renamed,
+            profile=row.profile,
+            model=row.model,
+            state=_state(one),
+            turns=row.turns,
+            usd=row.usd,
+            created_ms=row.created_ms,
+            updated_ms=row.updated_ms,
+            pinned=row.pinned,
+            headless=row.headless,
+            branch_of=row.branch_of,
+            imported_ms=row.imported_ms,
+            expired_ms=row.expired_ms,
+            expires_ms=expires.get(row.id),
+            last=" ".join(answers.get(row.id, "").split())[-LAST_CHARS:],
+        )
+        for one in described
+        for row in (one.session,)
+    )
+
+
+def _state(one: Description) -> Literal["stored", "open", "waiting"]:
+    """Whether somebody has it open, and whether it waits for an answer."""
+    if one.lease is None:
+        return "stored"
+    return "waiting" if one.last_kind in ("PermissionRequested", "QuestionAsked") else "open"
+
+
+def search_hits(
+    found: Iterable[Found], rows: Iterable[StoredSession], *, cwd: str | None = None
+) -> list[q.SearchHit]:
+    """What was found in one folder or in all, as clients get it. `rows` are the sessions there are."""
+    folders = {row.id: row.cwd for row in rows}
+    return [
+        q.SearchHit(
+            session=hit.session,
+            event=hit.event,
+            turn=hit.turn,
+            ts_ms=hit.ts_ms,
+            who=hit.who,
+            excerpt=hit.excerpt.replace(OPENING, "").replace(CLOSING, "").replace("\n", " "),
+        )
+        for hit in found
+        if hit.session in folders and cwd in (None, folders[hit.session])
+    ]
+
+
+# Tools, commands
+
+
+def tool_entries(registry: Registry) -> tuple[q.ToolEntry, ...]:
+    """The tools a model is told of right now."""
+    return tuple(
+        q.ToolEntry(
+            name=tool.name,
+            description=tool.description,
+            risk=tool.risk,
+            source=origin.scope if (origin := registry.origin(tool.name)) else "",
+        )
+        for tool in registry.list()
+    )
+
+
+def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
+    return tuple(
+        q.GrantEntry(
+            grant_id=grant.grant_id,
+            tool=grant.tool,
+            pattern=grant.subject or "",
+            match=grant.match,
+            expires_ms=grant.expires_ms,
+        )
+        for grant in grants
+    )
+
+
+def _profile(sources: Sources, name: str) -> q.ProfileDescription:
+    found = described_profile(name, config_folder=sources.where.config)
+    if found is None:
+        raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])
+    return q.ProfileDescription(name=name, about=found.about, settings=found.settings, scope=found.scope)
+
+
+def _own_skills(sources: Sources) -> SessionSkills:
+    return own_skills(where=sources.where, env=sources.env)
+
+
+def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:
+    """None: this session has no skills."""
+    return q.SkillList(skills=(), problems=()) if skills is None else skill_list(skills.offered, conversation)
+
+
+def described_skill(
+    skills: SessionSkills | None, name: str, conversation: Conversation | None = None
+) -> q.SkillDescription:
+    if skills is None:
+        raise unknown_skill(name, ())
+    return skill_description(skills, name, conversation)
+
+
+def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()) -> tuple[q.SlashEntry, ...]:
+    words = {one.name: one.words for one in PROMPTS}
+    others = (one for command in added for one in (command, *(command.others() if command.others else ())))
+    named = (one for some in prompts for one in some.names())
+    return tuple(
+        q.SlashEntry(
+            name=one.name,
+            description=one.does,
+            namespace=one.name.partition(":")[0] if ":" in one.name else "",
+            args_schema=args_schema(one.arguments),
+            words=words.get(one.name, ""),
+            stands_for=one.stands_for,
+        )
+        for one in (*shipped_slash(), *others, *named)
+    )
+
+
+def shipped_slash() -> tuple[DescribedSlash, ...]:
+    """The commands of the engine that every session has."""
+    return (*PROMPTS, *GIT_COMMANDS, *ROLE_COMMANDS, GOAL, COMPACT, PIN, UNDO, REDO)
+
+
+# Money
+
+
+class _Sum(msgspec.Struct, kw_only=True):
+    name: str
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+    unknown: int = 0
+    local: bool = True
+
+    def add(self, cost: CostIncremented, *, local: bool) -> None:
+        usage = cost.usage
+        self.requests += 1
+        self.input_tokens += usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        self.cached_tokens += usage.cache_read_tokens
+        self.output_tokens += usage.output_tokens
+        self.usd += cost.usd or 0.0
+        self.unknown += cost.usd is None
+        self.local = self.local and local
+
+
+def cost_sum(
+    paid: Iterable[tuple[StoredSession, Iterable[Envelope]]],
+    *,
+    by: Literal["model", "session", "day"],
+    models: Models,
+) -> q.CostSum:
+    """What these sessions paid, by their `CostIncremented`: the dearest first, or the last day first."""
+    sums: dict[str, _Sum] = {}
+    total = _Sum(name="total")
+    local: dict[str, bool] = {}
+    for row, envelopes in paid:
+        for envelope in envelopes:
+            cost = envelope.event
+            if not isinstance(cost, CostIncremented):
+                continue
+            provider = cost.provider
+            if provider not in local:
+                local[provider] = is_local(models, provider)
+            name = _cost_name(row, envelope.ts_ms, cost, by)
+            for one in (sums.setdefault(name, _Sum(name=name)), total):
+                one.add(cost, local=local[provider])
+    listed = list(sums.values())
+    if by == "day":
+        listed.sort(key=lambda one: one.name, reverse=True)
+    else:
+        listed.sort(key=lambda one: (-one.usd, -one.input_tokens, one.name))
+    return q.CostSum(rows=tuple(map(_cost_row, listed)), total=_cost_row(total))
+
+
+def _cost_name(row: StoredSession, ts_ms: int, cost: CostIncremented, by: str) -> str:
+    match by:
+        case "session":
+            return f"{row.id} {row.title}".strip()
+        case "day":
+            return iso_ms(ts_ms)[:10]
+        case _:
+            return f"{cost.provider}:{cost.model}"
+
+
+def _cost_row(one: _Sum) -> q.CostRow:
+    return q.CostRow(**msgspec.structs.asdict(one))

@@ -1,0 +1,1 @@
+"""Undo, traces, transcripts, the operational log and retention."""

@@ -1,0 +1,1 @@
+"""An engine that listens, or is embedded in another program."""

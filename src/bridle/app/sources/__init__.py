@@ -1,0 +1,1 @@
+"""Where agents, skills, plugins, hooks and rules of a session come from."""

@@ -1,0 +1,1 @@
+"""Settings, trust and stored keys of the user."""
