@@ -16,7 +16,7 @@ from bridle.protocol.commands import AnswerPermission
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import BackgroundEnded, Degraded, PermissionRequested, SessionCreated, ToolResult
 from bridle.providers.script import call, say
-from bridle.sandbox.adapters.adapter import adapter_choice
+from bridle.sandbox.adapters import adapter_choice
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from bridle._version import __version__
-from bridle.app.records.turn_spans import endpoint_wanted, traced
+from bridle.app.records.trace_export import endpoint_wanted
+from bridle.app.records.turn_spans import traced
 from bridle.base.process.installation import install_command
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted

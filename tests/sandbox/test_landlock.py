@@ -13,8 +13,8 @@ import pytest
 
 from bridle.base.process.escapees import Witness
 from bridle.base.process.processes import CannotStart, Processes
-from bridle.sandbox.adapters import thread_limits
-from bridle.sandbox.adapters.adapter import CannotConfine, adapter_start
+from bridle.sandbox.adapters import adapter_start, thread_limits
+from bridle.sandbox.adapters.adapter import CannotConfine
 from bridle.sandbox.adapters.landlock import Landlock, available, rules_of
 from bridle.sandbox.confinement import Confinement
 from sandbox.landlock_kit import NOBODY, World, abstract_name, can_run_as_user

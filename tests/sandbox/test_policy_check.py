@@ -27,14 +27,9 @@ from bridle.engine.ports import BeginCall, SpawnPolicy
 from bridle.protocol.events import Notice
 from bridle.sandbox.adapters.unshare import programs
 from bridle.sandbox.plain_spawn import ConfinedProcess
+from bridle.sandbox.policy_files import policy_check
 from bridle.sandbox.policy_files.policy_check import PolicyCheck
-from bridle.sandbox.policy_files.policy_snapshot import (
-    NOTHING,
-    compare,
-    policy_check,
-    read_policy_file,
-    take_snapshot,
-)
+from bridle.sandbox.policy_files.policy_snapshot import NOTHING, compare, read_policy_file, take_snapshot
 from bridle.sandbox.sandbox_spawn import SandboxSpawn
 from bridle.sandbox.session_border import left_behind, this_place
 from sandbox.killed_scenes import adapter_named

@@ -39,7 +39,7 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
-    from bridle.app.records.turn_spans import TraceExport
+    from bridle.app.records.trace_export import TraceExport
     from bridle.app.service_access import ServiceAccess
     from bridle.app.user.forwarders import Forwarders
     from bridle.base.net.web import JudgedFetch
@@ -272,7 +272,7 @@ class Engine:
     def _trace_export(self) -> TraceExport:
         """Where the sessions of this process send traces, for those that want to."""
         if self._traces is None:
-            from bridle.app.records.turn_spans import TraceExport  # the door of traces
+            from bridle.app.records.trace_export import TraceExport  # the door of traces
 
             notes = self.services.notes
             self._traces = TraceExport(

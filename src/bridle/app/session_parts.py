@@ -43,7 +43,7 @@ from bridle.tools.output import Spill
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition, AgentRegistry
     from bridle.app.records.session_undo import SessionUndo
-    from bridle.app.records.turn_spans import TraceExport
+    from bridle.app.records.trace_export import TraceExport
     from bridle.app.sources.gates import Gates
     from bridle.app.sources.hook_feature import SessionHooks
     from bridle.app.sources.session_agents import WorkingAgent

@@ -25,7 +25,7 @@ class Job:
     """One background command. `exit_code` is None while it runs."""
 
     def __init__(self, name: str, command: str, call_id: str) -> None:
-        from bridle.base.secrets.redact import RedactedStream  # most sessions leave nothing running
+        from bridle.base.secrets.redacted_stream import RedactedStream  # most sessions leave nothing running
 
         self.name = name
         self.command = command

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.records.turn_spans import endpoint_wanted
+from bridle.app.records.trace_export import endpoint_wanted
 from bridle.base.clock import SystemClock
 from bridle.base.git.git_calls import clean_environment, program_on
 from bridle.base.net.engine_place import EnginePlace
