@@ -126,7 +126,7 @@ async def test_a_person_drops_what_was_left(repo: Repository) -> None:
         gone = await slash(session, f"drop {name}")
     assert (kept.reason, dropped.reason, gone.reason) == ("NotDone", None, "NoSuchWorktree")
     assert branches(repo) == ["main"]
-    assert os.listdir(repo.folder.parent / "bridle/worktrees") == []
+    assert os.listdir(repo.folder.parent / "bridle/worktrees") == [".lock"]
 
 
 async def test_what_a_stopped_agent_wrote_is_left_on_its_branch(repo: Repository) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from bridle.base.fs.files import FileLock
 from bridle.base.git.own_worktrees import plain_name
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
@@ -29,7 +30,7 @@ async def refused(session: HarnessSession) -> str:
 
 def leftovers(repo: Repository) -> list[str]:
     folder = repo.folder.parent / "bridle/worktrees"
-    return os.listdir(folder) if folder.exists() else []
+    return [name for name in os.listdir(folder) if name != ".lock"] if folder.exists() else []
 
 
 @table("name", ["-rf", "a b\nc", "../../../out", "ünïcode", "x" * 300, "\0"])
@@ -151,7 +152,7 @@ async def test_the_folder_of_worktrees_may_be_a_link(repo: Repository) -> None:
         name = await left_by_writer(session)
         dropped = await slash(session, f"drop {name}", answers=[GO])
     assert dropped.reason is None
-    assert os.listdir(elsewhere) == []
+    assert os.listdir(elsewhere) == [".lock"]
     assert branches(repo) == ["main"]
 
 
@@ -228,6 +229,25 @@ async def test_two_sessions_send_an_agent_of_one_name_at_once(repo: Repository) 
     assert len({one.branch for one in ended}) == 3
     assert {repo.git("show", f"{one.branch}:new.txt") for one in ended} == {"new\n"}
     assert OTHER.name in ended[-1].branch or OTHER.name in ended[-2].branch
+
+
+async def test_an_agent_waits_while_another_session_adds_a_worktree(repo: Repository) -> None:
+    """Git fails on an entry of its list that another git has only begun."""
+    folder, half = repo.folder.parent / "bridle/worktrees", repo.folder / ".git/worktrees/half"
+    folder.mkdir(parents=True)
+    half.mkdir(parents=True)
+    (half / "HEAD").write_text("ref: refs/heads/half\n")
+    (half / "gitdir").write_text(f"{folder}/half/.git\n")
+    (half / "commondir").touch()
+    async with session_of(repo, scripted(*sending("writer"), agents=WRITES)) as session:
+        with FileLock(str(folder / ".lock")) as lock:
+            assert lock.acquire()
+            asked = asyncio.create_task(session.ask("go"))
+            done, _ = await asyncio.wait((asked,), timeout=1)
+            assert not done
+            shutil.rmtree(half)
+        (ended,) = of_kind(await asked, e.ChildEnded)
+    assert ended.ok
 
 
 def with_inner(repo: Repository) -> Repository:

@@ -1,5 +1,6 @@
 """After a crash: what may have happened is a person's to judge, with what is there now in front of them."""
 
+import asyncio
 import os
 import subprocess
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind
-from bridle.engine.conversation import Conversation
+from bridle.engine.conversation import Conversation, OpenCall
 from bridle.engine.steps import encode
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerQuestion
@@ -19,6 +20,7 @@ from bridle.protocol.events import (
     Notice,
     QuestionAnswered,
     QuestionAsked,
+    RequestedCall,
     SessionEnded,
     ToolResult,
     TurnEnded,
@@ -26,6 +28,7 @@ from bridle.protocol.events import (
 )
 from bridle.protocol.questions import OrphanAnswer
 from bridle.providers.script import answer, call, say
+from bridle.recovery.evidence import InterruptedRun, findings
 
 GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -179,6 +182,28 @@ async def test_an_undo_that_is_not_possible_says_so_and_asks_again(crashed):
         await judge(session, OrphanAnswer(judgement="undo"))
         notice = await session.until(Notice, since=before)
         assert notice.reason == "NotUndoable"
+
+
+async def test_a_stop_that_comes_as_the_look_ends_is_heard():
+    loop = asyncio.get_running_loop()
+
+    def stopped(_patch):
+        loop.call_soon(sitting.cancel)
+        return ()
+
+    run = InterruptedRun(
+        cwd="/", created_ms=0, stopped_ms=0, understand=None, repository_at=None, files_of_patch=stopped
+    )
+    asked = RequestedCall(call_id="1", wire_id="1", tool="apply_patch", input={"patch": "x"})
+
+    async def sit():
+        await findings(OpenCall(call=asked), run)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    sitting = asyncio.create_task(sit())
+    await asyncio.wait((sitting,))
+    assert sitting.cancelled()
 
 
 async def test_an_agent_does_not_judge(crashed):

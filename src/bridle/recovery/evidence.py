@@ -63,7 +63,8 @@ async def findings(call: OpenCall, run: InterruptedRun) -> list[str]:
             found.append(visible(line, newlines=False))  # noqa: PERF401  kept also when time runs out
 
     try:
-        await asyncio.wait_for(look(), LOOK_S)
+        async with asyncio.timeout(LOOK_S):
+            await look()
     except TimeoutError:
         found.append("looking took too long")
     return found[:_MOST_LINES] or [_NOTHING]

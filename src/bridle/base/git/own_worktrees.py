@@ -11,10 +11,11 @@ Raises `GitFailed`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -30,6 +31,9 @@ TIMEOUT_S: Final = 300.0
 _MAX_BYTES: Final = 64_000
 _LOCK: Final = ".lock"
 _PATCH: Final = ".patch"
+_POLL_S: Final = 0.02
+_LISTING: Final = frozenset({"worktree", "branch"})
+"""The git commands that read git's list of worktrees."""
 _MAX_NAME: Final = 40
 
 
@@ -242,6 +246,28 @@ class OwnTrees:
         return await self.repository.commit(f"refs/heads/{tree.branch}") is not None
 
     async def _write(self, cwd: str, *words: str) -> None:
+        async with self._alone() if words[0] in _LISTING else contextlib.nullcontext():
+            await self._run(cwd, *words)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """Keep other sessions from changing git's list of worktrees meanwhile.
+
+        Git reads the whole list when it changes it, and fails on an entry that another git has only begun.
+        """
+        lock = FileLock(os.path.join(self._folder, _LOCK))
+        with _disk_problems():
+            private_folder(self._folder)
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    while not lock.acquire():  # noqa: ASYNC110  the lock is between processes
+                        await asyncio.sleep(_POLL_S)
+            except TimeoutError:
+                raise GitFailed("InUse", f"{lock.path} is held by another session") from None
+        with lock:
+            yield
+
+    async def _run(self, cwd: str, *words: str) -> None:
         filters = await self._at(cwd).configured_filters()
         call = worktree_call(*words, filters=filters, program=self._program)
         try:
