@@ -375,11 +375,12 @@ export interface ContextAdded {
   source: string;
 }
 
-/** What a request came to. `local`: its model runs on the engine's machine, and nobody is paid for it. */
+/** The cost of a model request. `local`: the model runs on the engine's machine and costs nothing. */
 export interface CostIncremented {
   local?: boolean;
   model: string;
   provider: string;
+  purpose?: "draft" | "main" | "sampling" | "side_question" | "subagent" | "summary";
   usage: Usage;
   usd?: number | null;
 }
@@ -1730,7 +1731,7 @@ export interface Stretch {
 
 /** What was paid since a time, in one session or in all. */
 export interface SumCosts {
-  by?: "day" | "model" | "session";
+  by?: "day" | "model" | "purpose" | "session";
   kind: "SumCosts";
   session?: string | null;
   since_ms?: number;

@@ -127,7 +127,12 @@ def model(
 
 async def text_of(provider: RemoteModel) -> str:
     body = check_wire(provider.wire, SAMPLE_PREFIX, SAMPLE_MESSAGES[:1])
-    parts = [part async for part in provider.stream(ModelRequest(model="m", body=body, step=1, answers=0))]
+    parts = [
+        part
+        async for part in provider.stream(
+            ModelRequest(model="m", body=body, step=1, answers=0, purpose="main")
+        )
+    ]
     return "".join(part.text for part in parts if isinstance(part, ModelText))
 
 

@@ -81,7 +81,9 @@ async def test_its_refusals_have_our_reasons(
     message = Message(role="user", content=(TextBlock(text=prompt),))
     body = asked.wire.head(prefix) + asked.wire.message(message) + asked.wire.tail(prefix)
     with pytest.raises(ProviderError) as raised:
-        async for _part in asked.stream(ModelRequest(model="m", body=body, step=1, answers=0)):
+        async for _part in asked.stream(
+            ModelRequest(model="m", body=body, step=1, answers=0, purpose="main")
+        ):
             pass
     assert (raised.value.reason, raised.value.retryable) == (reason, retryable)
 

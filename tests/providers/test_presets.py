@@ -248,7 +248,11 @@ async def test_a_new_vendor_is_one_entry_and_no_code() -> None:
         message = Message(role="user", content=(TextBlock(text="Hi."),))
         wire = provider.wire
         request = ModelRequest(
-            model="n-1", body=wire.head(prefix) + wire.message(message) + wire.tail(prefix), step=1, answers=0
+            model="n-1",
+            body=wire.head(prefix) + wire.message(message) + wire.tail(prefix),
+            step=1,
+            answers=0,
+            purpose="main",
         )
         parts = [part async for part in provider.stream(request)]
         await connections.close()

@@ -49,7 +49,7 @@ async def connect() -> AsyncIterator[Connect]:
 def request(provider: RemoteModel, *, model: str = "any-model") -> ModelRequest:
     wire = provider.wire
     body = check_wire(wire, SAMPLE_PREFIX, SAMPLE_MESSAGES[:1])
-    return ModelRequest(model=model, body=body, step=1, answers=0)
+    return ModelRequest(model=model, body=body, step=1, answers=0, purpose="main")
 
 
 async def parts(provider: RemoteModel, **more: Any) -> list[ModelPart]:

@@ -46,7 +46,7 @@ from tables import table
 
 
 def request(answers: int = 0) -> ModelRequest:
-    return ModelRequest(model="any", body=b"{}", step=1, answers=answers)
+    return ModelRequest(model="any", body=b"{}", step=1, answers=answers, purpose="main")
 
 
 async def played(model: ScriptedModel, answers: int = 0) -> list[ModelPart]:

@@ -5,67 +5,49 @@ What stands around the model and around a tool, and in which order: `engine/feat
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.app.features.model_features import answer_aside
-from bridle.app.features.session_features import BROUGHT, next_prefix, session_features
-from bridle.app.session_parts import OpenedLog, ProcessServices, SessionParts, session_parts
+from bridle.app.features.session_features import BROUGHT, session_features
+from bridle.app.session_parts import OpenedLog, SessionParts, session_parts
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
-from bridle.engine.ports import RunCall, SpawnPolicy
-from bridle.engine.session import Court, Lifecycle, Session, SessionPorts
+from bridle.engine.ports import RunCall
+from bridle.engine.session import Court, GrantActions, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
-from bridle.engine.tools import LeftOut, Registry, RunTool, Tool, ToolCall, ToolOutput
+from bridle.engine.tools import LeftOut, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
-from bridle.protocol.events import ModelChanged, Notice, PrefixSet
+from bridle.protocol.events import Notice
+from bridle.protocol.queries import ListAgents
 from bridle.sessions.archive.beside_store import transcripts_of
 from bridle.sessions.archive.kept_fold import KeptFold, Transcript
-from bridle.tools.output import read_part
 
 if TYPE_CHECKING:
     from bridle.app.subagents.agents_feature import SessionDelegation
     from bridle.app.subagents.child_run import ChildRuns
-    from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import Services
-    from bridle.engine.slash_command import SessionPrompts
-    from bridle.protocol.queries import OutputPart, SessionChanges
-    from bridle.safety.grants import Grant
-    from bridle.safety.hooks.session_hooks import Hooks
+    from bridle.protocol.queries import AgentList
 
 
-NOT_IN_EVERY_SESSION = frozenset({"memory"})
-"""Features with slash commands that only some sessions have: the list of commands learns of theirs from the session."""
-
-
-class ReadySession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session ready to begin. `notices` belong into its log first; `hooks` want to hear that it begins.
-    `next_prefix` is what a request would begin with. `added` are features of ours that not every session has."""
+class ComposedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with its parts and its features. `notices` are reported when it begins."""
 
     session: Session
-    registry: Registry
-    grants: Callable[[], tuple[Grant, ...]]
-    changes: Callable[[str], Awaitable[SessionChanges]]
-    output: Callable[[str, int], Awaitable[OutputPart]]
+    parts: SessionParts
+    features: Joined
     fold: KeptFold
-    hooks: Hooks | None
-    policy: SpawnPolicy
     notices: tuple[Notice, ...]
-    next_prefix: Callable[[ModelChanged], Awaitable[PrefixSet]]
-    added: tuple[Feature, ...] = ()
-    prompts: tuple[SessionPrompts, ...] = ()
-    skills: SessionSkills | None = None
 
 
-def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
+def compose(opened: OpenedLog) -> ComposedSession:
     """A session of its features. Raises `FeatureConflict` where one from outside collides with another."""
-    parts = session_parts(services, opened)
+    services, parts = opened.services, session_parts(opened)
     fold = KeptFold(
         opened.log,
         opened.conversation,
@@ -84,33 +66,14 @@ def compose(services: ProcessServices, opened: OpenedLog) -> ReadySession:
     session = _session(parts, joined, fold)
     if delegation is not None:
         delegation.wake = session.wake
-    return ReadySession(
+    left = (one.notice() for one in left_out)
+    return ComposedSession(
         session=session,
-        registry=parts.registry,
-        grants=lambda: parts.gates().permissions.grants,
-        changes=lambda what: parts.undo().changes(what),
-        output=functools.partial(_output, parts),
+        parts=parts,
+        features=joined,
         fold=fold,
-        hooks=parts.watching,
-        policy=parts.policy,
-        next_prefix=functools.partial(next_prefix, parts),
-        added=tuple(
-            feature
-            for feature in ours
-            if feature.queries or feature.prompts or feature.name in NOT_IN_EVERY_SESSION
-        ),
-        prompts=tuple(feature.prompts for feature in joined.features if feature.prompts is not None),
-        skills=parts.skills,
-        notices=(
-            *joined.notices(),
-            *_idle_rules(parts, joined),
-            *(left.notice() for left in left_out),
-        ),
+        notices=(*joined.notices(), *_idle_rules(parts, joined), *left),
     )
-
-
-async def _output(parts: SessionParts, call_id: str, offset: int) -> OutputPart:
-    return await asyncio.to_thread(read_part, parts.spill(), call_id, offset)
 
 
 def _offer_tools(parts: SessionParts, joined: Joined) -> tuple[LeftOut, ...]:
@@ -149,7 +112,7 @@ def _session(parts: SessionParts, joined: Joined, fold: KeptFold) -> Session:
             at_end=functools.partial(joined.end, parts.journal.emit, services.clock),
             stop_child=next((one.stop_child for one in joined.features if one.stop_child), None),
         ),
-        revoke_grant=parts.revoke_grant,
+        grants=GrantActions(parts.revoke_grant, parts.promote_grant),
         slash=joined.slash,
         aside=answer_aside(parts),
         services=_services(parts, joined),
@@ -228,8 +191,17 @@ def _roles(parts: SessionParts, delegation: SessionDelegation | None) -> Feature
 
     commands = (SlashCommand.of(one, functools.partial(run, one.name)) for one in ROLE_COMMANDS)
     return Feature(
-        name="roles", slash=tuple(commands), stop_child=lambda child, client: runs().stop(child, client)
+        name="roles",
+        slash=tuple(commands),
+        answers={ListAgents: functools.partial(_list_agents, parts)},
+        stop_child=lambda child, client: runs().stop(child, client),
     )
+
+
+async def _list_agents(parts: SessionParts, _query: ListAgents) -> AgentList:
+    from bridle.app.queries.agent_answers import session_agents  # the door of queries
+
+    return session_agents(parts.opened.agents, parts.settings.agents)
 
 
 def _services(parts: SessionParts, joined: Joined) -> Services | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 
 import msgspec
+from msgspec import structs
 
 from bridle.app.composition import compose
-from bridle.app.session_opening import SessionOpening, choose_model, model_of
+from bridle.app.features.session_features import next_prefix
+from bridle.app.session_opening import SessionOpening, model_of
 from bridle.app.session_parts import OpenedLog
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import redacted
@@ -16,15 +18,12 @@ from bridle.engine.open_questions import Client
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import encode_aside
 from bridle.protocol.commands import CreateSession
-from bridle.protocol.events import InputAccepted, ModelChanged, PrefixSet
+from bridle.protocol.events import InputAccepted, PrefixSet
 from bridle.protocol.messages import InputBlock, Message
 from bridle.providers.model_directory import Models
 from bridle.providers.remote import RemoteModel
 from bridle.sandbox.plain_spawn import OFF
 from bridle.sessions.memory_store import MemoryStore
-
-NextPrefix = Callable[[ModelChanged], Awaitable[PrefixSet]]
-"""What would stand before the messages with this model. Nobody is asked about anything."""
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,46 +45,30 @@ async def next_request(
 ) -> NextRequest:
     """What such a session would send next, with these words. Nothing is sent or stored, nobody is asked, no hook
     hears of it; a session that is open elsewhere is only read."""
-    place = await opening.place_of(command)
     conversation = Conversation()
     if command.resume is not None:
         row = await opening.store.find(command.resume)
         async for envelope in opening.store.events(row.id):
             conversation.apply(envelope)
-    settings, plugged = opening.settings_of(place)
-    agents = opening.agents_of(place, settings, plugged)
-    services, _ = await opening.services_of(settings, place, command.env)
     person = Client(id="", name="preview", identity="human", answers=False)
-    chosen = model_of(conversation, await choose_model(command, person, settings, services.known))
+    plan = await opening.plan(command, person, begins=False)
+    services, settings = plan.services, plan.settings
+    chosen = model_of(conversation, plan.model)
     async with (
         aclosing(MemoryStore(clock=services.clock)) as store,
-        aclosing(await store.create(place.cwd, profile=settings.profile)) as log,
+        aclosing(await store.create(plan.cwd, profile=settings.profile)) as log,
     ):
-        opened = OpenedLog(
-            log=log,
-            conversation=conversation,
-            cwd=place.cwd,
-            env=command.env,
-            settings=settings,
-            approvals=place.approvals,
-            held_by=OFF if settings.sandbox.mode == "off" else await services.spawn.held_by(),
-            plugged=plugged,
-            agents=agents.registry,
-        )
-        next_prefix = compose(services, opened).next_prefix
-        return await _preview(conversation, chosen, content, next_prefix=next_prefix, models=services.models)
+        held_by = OFF if settings.sandbox.mode == "off" else await services.spawn.held_by()
+        opened = OpenedLog(**structs.asdict(plan), log=log, conversation=conversation, held_by=held_by)
+        parts = compose(opened).parts
+        prefix = redacted(await next_prefix(parts, chosen))
+        return _preview(conversation, prefix, content, models=services.models)
 
 
-async def _preview(
-    conversation: Conversation,
-    chosen: ModelChanged,
-    content: tuple[InputBlock, ...],
-    *,
-    next_prefix: NextPrefix,
-    models: Models,
+def _preview(
+    conversation: Conversation, prefix: PrefixSet, content: tuple[InputBlock, ...], *, models: Models
 ) -> NextRequest:
     """The first request of a turn that these words would start; without words, of the conversation as it stands."""
-    prefix = redacted(await next_prefix(chosen))
     messages = list(conversation.messages)
     if content:
         said = redacted(InputAccepted(content=content))

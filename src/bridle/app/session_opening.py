@@ -1,16 +1,15 @@
-"""Opening a session: what is refused at the door, what holds in it, its log, its first events, and the run of it."""
+"""Open a session: plan it, open its log, compose its features and record its first events."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import structs
 
-from bridle.app.composition import ReadySession, compose
-from bridle.app.session_parts import OpenedLog, ProcessServices
+from bridle.app.composition import ComposedSession, compose
+from bridle.app.session_parts import OpenedLog, ProcessServices, SessionPlan
 from bridle.app.sources.agent_sources import agents_of_session, chosen_agent
 from bridle.app.user.settings import (
     SessionOptions,
@@ -24,7 +23,7 @@ from bridle.base.fs.paths import has_secrets_file
 from bridle.base.text.terminal_text import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
-from bridle.control.live import Run, SessionAnswers
+from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
 from bridle.engine.resume import close_interrupted, orphans, unexpired
@@ -33,7 +32,6 @@ from bridle.protocol.errors import BridleError, CommandRefused, StoreError, Usag
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
 from bridle.protocol.messages import TextBlock
 from bridle.providers.known_models import KnownModels
-from bridle.providers.model_directory import Models
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import OFF, UNCONFINED, allowed_environment
@@ -46,16 +44,7 @@ if TYPE_CHECKING:
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
     from bridle.plugin.contract import Plugin
-
-
-class SessionPlace(msgspec.Struct, frozen=True):
-    """Where a session works, what its client asks for, and whose consent counts there."""
-
-    cwd: str
-    options: SessionOptions
-    approvals: Approvals
-    profile_kept: bool = False
-    """It is the session's own: nobody named it now."""
+    from bridle.sessions.archive.kept_fold import KeptFold
 
 
 class SessionOpening:
@@ -83,7 +72,7 @@ class SessionOpening:
     async def open(self, command: CreateSession, client: Client) -> Run:
         """A run of the session this command wants. Raises `CommandRefused` before there is a log."""
         if not command.env:  # whoever brings none has that of this process
-            command = msgspec.structs.replace(command, env=allowed_environment(self._services.env))
+            command = structs.replace(command, env=allowed_environment(self._services.env))
         try:
             return await self._open(command, client)
         except StoreError as failure:
@@ -91,99 +80,106 @@ class SessionOpening:
             raise
 
     async def _open(self, command: CreateSession, client: Client) -> Run:
-        place = await self.place_of(command)
-        if command.resume is not None:
-            working_folder(place.cwd)
-            if client.identity == "agent":
-                self._refuse_other_profile(place)
         carried = await self._carried(command)
-        _refuse_wide(place.cwd, place.options, self._services.env)
-        left = await left_behind(place.cwd, self._services.where)  # before anything of the project is read
-        settings, plugged = self.settings_of(place)
-        agents = self.agents_of(place, settings, plugged)
-        if settings.require_trust:
-            from bridle.app.project_trust import require_trust
-
-            where, env = self._services.where, self._services.env
-            require_trust(place.approvals, settings, where=where, cwd=place.cwd, env=env)
-        unkept = tuple(_keep_named(place.approvals, settings))
-        services, keys_notice = await self.services_of(settings, place, command.env)
-        if settings.require_trust and settings.servers.definitions:
-            from bridle.app.features.server_trust import require_server_trust
-
-            await require_server_trust(
-                settings.servers, services, place.approvals, cwd=place.cwd, env=command.env
-            )
-        chosen = await choose_model(command, client, settings, services.known)
-        sandbox, is_off = services.spawn, settings.sandbox.mode == "off"
+        plan = await self.plan(command, client)
+        settings, sandbox = plan.settings, plan.services.spawn
+        is_off = settings.sandbox.mode == "off"
         if settings.sandbox.required and not is_off:
             await self._require_sandbox()
         async with sandbox.looking(not is_off):  # while the store is opened
-            log = await self._open_log(command, place.cwd, settings)
+            log = await self._open_log(command, plan)
         try:
-            past, before = None, (await self.store.find(log.session)).profile
-            if command.resume is not None:
-                from bridle.app.session_past import stored_past
-
-                past = await stored_past(self.store, log.session, self._services, command.env, place.options)
-                _check_model(past.conversation, chosen, services.models)
-                if client.identity == "agent" and is_looser(past.conversation.mode, settings.mode):
-                    command = msgspec.structs.replace(command, mode=settings.mode)
-            opened = OpenedLog(
-                log=log,
-                conversation=Conversation() if past is None else past.conversation,
-                cwd=(past.conversation.cwd if past is not None else "") or place.cwd,
-                env=command.env,
-                settings=settings,
-                approvals=place.approvals,
-                held_by=OFF if is_off else sandbox.adapter,
-                unjudged=None if past is None else past.unjudged,
-                kept_until=0 if past is None else past.kept_until,
-                plugged=plugged,
-                agents=agents.registry,
-                has_new_profile=past is not None and before != settings.profile,
-            )
-            ready = compose(services, opened)
-            ready.session.journal.originator = client.id
-            told = agents.notices
-            notices = (*left, *unkept, *keys_notice, *told, *_no_limit(command, place.options, settings.mode))
-            if client.identity == "agent" and past is None:
-                from bridle.app.records.outer_agents import session_notice
-
-                notices = (session_notice(log.session, client), *notices)
-            await _emit_first_events(ready, opened, command, chosen, notices, carried)
+            opened = await self._opened(plan, log, command, held_by=OFF if is_off else sandbox.adapter)
+            if client.identity == "agent":
+                command, opened = _for_agent(client, command, opened)
+            composed = compose(opened)
+            composed.session.journal.originator = client.id
+            await _emit_first_events(composed, command, carried)
             await log.committed()
         except BaseException:
             await log.aclose()
             raise
-        self.known_of[log.session] = services.known
-        self._begun(place.cwd, services)
-        return self._run_of(ready, opened, agents)
+        self.known_of[log.session] = plan.services.known
+        self._begun(plan.cwd, plan.services)
+        return Run(
+            session=composed.session,
+            features=composed.features,
+            effort=settings.effort,
+            idle_s=settings.idle_timeout_s,
+            log=_Held(self, log, composed.fold),
+        )
 
-    # What holds in it
+    # Before there is a log
 
-    async def place_of(self, command: CreateSession) -> SessionPlace:
-        """A stored session works in its own folder, by that folder's rules."""
+    async def plan(self, command: CreateSession, client: Client, *, begins: bool = True) -> SessionPlan:
+        """Decide everything about a session, in a fixed order: nothing of the project is used before it is trusted.
+
+        Options and folder, policy files that a killed session left changed, settings, plugins, agents, required trust,
+        keys, servers, model. Raises `CommandRefused`. A plan that does not begin a session changes nothing.
+        """
+        cwd, options, approvals, keeps_profile = await self._place(command, client)
+        left: tuple[Notice, ...] = ()
+        if begins:
+            _refuse_wide(cwd, options, self._services.env)
+            left = tuple(await left_behind(cwd, self._services.where))
+        settings, plugged = self._settings(cwd, options, approvals, keeps_profile=keeps_profile)
+        agents = self._agents(cwd, settings, approvals, plugged)
+        if begins and settings.require_trust:
+            from bridle.app.project_trust import require_trust
+
+            where, env = self._services.where, self._services.env
+            require_trust(approvals, settings, where=where, cwd=cwd, env=env)
+        unkept = tuple(_keep_named(approvals, settings)) if begins else ()
+        services, keys_notice = await self._session_services(settings, cwd, approvals, command.env)
+        if begins and settings.require_trust and settings.servers.definitions:
+            from bridle.app.features.server_trust import require_server_trust
+
+            await require_server_trust(settings.servers, services, approvals, cwd=cwd, env=command.env)
+        return SessionPlan(
+            services=services,
+            cwd=cwd,
+            env=command.env,
+            settings=settings,
+            approvals=approvals,
+            agents=agents,
+            plugged=plugged,
+            model=await _choose_model(command, client, settings, services.known),
+            notices=(
+                *left,
+                *unkept,
+                *keys_notice,
+                *agents.notices,
+                *_no_limit(command, options, settings.mode),
+            ),
+        )
+
+    async def _place(
+        self, command: CreateSession, client: Client
+    ) -> tuple[str, SessionOptions, Approvals, bool]:
+        """Return the folder, the options, the approvals, and whether the stored session keeps its profile.
+
+        A stored session works in its own folder, by that folder's rules.
+        """
         options, here = session_options(command), working_folder(command.cwd)
         approvals = session_approvals(
             self._approvals, lockfile=options.lockfile, env=self._services.env, cwd=here
         )
         if command.resume is None:
-            return SessionPlace(here, options, approvals)
+            return here, options, approvals, False
         row = unexpired(await self.store.find(command.resume))
-        options, kept = resumed_options(options, here, row.profile)
-        return SessionPlace(row.cwd, options, approvals, kept)
+        options, keeps_profile = resumed_options(options, here, row.profile)
+        cwd = working_folder(row.cwd)
+        if client.identity == "agent":
+            self._refuse_other_profile(cwd, options, approvals)
+        return cwd, options, approvals, keeps_profile
 
-    def settings_of(self, place: SessionPlace) -> tuple[SessionSettings, tuple[Feature, ...]]:
-        """The settings with what plugins add to them, and the plugins. Refuses before there is a log."""
+    def _settings(
+        self, cwd: str, options: SessionOptions, approvals: Approvals, *, keeps_profile: bool
+    ) -> tuple[SessionSettings, tuple[Feature, ...]]:
+        """Return the settings with what plugins add to them, and the plugins."""
         where, env = self._services.where, self._services.env
         settings = session_settings(
-            place.options,
-            where=where,
-            cwd=place.cwd,
-            env=env,
-            approvals=place.approvals,
-            profile_kept=place.profile_kept,
+            options, where=where, cwd=cwd, env=env, approvals=approvals, profile_kept=keeps_profile
         )
         if settings.plugin_tiers is None and not self._plugins:
             return _with_packs_checked(settings), ()
@@ -193,18 +189,18 @@ class SessionOpening:
         features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
         return _with_packs_checked(settings, features), features
 
-    def agents_of(
-        self, place: SessionPlace, settings: SessionSettings, plugged: Sequence[Feature]
+    def _agents(
+        self, cwd: str, settings: SessionSettings, approvals: Approvals, plugged: Sequence[Feature]
     ) -> FoundAgents:
-        """The agents of a session. Refuses before there is a log what cannot be talked with."""
+        """Return the agents of a session. Refuse a chosen agent that cannot be used."""
         said, services = settings.agents, self._services
         tools = (tool.name for feature in plugged for tool in feature.tools)
         found = agents_of_session(
             settings,
             where=services.where,
-            cwd=place.cwd,
+            cwd=cwd,
             env=services.env,
-            approvals=place.approvals,
+            approvals=approvals,
             code=services.agents,
             tools=(*tools, *(one.name for one in services.tools)),
         )
@@ -212,14 +208,12 @@ class SessionOpening:
             chosen_agent(found.registry, said.agent, found.waiting)
         return found
 
-    def _refuse_other_profile(self, place: SessionPlace) -> None:
-        """An agent has what the person's settings give: a stored session with a profile of its own is for people."""
-        if (profile := place.options.profile) is None:
+    def _refuse_other_profile(self, cwd: str, options: SessionOptions, approvals: Approvals) -> None:
+        """Refuse an agent a stored session with a profile of its own: agents get what the user's settings give."""
+        if (profile := options.profile) is None:
             return
         where, env = self._services.where, self._services.env
-        own = session_settings(
-            SessionOptions(), where=where, cwd=place.cwd, env=env, approvals=place.approvals
-        )
+        own = session_settings(SessionOptions(), where=where, cwd=cwd, env=env, approvals=approvals)
         if own.profile != profile:
             raise CommandRefused(
                 "NotAPerson", what=f'A session with the profile "{visible(profile, newlines=False)}"'
@@ -237,12 +231,12 @@ class SessionOpening:
 
         return await carried_turns(self.store, command.carry_from, command.carry_turns)
 
-    async def services_of(
-        self, settings: SessionSettings, place: SessionPlace, env: Mapping[str, str]
+    async def _session_services(
+        self, settings: SessionSettings, cwd: str, approvals: Approvals, env: Mapping[str, str]
     ) -> tuple[ProcessServices, tuple[Notice, ...]]:
-        """What a session in this folder stands on: with its own models and levels, and the keys of its project."""
-        known, root = self._services.known_for(settings, cwd=place.cwd), repository_root(place.cwd)
-        services = msgspec.structs.replace(
+        """Return the services with the session's own models and log levels, and the keys of its project."""
+        known, root = self._services.known_for(settings, cwd=cwd), repository_root(cwd)
+        services = structs.replace(
             self._services,
             models=known.models,
             known=known,
@@ -252,10 +246,10 @@ class SessionOpening:
             return services, ()
         from bridle.app.user.secrets_file import keys_of_project  # the door of a project's secrets file
 
-        found = await keys_of_project(root, place.approvals, services.spawn, env)
+        found = await keys_of_project(root, approvals, services.spawn, env)
         models = known.models.of_project(root, found.values)
         known = known.with_models(models, settings.models)
-        return msgspec.structs.replace(services, models=models, known=known), (found.notice(),)
+        return structs.replace(services, models=models, known=known), (found.notice(),)
 
     async def _require_sandbox(self) -> None:
         """Refuses at the door, before there is a log, where nothing holds commands or that cannot be found out."""
@@ -265,14 +259,14 @@ class SessionOpening:
         if held_by == UNCONFINED:
             raise CommandRefused("SandboxRequired")
 
-    # Its log, and the run
+    # Its log
 
-    async def _open_log(self, command: CreateSession, cwd: str, settings: SessionSettings) -> OpenLog:
-        options = settings.options
+    async def _open_log(self, command: CreateSession, plan: SessionPlan) -> OpenLog:
+        options = plan.settings.options
         if command.resume is None:
             log = await self.store.create(
-                cwd,
-                profile=settings.profile,
+                plan.cwd,
+                profile=plan.settings.profile,
                 aliases=command.aliases,
                 headless=options.headless,
             )
@@ -282,56 +276,68 @@ class SessionOpening:
             await self.store.rename(log.session, options.title)
         return log
 
-    def _run_of(self, ready: ReadySession, opened: OpenedLog, found: FoundAgents) -> Run:
-        log = opened.log
+    async def _opened(
+        self, plan: SessionPlan, log: OpenLog, command: CreateSession, *, held_by: str
+    ) -> OpenedLog:
+        """Return the plan with the log and, for a stored session, its past."""
+        known = structs.asdict(plan)
+        if command.resume is None:
+            return OpenedLog(**known, log=log, conversation=Conversation(), held_by=held_by)
+        from bridle.app.session_past import stored_past
 
-        async def stays() -> bool:
-            """A pinned session stays for as long as the engine runs."""
-            return (await self.store.find(log.session)).pinned
-
-        async def release() -> None:
-            del self.known_of[log.session]
-            try:
-                await ready.fold.at_close()
-            finally:
-                await log.aclose()
-
-        @functools.cache
-        def answers() -> SessionAnswers:
-            from bridle.app.session_answers import session_answers  # the door of queries about a session
-
-            return session_answers(ready, opened, found, self._services)
-
-        added = (*opened.plugged, *ready.added)
-        return Run(
-            session=ready.session,
-            answers=answers,
-            changes=ready.changes,
-            output=ready.output,
-            prompts=ready.prompts,
-            added_slash=tuple(command for feature in added for command in feature.slash),
-            queries={(feature.name, query.verb): query for feature in added for query in feature.queries},
-            commands={(feature.name, one.verb): one for feature in added for one in feature.commands},
-            effort=opened.settings.effort,
-            idle_s=opened.settings.idle_timeout_s,
-            stays=stays,
-            release=release,
+        past = await stored_past(self.store, log.session, plan)
+        plan.services.models.go_on_with(model_of(past.conversation, plan.model))
+        before = (await self.store.find(log.session)).profile
+        known["cwd"] = past.conversation.cwd or plan.cwd
+        return OpenedLog(
+            **known,
+            log=log,
+            conversation=past.conversation,
+            held_by=held_by,
+            unjudged=past.unjudged,
+            kept_until=past.kept_until,
+            has_new_profile=before != plan.settings.profile,
         )
 
 
+class _Held:
+    """The log of an open session."""
+
+    def __init__(self, opening: SessionOpening, log: OpenLog, fold: KeptFold) -> None:
+        self._opening = opening
+        self._log = log
+        self._fold = fold
+
+    async def is_pinned(self) -> bool:
+        return (await self._opening.store.find(self._log.session)).pinned
+
+    async def release(self) -> None:
+        del self._opening.known_of[self._log.session]
+        try:
+            await self._fold.at_close()
+        finally:
+            await self._log.aclose()
+
+
+def _for_agent(client: Client, command: CreateSession, opened: OpenedLog) -> tuple[CreateSession, OpenedLog]:
+    """Report a new session of an agent; resume one in the mode of the user's settings, if its own allows more."""
+    if command.resume is None:
+        from bridle.app.records.outer_agents import session_notice  # the door of outer agents
+
+        notices = (session_notice(opened.log.session, client), *opened.notices)
+        return command, structs.replace(opened, notices=notices)
+    if is_looser(opened.conversation.mode, opened.settings.mode):
+        command = structs.replace(command, mode=opened.settings.mode)
+    return command, opened
+
+
 async def _emit_first_events(
-    ready: ReadySession,
-    opened: OpenedLog,
-    command: CreateSession,
-    chosen: ModelChanged | None,
-    notices: Iterable[Notice],
-    carried: Carried | None,
+    composed: ComposedSession, command: CreateSession, carried: Carried | None
 ) -> None:
-    """The past is closed, then what holds from here on. `notices` come behind those of the session's features."""
-    journal, settings, held_by = ready.session.journal, opened.settings, opened.held_by
-    conversation = journal.conversation
-    resumed = command.resume is not None
-    policy = ready.policy
+    """Close the past, then record what applies from here on."""
+    parts, journal = composed.parts, composed.session.journal
+    opened, policy, conversation = parts.opened, parts.policy, journal.conversation
+    settings, held_by, resumed = opened.settings, opened.held_by, command.resume is not None
     if resumed:
         close_interrupted(journal, waiting=() if opened.unjudged is None else orphans(conversation))
     journal.opened = journal.emit(
@@ -351,18 +357,18 @@ async def _emit_first_events(
     )
     if carried is not None and carried.text:
         journal.emit(ContextAdded(source="carried", content=(TextBlock(text=carried.text),)))
-    if chosen is not None and chosen != conversation.model:
-        journal.emit(chosen)
+    if opened.model is not None and opened.model != conversation.model:
+        journal.emit(opened.model)
     named, effort = settings.options.effort is not None, settings.effort
     if named and effort is not None and conversation.effort not in (None, effort):
         journal.emit(EffortChanged(effort=effort))
-    for notice in (*ready.notices, *notices, *opening_words(policy, held_by)):
+    for notice in (*composed.notices, *opened.notices, *opening_words(policy, held_by)):
         journal.emit(notice)
-    if ready.hooks is not None and (text := await ready.hooks.session_started(resumed=resumed)):
+    if parts.watching is not None and (text := await parts.watching.session_started(resumed=resumed)):
         journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))
 
 
-async def choose_model(
+async def _choose_model(
     command: CreateSession, client: Client, settings: SessionSettings, known: KnownModels
 ) -> ModelChanged | None:
     """The model of this run: named, configured, or found; None leaves a resumed session its own."""
@@ -374,11 +380,6 @@ async def choose_model(
     if command.resume is not None:
         return None
     return known.choose(settings.model) if settings.model else await known.models.default()
-
-
-def _check_model(conversation: Conversation, chosen: ModelChanged | None, models: Models) -> None:
-    """Refuses at the door what would fail at the first request."""
-    models.go_on_with(model_of(conversation, chosen))
 
 
 def model_of(conversation: Conversation, chosen: ModelChanged | None) -> ModelChanged:
@@ -426,7 +427,7 @@ def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = 
 
     clauses = packs_that_are_none(settings.tool_packs, [feature.name for feature in plugged])
     said = (f"{clause}." for clause in clauses)
-    return msgspec.structs.replace(settings, warnings=(*settings.warnings, *said))
+    return structs.replace(settings, warnings=(*settings.warnings, *said))
 
 
 def _keep_named(approvals: Approvals, settings: SessionSettings) -> Iterator[Notice]:

@@ -27,7 +27,7 @@ from bridle.engine.ports import GoalSlot, Room, Spawn, SpawnPolicy
 from bridle.engine.slash_command import DescribedSlash
 from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Registry, Tool
-from bridle.protocol.events import Mode
+from bridle.protocol.events import Mode, ModelChanged, Notice
 from bridle.protocol.slash_arguments import SlashArgument
 from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
@@ -41,9 +41,10 @@ from bridle.tools.exit_plan_mode import EXIT_PLAN_MODE
 from bridle.tools.output import Spill
 
 if TYPE_CHECKING:
-    from bridle.agents.definition import AgentDefinition, AgentRegistry
+    from bridle.agents.definition import AgentDefinition
     from bridle.app.records.session_undo import SessionUndo
     from bridle.app.records.trace_export import TraceExport
+    from bridle.app.sources.agent_sources import FoundAgents
     from bridle.app.sources.gates import Gates
     from bridle.app.sources.hook_feature import SessionHooks
     from bridle.app.sources.session_agents import WorkingAgent
@@ -119,26 +120,37 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
         return self.known.with_models(models, settings.models)
 
 
-class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The log of a session that was opened, what is folded of it, and what holds for this run of it.
+class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything decided about a session before its log is opened.
 
-    `held_by` is what people are told holds its commands; empty: nobody knows yet.
-    `unjudged` is where to look before a person judges the calls a crash left open; `kept_until` the event up to which
-    the fold of the log is kept. `plugged` are the plugins of this session. `has_new_profile`: it goes on with another
-    profile than it had. `agents` are those there are.
+    `services` are those of the process with the session's own models and log levels. `model` is None for a resumed
+    session that keeps its own. `notices` are reported when the session begins.
     """
 
-    log: OpenLog
-    conversation: Conversation
+    services: ProcessServices
     cwd: str
     env: Mapping[str, str]
     settings: SessionSettings
     approvals: Approvals
+    agents: FoundAgents
+    plugged: tuple[Feature, ...] = ()
+    model: ModelChanged | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+class OpenedLog(SessionPlan, frozen=True, kw_only=True):
+    """A planned session with its log.
+
+    `held_by` names the sandbox in notices; it is empty while it is not known. `unjudged` tells where to look before a
+    user reviews orphans; `kept_until` is the last event of the stored fold. `has_new_profile`: the session continues
+    with another profile than it had.
+    """
+
+    log: OpenLog
+    conversation: Conversation
     held_by: str
-    agents: AgentRegistry
     unjudged: InterruptedRun | None = None
     kept_until: int = 0
-    plugged: tuple[Feature, ...] = ()
     has_new_profile: bool = False
 
 
@@ -152,7 +164,6 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     worktree of its own.
     """
 
-    services: ProcessServices
     opened: OpenedLog
     bus: Bus
     journal: Journal
@@ -178,6 +189,10 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
     is_apart: bool = False
 
     @property
+    def services(self) -> ProcessServices:
+        return self.opened.services
+
+    @property
     def settings(self) -> SessionSettings:
         return self.opened.settings
 
@@ -190,10 +205,18 @@ class SessionParts(msgspec.Struct, frozen=True, kw_only=True):
         """Forgets a remembered yes; False where there is none."""
         return self.gates().permissions.revoke(grant)
 
+    def promote_grant(self, grant: str) -> Notice:
+        """Write a grant into the user's settings as a rule."""
+        from bridle.app.sources.gates import promoted
 
-def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
+        grants, services = self.gates().permissions.grants, self.services
+        return promoted(grants, grant, where=services.where, cwd=self.opened.cwd, env=services.env)
+
+
+def session_parts(opened: OpenedLog) -> SessionParts:
     """The objects of one session in reading order."""
-    settings, where, clock = opened.settings, services.where, services.clock
+    services, settings = opened.services, opened.settings
+    where, clock = services.where, services.clock
     bus = Bus(opened.conversation.last_id + 1)
     journal = _journal(services, opened, bus)
     stopwatch = Stopwatch(clock)
@@ -219,7 +242,6 @@ def session_parts(services: ProcessServices, opened: OpenedLog) -> SessionParts:
     is_off = policy.mode == "off"
     spawn = services.spawn if is_off else claimed_spawn(services.spawn, opened.held_by, journal.emit)
     return SessionParts(
-        services=services,
         opened=opened,
         bus=bus,
         journal=journal,
@@ -348,7 +370,7 @@ def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
         return None
     from bridle.app.sources.session_agents import main_agent  # nobody pays for agents who has none
 
-    return main_agent(settings, opened.agents)
+    return main_agent(settings, opened.agents.registry)
 
 
 def _hooks(

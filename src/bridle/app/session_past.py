@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from bridle.app.session_parts import ProcessServices
+from bridle.app.session_parts import SessionPlan
 from bridle.app.sources.gates import understanding
-from bridle.app.user.settings import SessionOptions
 from bridle.context.compaction_layer import CompactionSettings
 from bridle.context.summaries import carried_summary
 from bridle.engine.conversation import Conversation
@@ -52,10 +49,9 @@ async def carried_turns(store: Store, session: str, turns: int) -> Carried:
     return Carried(row.id, text or "")
 
 
-async def stored_past(
-    store: Store, session: str, services: ProcessServices, env: Mapping[str, str], options: SessionOptions
-) -> StoredPast:
+async def stored_past(store: Store, session: str, plan: SessionPlan) -> StoredPast:
     """The stored conversation, if it is sound. Refused where something must be judged and nobody shall be asked."""
+    services, env, options = plan.services, plan.env, plan.settings.options
     row = unexpired(await store.find(session))  # its content may have expired until we had the lock
     await store.verify(session, last=VERIFIED_ON_RESUME)
     kept = await store.fold(session)

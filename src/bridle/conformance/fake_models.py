@@ -330,7 +330,7 @@ def _body(wire: Wire, prefix: PrefixSet, messages: Sequence[Message]) -> bytes:
 
 def _request(provider: Provider) -> ModelRequest:
     body = _body(provider.wire, SAMPLE_PREFIX, SAMPLE_MESSAGES[:1])
-    return ModelRequest(model=SAMPLE_PREFIX.model, body=body, step=1, answers=0)
+    return ModelRequest(model=SAMPLE_PREFIX.model, body=body, step=1, answers=0, purpose="main")
 
 
 async def _parts(provider: Provider) -> list[ModelPart]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -31,62 +31,37 @@ from bridle.protocol.events import (
 )
 
 if TYPE_CHECKING:
-    from bridle.engine.features import FeatureCommand, FeatureQuery
-    from bridle.engine.slash_command import SessionPrompts, SlashCommand
+    from bridle.engine.features import Joined
     from bridle.protocol.messages import Effort
-    from bridle.protocol.queries import (
-        AgentList,
-        GrantEntry,
-        OutputPart,
-        ProfileDescription,
-        SessionChanges,
-        SkillDescription,
-        SkillList,
-        ToolEntry,
-    )
     from bridle.protocol.tokens import Claims
 
 LiveState: TypeAlias = Literal["opening", "open", "ending", "ended"]
 
 
-class SessionAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to queries about an open session.
+class HeldLog(Protocol):
+    """The log of an open session, as its owner sees it."""
 
-    `tools` are those its model is told of now, `grants` what is allowed without asking beyond its rules; `promote`
-    makes one of those a rule for good and tells where it stands. `skills` are those it knows, `skill` is one of them
-    whole, `agents` are those there are. `profile` is the one in force, with what the session has.
-    """
+    async def is_pinned(self) -> bool:
+        """Return whether the session stays open for as long as the engine runs."""
+        ...
 
-    tools: Callable[[], tuple[ToolEntry, ...]]
-    grants: Callable[[], tuple[GrantEntry, ...]]
-    promote: Callable[[str], Notice]
-    skills: Callable[[], SkillList]
-    skill: Callable[[str], SkillDescription]
-    agents: Callable[[], AgentList]
-    profile: Callable[[], ProfileDescription]
+    async def release(self) -> None:
+        """Store what is to be kept of the session and give its log back."""
+        ...
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was opened, and what its owner does with it.
+    """An opened session.
 
-    It may stay for `idle_s` with nobody attached and nothing to do, unless it `stays`; `release` keeps what is to be
-    kept of it and gives its log back. `answers` are made with the first query. `changes` is what it did to files,
-    `output` a part of what a call printed, `prompts` what else becomes input by a name. `added_slash`, `queries` and
-    `commands` are what plugins and features that not every session has add to it. `effort` is that of its settings.
+    `features` answer queries about it and bring its commands and prompts. `effort` is that of its settings. The session
+    ends after `idle_s` without clients and work, unless it is pinned.
     """
 
     session: Session
-    answers: Callable[[], SessionAnswers]
-    changes: Callable[[str], Awaitable[SessionChanges]]
-    output: Callable[[str, int], Awaitable[OutputPart]]
-    added_slash: tuple[SlashCommand, ...] = ()
-    prompts: tuple[SessionPrompts, ...] = ()
-    queries: Mapping[tuple[str, str], FeatureQuery] = {}
-    commands: Mapping[tuple[str, str], FeatureCommand] = {}
-    effort: Effort | None = None
+    features: Joined
+    effort: Effort | None
     idle_s: float
-    stays: Callable[[], Awaitable[bool]]
-    release: Callable[[], Awaitable[None]]
+    log: HeldLog
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,7 +229,7 @@ class LiveSession:
             await self.session.end(cause)
         finally:
             try:
-                await self.run.release()
+                await self.run.log.release()
             except StoreError as failure:
                 self.failure = failure
                 raise
@@ -282,7 +257,7 @@ class LiveSession:
             self._looking = asyncio.get_running_loop().create_task(self._end_unless_it_stays())
 
     async def _end_unless_it_stays(self) -> None:
-        if await self.run.stays():
+        if await self.run.log.is_pinned():
             self._watch()
         elif not (self.here or self.session.busy):  # somebody may have come meanwhile
             self.end_soon("idle")

@@ -64,7 +64,7 @@ def carry_out(
         case RevokeGrant():
             return session.revoke(client, command.grant_id, stamp)
         case PromoteGrant():
-            return session.journal.emit(live.run.answers().promote(command.grant_id), originator=client.id)
+            return session.journal.emit(session.grants.promote(command.grant_id), originator=client.id)
         case SetModel():
             chosen = source.choose_model(session.id, command.model, client)
             return session.journal.emit(structs.replace(chosen, stamp=stamp), originator=client.id)
@@ -110,7 +110,7 @@ def _run_custom(
     live: LiveSession, client: Client, command: CustomCommand, stamp: CommandStamp | None
 ) -> int | None:
     """Begins what the plugin does that owns the namespace."""
-    known = live.run.commands.get((command.namespace, command.verb))
+    known = live.run.features.commands.get((command.namespace, command.verb))
     name = f"{command.namespace}:{command.verb}"
     if known is None:
         raise CommandRefused("NotSupported", what=f"The command {name}")
@@ -146,7 +146,7 @@ def _say_prompt(
 ) -> int | None:
     """A named prompt becomes input like any other; one of the session may bring something along, or ask first."""
     session = live.session
-    for prompts in live.run.prompts:
+    for prompts in live.run.features.prompts:
         if client.identity == "agent" and command.name.partition(":")[0] == (prompts.of_people or None):
             raise CommandRefused("NotAPerson", what=f"/{command.name}")
         try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridle.engine.tools import Tool
     from bridle.engine.turn_runner import ReadMention
     from bridle.protocol.commands import CustomCommand
-    from bridle.protocol.queries import CustomQuery
+    from bridle.protocol.queries import AnyQuery, AnyQueryAnswer, CustomQuery
 
 REQUEST_SLOTS = (
     "budget",  # a request that could cost too much: a person is asked
@@ -122,6 +122,10 @@ class FeatureQuery(msgspec.Struct, frozen=True, kw_only=True):
     answer: Callable[[CustomQuery], Awaitable[dict[str, Any]]]
 
 
+AnswerQuery: TypeAlias = "Callable[[Any], Awaitable[AnyQueryAnswer]]"
+"""Answers a query of one type about an open session."""
+
+
 class FeatureCommand(msgspec.Struct, frozen=True, kw_only=True):
     """What `CustomCommand` with the feature's name as its namespace and this verb does; the event tells what came of
     it."""
@@ -143,7 +147,8 @@ class EventListener(msgspec.Struct, frozen=True, kw_only=True):
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """One capability. Its name is its namespace.
 
-    `origin` is that of its tools. `notices` is asked, once, what a person should know before anything happens.
+    `answers` are its answers to queries of the protocol, by query type. `origin` is that of its tools. `notices` is
+    asked, once, what a person should know before anything happens.
     `read_mention` knows how to read what people point at that is no file, `stop_child` how one of several agents stops.
     `at_end` is awaited when the session ends, behind those of the features before it, for `ENDING_S` at most.
     """
@@ -158,6 +163,7 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     slash: tuple[SlashCommand, ...] = ()
     prompts: SessionPrompts | None = None
     queries: tuple[FeatureQuery, ...] = ()
+    answers: Mapping[type[AnyQuery], AnswerQuery] = {}
     commands: tuple[FeatureCommand, ...] = ()
     services: tuple[Service, ...] = ()
     listeners: tuple[EventListener, ...] = ()
@@ -177,7 +183,13 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, FeatureSetting]
     slash: tuple[SlashCommand, ...]
     queries: Mapping[tuple[str, str], FeatureQuery]
-    commands: Mapping[tuple[str, str], FeatureCommand] = {}
+    answers: Mapping[type[AnyQuery], AnswerQuery]
+    commands: Mapping[tuple[str, str], FeatureCommand]
+
+    @property
+    def prompts(self) -> tuple[SessionPrompts, ...]:
+        """The named prompts of the features."""
+        return tuple(feature.prompts for feature in self.features if feature.prompts is not None)
 
     def tool_layers(self) -> ToolLayers:
         """The layers around a tool, made now."""
@@ -226,6 +238,7 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
         for feature in everyone
         for command in feature.commands
     )
+    _names_once((feature.name, "answer", kind.__name__) for feature in everyone for kind in feature.answers)
     theirs = frozenset(feature.name for feature in others)
     around_model = [
         (
@@ -255,6 +268,7 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
             for feature in everyone
             for query in feature.queries
         },
+        answers={kind: answer for feature in everyone for kind, answer in feature.answers.items()},
         commands={
             (feature.name, command.verb): command for feature in everyone for command in feature.commands
         },

@@ -14,6 +14,7 @@ from bridle.protocol.events import (
     IdentityClass,
     Notice,
     PrefixSet,
+    RequestPurpose,
     ToolResult,
     TurnEnded,
 )
@@ -121,13 +122,14 @@ class Wire(Protocol):
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. `answers` counts the answers its conversation has had; what was compacted counts too.
 
-    A request beside the conversation has step 0. `agent` is the name of a child; the main one has none.
+    A request beside the conversation has step 0. `agent` is the name of a subagent; the main agent has none.
     """
 
     model: str
     body: bytes
     step: int
     answers: int
+    purpose: RequestPurpose
     agent: str = ""
 
 

@@ -78,6 +78,13 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
     stop_child: StopChild | None = None
 
 
+class GrantActions(msgspec.Struct, frozen=True):
+    """Changes to remembered approvals: forget one (False if unknown), or write one into the settings as a rule."""
+
+    revoke: Callable[[str], bool]
+    promote: Callable[[str], Notice]
+
+
 class Session:
     """One session and its run. Everything it needs is given; it opens nothing itself."""
 
@@ -88,7 +95,7 @@ class Session:
         ports: SessionPorts,
         bus: Bus,
         lifecycle: Lifecycle,
-        revoke_grant: Callable[[str], bool],
+        grants: GrantActions,
         slash: Sequence[SlashCommand] = (),
         aside: AnswerAside | None = None,
         services: Services | None = None,
@@ -101,7 +108,7 @@ class Session:
         self._ports = ports
         self._bus = bus
         self._lifecycle = lifecycle
-        self._revoke_grant = revoke_grant
+        self.grants = grants
         self._slash = {command.name: command for command in slash}
         self._answer_aside = aside
         self._goals = lifecycle.goals
@@ -234,7 +241,7 @@ class Session:
 
     def revoke(self, client: Client, grant_id: str, stamp: CommandStamp | None = None) -> int:
         """Forgets a remembered yes and returns the event that says so."""
-        if not self._revoke_grant(grant_id):
+        if not self.grants.revoke(grant_id):
             raise CommandRefused("UnknownGrant", grant=grant_id)
         return self.journal.emit(GrantRevoked(grant_id=grant_id, stamp=stamp), originator=client.id)
 

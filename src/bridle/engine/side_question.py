@@ -23,7 +23,7 @@ from bridle.engine.ports import (
 from bridle.engine.sizes import AnswerRoom
 from bridle.engine.steps import CostOf, encode_aside
 from bridle.protocol.errors import ProviderError
-from bridle.protocol.events import DurableEvent, PrefixSet
+from bridle.protocol.events import DurableEvent, PrefixSet, RequestPurpose
 from bridle.protocol.messages import Message, StopReason, Usage
 
 BESIDE = 0
@@ -48,20 +48,22 @@ def ask_aside(
     cost_of: CostOf,
     emit: Callable[[DurableEvent], object],
     timeout_s: float,
+    purpose: RequestPurpose,
 ) -> AskAside:
     """Asks without the layers, and once: nothing is retried, nothing streams to anybody. What it cost is an event."""
 
     async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
         asked = provider(prefix.provider, prefix.model)
         body = encode_aside(prefix, messages, asked.wire)
-        request = ModelRequest(model=prefix.model, body=body, step=BESIDE, answers=0)
+        request = ModelRequest(model=prefix.model, body=body, step=BESIDE, answers=0, purpose=purpose)
         try:
             async with Deadline(clock, timeout_s):
                 answer, usage = await _read(asked, request)
         except TimeoutError:
             raise ProviderError("StreamSilent", provider=asked.name, timeout_s=f"{timeout_s:g}") from None
         if usage != Usage():
-            emit(cost_of(prefix.provider, prefix.model, usage))
+            cost = cost_of(prefix.provider, prefix.model, usage)
+            emit(msgspec.structs.replace(cost, purpose=purpose))
         return answer
 
     return ask

@@ -163,13 +163,14 @@ class Model:
         conversation = step.journal.conversation
         prefix = conversation.prefix
         assert prefix is not None, "a request layer sets the prefix before the first request"
-        provider = self._provider(prefix.provider, prefix.model)
+        provider, path = self._provider(prefix.provider, prefix.model), conversation.invocation.agent_path
         request = ModelRequest(
             model=prefix.model,
             body=self._buffer.body(conversation, provider.wire),
             step=step.number,
             answers=conversation.answers,
-            agent=conversation.invocation.agent_path[-1] if conversation.invocation.agent_path else "",
+            purpose="subagent" if path else "main",
+            agent=path[-1] if path else "",
         )
         step.emit(StepStarted(step=step.number, provider=prefix.provider, model=prefix.model))
         await step.journal.outcomes_kept()
@@ -190,7 +191,8 @@ class Model:
             )
         )
         if answer.usage != Usage():
-            step.emit(self._cost_of(prefix.provider, prefix.model, answer.usage))
+            cost = self._cost_of(prefix.provider, prefix.model, answer.usage)
+            step.emit(msgspec.structs.replace(cost, purpose=request.purpose))
         if answer.fault is not None:
             raise answer.fault
         return Reply(stop=stop, calls=calls, yielded=answer.yielded)

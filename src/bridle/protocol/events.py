@@ -272,14 +272,19 @@ class StepFailed(Event, frozen=True):
     attempts: int | None = None
 
 
+RequestPurpose: TypeAlias = Literal["main", "subagent", "summary", "side_question", "draft", "sampling"]
+"""The reason for a model request: a turn, a subagent's turn, a compaction, `/btw`, a commit message, an MCP server."""
+
+
 class CostIncremented(Event, frozen=True):
-    """What a request came to. `local`: its model runs on the engine's machine, and nobody is paid for it."""
+    """The cost of a model request. `local`: the model runs on the engine's machine and costs nothing."""
 
     provider: str
     model: str
     usage: Usage
     usd: float | None = None
     local: bool = False
+    purpose: RequestPurpose = "main"
 
 
 # One tool call

@@ -510,7 +510,7 @@ class SumCosts(Query[CostSum], frozen=True):
 
     session: str | None = None
     since_ms: int = 0
-    by: Literal["model", "session", "day"] = "model"
+    by: Literal["model", "session", "day", "purpose"] = "model"
 
 
 class PartHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

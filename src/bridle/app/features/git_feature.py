@@ -127,5 +127,5 @@ async def _draft(parts: SessionParts, about: DraftMessage) -> str:
     )
     words = draft_request(about.changes, subjects=about.subjects, earlier=about.earlier, wish=about.wish)
     refuse_beyond_budget(parts, prefix, estimated_tokens(len(words) + len(DRAFT_SYSTEM)))
-    ask = asking_aside(parts, DRAFT_TIMEOUT_S)
+    ask = asking_aside(parts, "draft", DRAFT_TIMEOUT_S)
     return (await ask(prefix, (Message(role="user", content=(TextBlock(text=words),)),))).text

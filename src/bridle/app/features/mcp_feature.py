@@ -214,7 +214,7 @@ def _sampling_budget(settings: ServerSettings) -> SamplingBudget | None:
 def _sample_writer(parts: SessionParts) -> WriteSample:
     """Return the function that asks the session's model for a server: these messages, no tools, nothing of the
     conversation. The cost counts in the session's budget."""
-    ask = asking_aside(parts, SAMPLE_TIMEOUT_S)
+    ask = asking_aside(parts, "sampling", SAMPLE_TIMEOUT_S)
 
     async def write(request: SampleRequest) -> SampleReply:
         chosen = parts.journal.conversation.model

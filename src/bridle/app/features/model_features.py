@@ -14,7 +14,7 @@ from bridle.engine.side_question import ask_aside
 from bridle.engine.sizes import messages_tokens, prefix_tokens
 from bridle.engine.steps import AskModel, Reply, RequestLayer, Step
 from bridle.protocol.errors import BridleError
-from bridle.protocol.events import PrefixSet
+from bridle.protocol.events import PrefixSet, RequestPurpose
 from bridle.protocol.messages import Usage
 from bridle.providers import DEMO
 from bridle.providers.capability_check import check_capabilities
@@ -83,7 +83,7 @@ def compaction(parts: SessionParts) -> Feature:
 
     around = CompactorNeeds(
         window_of=lambda provider, model: known.window_of(f"{provider}:{model}"),
-        ask=asking_aside(parts, SUMMARY_TIMEOUT_S),
+        ask=asking_aside(parts, "summary", SUMMARY_TIMEOUT_S),
         affordable=affordable,
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
@@ -93,7 +93,7 @@ def compaction(parts: SessionParts) -> Feature:
 
 def answer_aside(parts: SessionParts) -> AnswerAside:
     """`/btw`: one request with all of the conversation that leaves it as it is, where the budget has room for it."""
-    journal, ask = parts.journal, asking_aside(parts, ASIDE_TIMEOUT_S)
+    journal, ask = parts.journal, asking_aside(parts, "side_question", ASIDE_TIMEOUT_S)
 
     async def answer(question: str) -> str:
         conversation = journal.conversation
@@ -113,7 +113,7 @@ def answer_aside(parts: SessionParts) -> AnswerAside:
     return answer
 
 
-def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
+def asking_aside(parts: SessionParts, purpose: RequestPurpose, timeout_s: float) -> AskAside:
     services = parts.services
 
     async def ask(prefix: PrefixSet, messages: Sequence[Message]) -> AsideAnswer:
@@ -123,6 +123,7 @@ def asking_aside(parts: SessionParts, timeout_s: float) -> AskAside:
             cost_of=services.known.cost_of,
             emit=parts.journal.emit,
             timeout_s=timeout_s,
+            purpose=purpose,
         )
         return await asking(prefix, messages)
 

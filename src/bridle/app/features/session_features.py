@@ -5,6 +5,7 @@ A feature whose settings leave it nothing to do adds no layer. What only a call 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import Callable, Iterator
@@ -37,7 +38,8 @@ from bridle.engine.features import (
 )
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import AskModel, Reply, Step
-from bridle.engine.tools import BUILTIN, Tool, ToolOrigin
+from bridle.engine.tools import BUILTIN, Registry, Tool, ToolOrigin
+from bridle.protocol import queries as q
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import DurableEvent, Envelope, ModelChanged, Notice, PrefixSet
 from bridle.protocol.messages import Parameters
@@ -48,14 +50,15 @@ from bridle.sessions.archive.kept_fold import KeptFold
 from bridle.tools.builtin import builtin_tools
 from bridle.tools.exit_plan_mode import exit_plan_tool
 from bridle.tools.jobs import Jobs
+from bridle.tools.output import read_part
 from bridle.tools.repo_map import NAME, repo_map_tool
 
 if TYPE_CHECKING:
     from bridle.base.net.web import RefuseBody, WebAnswer
     from bridle.engine.ports import AskPerson
     from bridle.protocol.events import Envelope
-    from bridle.protocol.queries import CustomQuery
     from bridle.protocol.questions import AnyAnswer, AnyQuestion
+    from bridle.safety.grants import Grant
     from bridle.safety.trust.approvals import ApprovedEdits
 
 BROUGHT = ToolOrigin(scope="programmatic")
@@ -102,8 +105,27 @@ def session_features(parts: SessionParts, fold: KeptFold) -> tuple[Feature, ...]
 
 
 def settings(parts: SessionParts) -> Feature:
-    """What a person should know of the settings in force."""
-    return Feature(name="settings", notices=lambda: _told_of_settings(parts))
+    """What a person should know of the settings in force; the profile."""
+
+    def answers():
+        from bridle.app.queries import profile_answers  # the door of queries
+
+        return profile_answers
+
+    async def list_profiles(_query: q.ListProfiles) -> q.ProfileList:
+        where = parts.services.where
+        return answers().profile_list(where, cwd=parts.opened.cwd, in_force=parts.settings.profile)
+
+    async def describe(query: q.DescribeProfile) -> q.ProfileDescription:
+        if query.name:
+            return answers().profile_description(query.name, parts.services.where)
+        return answers().session_profile(parts)
+
+    return Feature(
+        name="settings",
+        answers={q.ListProfiles: list_profiles, q.DescribeProfile: describe},
+        notices=lambda: _told_of_settings(parts),
+    )
 
 
 def operations(parts: SessionParts) -> Feature:
@@ -157,8 +179,13 @@ def hooks(parts: SessionParts) -> Iterator[Feature]:
 
 def permissions(parts: SessionParts, edits: Callable[[], ApprovedEdits]) -> Feature:
     """Everything that looks at a call before it may run, and the question."""
+
+    async def list_grants(_query: q.ListGrants) -> q.GrantList:
+        return q.GrantList(grants=tuple(map(_grant_entry, parts.gates().permissions.grants)))
+
     return Feature(
         name="permissions",
+        answers={q.ListGrants: list_grants},
         tool_layers=(
             *gate_layers(parts.gates),
             PlacedToolLayer("foreseen", lambda: _call_layers().look_at_git(parts)),
@@ -188,7 +215,30 @@ def tools(parts: SessionParts) -> Feature:
         from bridle.tools.packs import in_packs
 
         built_in = in_packs(built_in, packs)
-    return Feature(name=BUILTIN.scope, origin=BUILTIN, tools=(*built_in, plan), at_end=jobs.close)
+
+    async def list_tools(_query: q.ListTools) -> q.ToolList:
+        return q.ToolList(tools=tool_entries(parts.registry))
+
+    return Feature(
+        name=BUILTIN.scope,
+        origin=BUILTIN,
+        tools=(*built_in, plan),
+        answers={q.ListTools: list_tools},
+        at_end=jobs.close,
+    )
+
+
+def tool_entries(registry: Registry) -> tuple[q.ToolEntry, ...]:
+    """Return the tools the model is told of now."""
+    return tuple(
+        q.ToolEntry(
+            name=tool.name,
+            description=tool.description,
+            risk=tool.risk,
+            source=origin.scope if (origin := registry.origin(tool.name)) else "",
+        )
+        for tool in registry.list()
+    )
 
 
 def repo_map(parts: SessionParts) -> Iterator[Feature]:
@@ -245,7 +295,11 @@ def calls(parts: SessionParts) -> Feature:
         layers.append(PlacedToolLayer("dry_run", lambda: _call_layers().stop_dry_run()))
     if (room := parts.services.room) is not None:
         layers.append(PlacedToolLayer("wait_for_disk", lambda: _call_layers().wait_for_disk(parts, room)))
-    return Feature(name="calls", tool_layers=tuple(layers))
+
+    async def read_output(query: q.ReadOutput) -> q.OutputPart:
+        return await asyncio.to_thread(read_part, parts.spill(), query.call_id, query.offset)
+
+    return Feature(name="calls", tool_layers=tuple(layers), answers={q.ReadOutput: read_output})
 
 
 def undo(parts: SessionParts) -> Feature:
@@ -261,6 +315,7 @@ def undo(parts: SessionParts) -> Feature:
             SlashCommand.of(UNDO, lambda words: parts.undo().undo(words)),
             SlashCommand.of(REDO, lambda words: parts.undo().redo(words)),
         ),
+        answers={q.ListChanges: lambda query: parts.undo().changes(query.what)},
         notices=notices,
     )
 
@@ -348,10 +403,10 @@ def instructions(parts: SessionParts) -> Feature:
             return await proceed(step)
         return await files().layer(step, proceed)
 
-    async def described(_query: CustomQuery) -> dict[str, Any]:
+    async def described(_query: q.CustomQuery) -> dict[str, Any]:
         return files().described()
 
-    async def project(_query: CustomQuery) -> dict[str, Any]:
+    async def project(_query: q.CustomQuery) -> dict[str, Any]:
         from bridle.context.working_context import working_context
 
         count = sum(one["state"] != "left out" for one in files().described()["files"])
@@ -531,6 +586,16 @@ def _told_of_grants(parts: SessionParts) -> Iterator[Notice]:
     if saved is not None and (problem := saved.problem()) is not None:
         message = sentence("GrantsUnreadable", {"path": saved.path, "problem": problem})
         yield Notice(reason="GrantsUnreadable", message=message)
+
+
+def _grant_entry(grant: Grant) -> q.GrantEntry:
+    return q.GrantEntry(
+        grant_id=grant.grant_id,
+        tool=grant.tool,
+        pattern=grant.subject or "",
+        match=grant.match,
+        expires_ms=grant.expires_ms,
+    )
 
 
 def _call_layers():

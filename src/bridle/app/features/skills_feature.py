@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from bridle.app.sources.skill_sources import skill_item
 from bridle.context.consent import AT_A_DESK, IN_CI
-from bridle.context.skills.session_skills import SessionSkills, skill_tool
+from bridle.context.skills.session_skills import SessionSkills, skill_tool, unknown_skill
 from bridle.context.skills.skill_list import SOURCE
 from bridle.engine.features import EventListener, Feature, PlacedRequestLayer, PlacedToolLayer
 from bridle.engine.slash_command import DescribedSlash, SaidPrompt, SessionPrompts, SlashCommand
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolOutput
+from bridle.protocol import queries as q
 from bridle.protocol.events import (
     ContextAdded,
     Envelope,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bridle.app.session_parts import SessionParts
     from bridle.context.skills.skill_records import Skill
     from bridle.engine.conversation import Conversation
+    from bridle.engine.features import AnswerQuery
     from bridle.engine.ports import AskPerson
 
 NAME: Final = "skills"
@@ -43,10 +45,27 @@ _MOST_HEARD: Final = 100
 
 def skills(parts: SessionParts) -> Iterator[Feature]:
     """What skills add to a session: a tool, a layer around the model, one around commands, `/skills`."""
-    known = parts.skills
+    known, conversation = parts.skills, parts.journal.conversation
+
+    async def list_skills(_query: q.ListSkills) -> q.SkillList:
+        return (
+            q.SkillList(skills=(), problems=())
+            if known is None
+            else _views().skill_list(known.offered, conversation)
+        )
+
+    async def describe_skill(query: q.DescribeSkill) -> q.SkillDescription:
+        if known is None:
+            raise unknown_skill(query.name, ())
+        return _views().skill_description(known, query.name, conversation)
+
+    answers: Mapping[type[q.AnyQuery], AnswerQuery] = {
+        q.ListSkills: list_skills,
+        q.DescribeSkill: describe_skill,
+    }
     if known is None:
+        yield Feature(name=NAME, answers=answers)
         return
-    conversation = parts.journal.conversation
     heard: deque[InputAccepted | StepEnded] = deque(maxlen=_MOST_HEARD)
     announced = False
 
@@ -103,6 +122,7 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
             SlashCommand(name=f"{NAME}:reload", does=RELOAD_DOES, arguments=(), run=reload),
         ),
         prompts=SessionPrompts(names=lambda: _names(known), say=say),
+        answers=answers,
         listeners=(
             EventListener(kinds=frozenset({"InputAccepted", "StepEnded", "ContextAdded"}), hear=hear),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridle.agents.agent_settings import AgentSettings
+from bridle.agents.builtin_agents import DEFAULT_AGENT
 from bridle.agents.definition import AgentDefinition
 from bridle.app.sources.agent_sources import OTHER_NAMES, FoundAgents, find_agents, own_bundles
 from bridle.base.text.terminal_text import visible
@@ -31,6 +32,13 @@ def agent_list(found: FoundAgents, chosen: str | None = None) -> AgentList:
         agents=(*(agent_entry(one, chosen) for one in found.registry.list()), *waiting),
         problems=tuple(one.message for one in found.notices if one.reason != "NotTrusted"),
     )
+
+
+def session_agents(found: FoundAgents, settings: AgentSettings | None) -> AgentList:
+    """Return the agents of a session, with the one it talks with marked."""
+    if settings is None:
+        return agent_list(found)
+    return agent_list(found, settings.agent or (DEFAULT_AGENT if settings.mode == "multi" else None))
 
 
 def agent_entry(agent: AgentDefinition, chosen: str | None = None) -> AgentEntry:

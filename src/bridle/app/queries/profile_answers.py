@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bridle.app.session_parts import OpenedLog
+from bridle.app.session_parts import SessionParts
 from bridle.app.user.settings import is_acked
+from bridle.base.text.terminal_text import visible
 from bridle.config.folders import Folders, project_folder
 from bridle.config.profiles import (
     PROJECT_CHOICE_NAME,
@@ -11,13 +12,13 @@ from bridle.config.profiles import (
     about_words,
     chosen_by_project,
     described_file,
+    described_profile,
     find_profile,
     find_profiles,
     read_preset,
 )
 from bridle.config.project_profile import ProjectProfile
-from bridle.context.skills.session_skills import SessionSkills
-from bridle.engine.tools import Registry
+from bridle.protocol.errors import CommandRefused
 from bridle.protocol.queries import ProfileDescription, ProfileEntry, ProfileList
 from bridle.safety.trust.approvals import Approvals
 
@@ -53,16 +54,22 @@ def is_trusted_profile(file: ProfileFile, where: Folders) -> bool:
     return not found.is_broken and is_acked(Approvals(where.config))(found.workspace_file)
 
 
-def profile_in_force(
-    opened: OpenedLog, registry: Registry, where: Folders, skills: SessionSkills | None
-) -> ProfileDescription:
-    """The profile of a session, and what that session has now."""
-    settings = opened.settings
-    name, project = settings.profile, project_folder(opened.cwd)
+def profile_description(name: str, where: Folders) -> ProfileDescription:
+    """Describe a profile of Bridle or of the user. Raise `UnknownProfile` for another name."""
+    found = described_profile(name, config_folder=where.config)
+    if found is None:
+        raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])
+    return ProfileDescription(name=name, about=found.about, settings=found.settings, scope=found.scope)
+
+
+def session_profile(parts: SessionParts) -> ProfileDescription:
+    """Return the profile of a session, with what the session has now."""
+    settings, cwd, config = parts.settings, parts.opened.cwd, parts.services.where.config
+    name, project = settings.profile, project_folder(cwd)
     file = (
         chosen_by_project(project)
         if name == PROJECT_CHOICE_NAME
-        else find_profile(name, config_folder=where.config, project=project, relative_to=opened.cwd)
+        else find_profile(name, config_folder=config, project=project, relative_to=cwd)
     )
     described = None if file is None else described_file(file)  # it may be gone since
     return ProfileDescription(
@@ -70,8 +77,8 @@ def profile_in_force(
         about="" if described is None else described.about,
         settings={} if described is None else described.settings,
         scope="own" if described is None else described.scope,
-        tools=tuple(tool.name for tool in registry.list()),
+        tools=tuple(tool.name for tool in parts.registry.list()),
         servers=tuple(sorted(settings.servers.tables)),
-        skills=() if skills is None else tuple(skills.offered.skills),
-        plugins=tuple(feature.name for feature in opened.plugged),
+        skills=() if parts.skills is None else tuple(parts.skills.offered.skills),
+        plugins=tuple(feature.name for feature in parts.opened.plugged),
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.queries.agent_answers import own_agents
-from bridle.app.queries.profile_answers import profile_list
+from bridle.app.queries.profile_answers import profile_description, profile_list
 from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.sources.skill_sources import own_skills
 from bridle.app.user.instruction_trust import all_instruction_files, is_trusted_file
@@ -19,24 +19,20 @@ from bridle.base.clock import Clock, iso_ms
 from bridle.base.fs.files import branch_of, real_folder
 from bridle.base.ids import SESS, list_place, read_list_place
 from bridle.base.secrets.redact import error_marker, redact
-from bridle.base.text.terminal_text import visible
 from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.commands.prompts import PROMPTS
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.folders import Folders, home_of
-from bridle.config.profiles import described_profile
 from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.context.compaction_layer import COMPACT, PIN
 from bridle.context.consent import agreed_and_waiting
-from bridle.context.skills.session_skills import SessionSkills, unknown_skill
 from bridle.context.skills.skill_views import skill_description, skill_list
+from bridle.control.authority import session_of
 from bridle.control.live_sessions import ClientSight
-from bridle.engine.conversation import Conversation
 from bridle.engine.features import Joined
 from bridle.engine.ports import Description, StoredSession
-from bridle.engine.slash_command import DescribedSlash, SessionPrompts, SlashCommand
+from bridle.engine.slash_command import DescribedSlash
 from bridle.engine.store_ports import CLOSING, OPENING, Due, Found, Store
-from bridle.engine.tools import Registry
 from bridle.mcp.server_state import ServerState
 from bridle.protocol import queries as q
 from bridle.protocol.codec import encode_envelope
@@ -47,7 +43,6 @@ from bridle.protocol.handshake import PROTOCOL_VERSION
 from bridle.protocol.slash_arguments import args_schema
 from bridle.providers.known_models import KnownModels
 from bridle.providers.model_directory import Models
-from bridle.safety.grants import Grant
 from bridle.safety.trust.approvals import Approvals, session_approvals
 from bridle.safety.wide_folders import why_wide
 from bridle.sandbox.plain_spawn import UNCONFINED
@@ -72,7 +67,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) -> q.AnyQueryAnswer:
-    """The answer, with nothing in it of sessions the client does not see."""
+    """Answer a query: by a feature of the open session it is about, or for the whole engine."""
+    live = sight.live.get(session_of(query) or "")
+    if live is not None and (answer := live.run.features.answers.get(type(query))) is not None:
+        return await answer(query)
     match query:
         case q.ListSessions():
             return await _session_list(sources, query, sight)
@@ -99,42 +97,20 @@ async def answer_query(sources: Sources, query: q.AnyQuery, sight: ClientSight) 
             providers = await provider_entries(known, query)
             keyed = known.models.default_of_keys() if query.which == "running" else None
             return q.ProviderList(providers=providers, default=keyed)
-        case q.ListTools(session=session):
-            return q.ToolList(tools=sight.live[session].run.answers().tools())
-        case q.ListGrants(session=session):
-            return q.GrantList(grants=sight.live[session].run.answers().grants())
-        case q.ListChanges(session=session, what=what):
-            return await sight.live[session].run.changes(what)
-        case q.ReadOutput(session=session, call_id=call_id, offset=offset):
-            return await sight.live[session].run.output(call_id, offset)
-        case q.ListSlash(session=session):
-            run = None if session is None else sight.live[session].run
-            added, prompts = ((), ()) if run is None else (run.added_slash, run.prompts)
-            return q.SlashList(commands=_slash((*sources.features.slash, *added), prompts))
-        case q.ListSkills(session=session):
-            return (
-                listed_skills(_own_skills(sources))
-                if session is None
-                else sight.live[session].run.answers().skills()
-            )
-        case q.DescribeSkill(name=name, session=session):
-            if session is None:
-                return described_skill(_own_skills(sources), name)
-            return sight.live[session].run.answers().skill(name)
-        case q.ListAgents(session=session):
-            if session is None:
-                return own_agents(sources.where, sources.env)
-            return sight.live[session].run.answers().agents()
-        case q.ListProfiles(session=session):
-            if session is None:
-                return profile_list(sources.where)
-            run = sight.live[session].run
-            cwd = run.session.journal.conversation.cwd
-            return profile_list(sources.where, cwd=cwd, in_force=run.answers().profile().name)
-        case q.DescribeProfile(name="", session=str(session)):
-            return sight.live[session].run.answers().profile()
+        case q.ListTools() | q.ListGrants() | q.ListChanges() | q.ReadOutput():
+            raise CommandRefused("SessionNotOpen", session=query.session)
+        case q.ListSkills():
+            return skill_list(own_skills(where=sources.where, env=sources.env).offered)
+        case q.DescribeSkill(name=name):
+            return skill_description(own_skills(where=sources.where, env=sources.env), name)
+        case q.ListAgents():
+            return own_agents(sources.where, sources.env)
+        case q.ListSlash():
+            return q.SlashList(commands=_slash(sources.features if live is None else live.run.features))
+        case q.ListProfiles():
+            return profile_list(sources.where)
         case q.DescribeProfile(name=name):
-            return _profile(sources, name)
+            return profile_description(name, sources.where)
         case q.SumCosts(session=session, since_ms=since_ms, by=by):
             store = sources.store
             rows = await store.list() if session is None else [await store.find(session)]
@@ -192,7 +168,7 @@ def _server_parts(sources: Sources) -> Iterator[q.PartHealth]:
 async def _custom(sources: Sources, query: q.CustomQuery, sight: ClientSight) -> q.CustomAnswer:
     """The answer of the feature from outside that has this name; that of a plugin is given in its session."""
     name, live = (query.namespace, query.verb), sight.live.get(query.session or "")
-    known = live.run.queries.get(name) if live is not None else None
+    known = live.run.features.queries.get(name) if live is not None else None
     known = known or sources.features.queries.get(name)
     if known is None:
         raise CommandRefused("NotSupported", what=f"The query {query.namespace}.{query.verb}")
@@ -357,60 +333,13 @@ def search_hits(
 # Tools, commands
 
 
-def tool_entries(registry: Registry) -> tuple[q.ToolEntry, ...]:
-    """The tools a model is told of right now."""
-    return tuple(
-        q.ToolEntry(
-            name=tool.name,
-            description=tool.description,
-            risk=tool.risk,
-            source=origin.scope if (origin := registry.origin(tool.name)) else "",
-        )
-        for tool in registry.list()
-    )
-
-
-def grant_entries(grants: Iterable[Grant]) -> tuple[q.GrantEntry, ...]:
-    return tuple(
-        q.GrantEntry(
-            grant_id=grant.grant_id,
-            tool=grant.tool,
-            pattern=grant.subject or "",
-            match=grant.match,
-            expires_ms=grant.expires_ms,
-        )
-        for grant in grants
-    )
-
-
-def _profile(sources: Sources, name: str) -> q.ProfileDescription:
-    found = described_profile(name, config_folder=sources.where.config)
-    if found is None:
-        raise CommandRefused("UnknownProfile", profile=visible(name, newlines=False)[:100])
-    return q.ProfileDescription(name=name, about=found.about, settings=found.settings, scope=found.scope)
-
-
-def _own_skills(sources: Sources) -> SessionSkills:
-    return own_skills(where=sources.where, env=sources.env)
-
-
-def listed_skills(skills: SessionSkills | None, conversation: Conversation | None = None) -> q.SkillList:
-    """None: this session has no skills."""
-    return q.SkillList(skills=(), problems=()) if skills is None else skill_list(skills.offered, conversation)
-
-
-def described_skill(
-    skills: SessionSkills | None, name: str, conversation: Conversation | None = None
-) -> q.SkillDescription:
-    if skills is None:
-        raise unknown_skill(name, ())
-    return skill_description(skills, name, conversation)
-
-
-def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()) -> tuple[q.SlashEntry, ...]:
-    words = {one.name: one.words for one in PROMPTS}
+def _slash(features: Joined) -> tuple[q.SlashEntry, ...]:
+    """Return the commands every session has, then those of these features."""
+    words, shipped = {one.name: one.words for one in PROMPTS}, shipped_slash()
+    known = {one.name for one in shipped}
+    added = (one for one in features.slash if one.name not in known)
     others = (one for command in added for one in (command, *(command.others() if command.others else ())))
-    named = (one for some in prompts for one in some.names())
+    named = (one for some in features.prompts for one in some.names())
     return tuple(
         q.SlashEntry(
             name=one.name,
@@ -420,7 +349,7 @@ def _slash(added: Iterable[SlashCommand], prompts: Iterable[SessionPrompts] = ()
             words=words.get(one.name, ""),
             stands_for=one.stands_for,
         )
-        for one in (*shipped_slash(), *others, *named)
+        for one in (*shipped, *others, *named)
     )
 
 
@@ -456,7 +385,7 @@ class _Sum(msgspec.Struct, kw_only=True):
 def cost_sum(
     paid: Iterable[tuple[StoredSession, Iterable[Envelope]]],
     *,
-    by: Literal["model", "session", "day"],
+    by: Literal["model", "session", "day", "purpose"],
     models: Models,
 ) -> q.CostSum:
     """What these sessions paid, by their `CostIncremented`: the dearest first, or the last day first."""
@@ -488,6 +417,8 @@ def _cost_name(row: StoredSession, ts_ms: int, cost: CostIncremented, by: str) -
             return f"{row.id} {row.title}".strip()
         case "day":
             return iso_ms(ts_ms)[:10]
+        case "purpose":
+            return cost.purpose.replace("_", " ")
         case _:
             return f"{cost.provider}:{cost.model}"
 
