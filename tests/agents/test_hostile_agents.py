@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.agents.agent_catalogue import catalogue_text
 from bridle.agents.definition import (
     AgentCatalog,
     AgentDefinition,
@@ -15,6 +14,7 @@ from bridle.agents.definition import (
     AgentOrigin,
     AgentProvider,
     AgentRule,
+    catalogue_text,
 )
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes

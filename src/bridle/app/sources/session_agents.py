@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from bridle.agents.agent_catalogue import catalogue_text
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.builtin_agents import DEFAULT_AGENT
-from bridle.agents.definition import AgentDefinition, AgentRegistry
+from bridle.agents.definition import AgentDefinition, AgentRegistry, catalogue_text
 from bridle.agents.delegation import may_delegate, sees, sendable
 from bridle.app.sources.agent_sources import chosen_agent
 from bridle.engine.tools import Registry
