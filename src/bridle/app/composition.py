@@ -6,7 +6,7 @@ What stands around the model and around a tool, and in which order: `engine/feat
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,13 +17,15 @@ from bridle.app.session_parts import OpenedLog, SessionParts, session_parts
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
+from bridle.engine.foreign_output import checked_event
 from bridle.engine.ports import RunCall
+from bridle.engine.services import Service, Services, SessionDoor, ToolSource, UnusableService
 from bridle.engine.session import Court, GrantActions, Lifecycle, Session, SessionPorts
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import Model, with_layers
 from bridle.engine.tools import LeftOut, RunTool, Tool, ToolCall, ToolOutput
 from bridle.engine.turn_runner import InvocationParts, Limits, TurnRunner
-from bridle.protocol.events import Notice
+from bridle.protocol.events import DurableEvent, Notice
 from bridle.protocol.queries import ListAgents
 from bridle.sessions.archive.beside_store import transcripts_of
 from bridle.sessions.archive.kept_fold import KeptFold, Transcript
@@ -31,8 +33,39 @@ from bridle.sessions.archive.kept_fold import KeptFold, Transcript
 if TYPE_CHECKING:
     from bridle.app.subagents.agents_feature import SessionDelegation
     from bridle.app.subagents.child_run import ChildRuns
-    from bridle.engine.services import Services
     from bridle.protocol.queries import AgentList
+
+def session_services(parts: SessionParts, features: Sequence[Feature]) -> Services:
+    """Return the services of these features."""
+    running = [service for feature in features for service in feature.services]
+    sources = [source for feature in features for source in feature.sources]
+    everyone = [*running, *(_service(parts, source) for source in sources)]
+    return Services(everyone, parts.journal.emit, parts.services.clock)
+
+
+def _service(parts: SessionParts, source: ToolSource) -> Service:
+    journal, opened = parts.journal, parts.opened
+
+    def emit(event: DurableEvent) -> object:
+        return journal.emit(checked_event(event))
+
+    def offer(tools: Iterable[Tool]) -> None:
+        for left in parts.registry.replace(source.name, tools, source.origin):
+            journal.emit(left.notice())
+
+    door = SessionDoor(
+        offer=offer,
+        spawn=parts.spawn,
+        policy=parts.policy,
+        cwd=opened.cwd,
+        env=opened.env,
+        clock=parts.services.clock,
+        emit=emit,
+    )
+    try:
+        return source.service(door)
+    except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: a session opens whatever a source does
+        return UnusableService(source.name, fault)
 
 
 class ComposedSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +241,6 @@ def _services(parts: SessionParts, joined: Joined) -> Services | None:
     """What runs beside the session: the services of features, and their sources of tools."""
     if not any(feature.sources or feature.services for feature in joined.features):
         return None
-    from bridle.app.features.session_services import session_services
 
     return session_services(parts, joined.features)
 
