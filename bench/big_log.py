@@ -18,7 +18,7 @@ from typing import NamedTuple
 import logs
 from measure import BRIDLE, Figure, child, in_turns, scratch, times
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.cli.talk.talk import listed_sessions
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

@@ -7,7 +7,7 @@ from contextlib import closing
 import logs
 from measure import BRIDLE, Child, Figure, child, in_turns, plain_env, scratch, times, walls
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock

@@ -25,7 +25,7 @@ import traps
 import bridle.sessions.archive.kept_fold as folding
 from bridle.agents.definition import AgentDefinition
 from bridle.app.engine import Engine
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import Clock, SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.protocol.events import Envelope
 from bridle.sessions.log.database import Database
 from bridle.sessions.store import SessionRow, SessionStore

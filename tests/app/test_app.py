@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.engine import Engine
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted

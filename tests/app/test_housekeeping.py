@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import FileLock
 from bridle.config.folders import folders

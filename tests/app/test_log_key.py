@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.user.machine_store import session_store
-from bridle.app.user.stored_keys import StoredKeys, key_path, log_key_path, store_path
+from bridle.app.user.stored_keys import StoredKeys, key_path, log_key_path, session_store, store_path
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
 from bridle.config.folders import folders
@@ -513,7 +512,7 @@ def test_where_one_passphrase_gives_way_to_another_both_open_the_log_until_the_n
 
 
 BEGINS = (
-    "import os; from bridle.app.user.machine_store import session_store; store = session_store(os.environ); "
+    "import os; from bridle.app.user.stored_keys import session_store; store = session_store(os.environ); "
 )
 OPENS = f"{BEGINS} print(*(row.id for row in store.list()))"
 CREATES = f"{BEGINS} print(store.create('/code', profile='default').session)"
@@ -559,7 +558,7 @@ for _ in range(15):
 CREATES_ONE_BY_ONE = """
 import os
 from contextlib import closing
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 for _ in range(15):
     with closing(session_store(os.environ)) as store, closing(store.create("/code", profile="default")) as log:
         print(log.session)

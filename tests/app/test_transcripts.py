@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.app.records.transcripts import session_transcript
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.dotted_events import events_lines
 from bridle.config.folders import folders

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.engine.conversation import Conversation
 from bridle.protocol.codec import decode_envelope, encode_payload
 from bridle.protocol.events import Envelope, ToolCallStarted, ToolResult, TurnEnded

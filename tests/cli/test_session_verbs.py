@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.config.folders import folders
 from bridle.engine.conversation import Conversation
 from bridle.protocol.events import ToolResult

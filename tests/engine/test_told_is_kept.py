@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.engine.bus import RING_BYTES

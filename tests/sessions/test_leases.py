@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.undo_records import Kept, NewCall

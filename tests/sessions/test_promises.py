@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.session_past import VERIFIED_ON_RESUME
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.protocol.events import Notice
 from bridle.sessions.log.writer import LINGER_S
 from cli_kit import BRIDLE, TIMEOUT_S, Place

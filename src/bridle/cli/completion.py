@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from bridle.app.user.machine_store import store_to_look
+from bridle.app.user.stored_keys import store_to_look
 from bridle.base.ids import short_ids
 from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.arguments import VERBS, Parser, parser

@@ -10,18 +10,22 @@ import functools
 import os
 from asyncio import to_thread
 from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.base.clock import Clock
+from bridle.base.clock import Clock, SystemClock
 from bridle.base.fs import files
-from bridle.config.folders import Folders
+from bridle.base.ids import Ids
+from bridle.config.folders import Folders, folders
 from bridle.credentials.key_wrap import LocalKeyWrap
 from bridle.credentials.locks import LockKeys, LockKind
 from bridle.credentials.records import ApiKey, Credential, SignIn, secret_of
 from bridle.protocol.errors import BridleError, CredentialError, ProviderError, StoreError
 from bridle.sessions.key_lock import locked_key
+from bridle.sessions.repair.readable_copy import copied_where_unwritable
+from bridle.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from bridle.base.net.http import HttpConnections
@@ -356,3 +360,24 @@ class StoredKeys:
             self.secrets.add(found.refresh_token)
         if isinstance(found, SignIn) and found.registration and found.registration.client_secret:
             self.secrets.add(found.registration.client_secret)
+
+
+def session_store(env: Mapping[str, str], *, folder: str | None = None) -> SessionStore:
+    """The stored sessions, to look at; with `folder`, those in a copy. Nothing is created by looking."""
+    clock, where = SystemClock(), folders(env)
+    stored = StoredKeys(where=where, env=env, clock=clock)
+    ids = Ids(clock.now_ms, os.urandom)
+    return SessionStore(folder or where.data, ids=ids, clock=clock, key_wrap=stored.log_key)
+
+
+@contextmanager
+def store_to_look(env: Mapping[str, str]) -> Generator[SessionStore]:
+    """The stored sessions, for what notes something while it looks.
+
+    Where their disk cannot be written, a copy that nobody else sees and that goes afterwards.
+    """
+    with (
+        copied_where_unwritable(folders(env).data) as folder,
+        closing(session_store(env, folder=folder)) as store,
+    ):
+        yield store

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.ids import Ids, short_ids
 from bridle.base.process.escapees import recording_processes

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridle.app.queries.query_answers import cost_sum
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible

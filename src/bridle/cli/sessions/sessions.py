@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Raw, structs
 
 from bridle.app.queries.query_answers import FOUND_MAX, search_hits
-from bridle.app.user.machine_store import session_store, store_to_look
+from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.fs.files import write_atomic
 from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted

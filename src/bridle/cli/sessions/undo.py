@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from bridle.app.records.session_undo import StoredUndo, stored_undo
-from bridle.app.user.machine_store import session_store, store_to_look
+from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
 from bridle.cli.session_words import short

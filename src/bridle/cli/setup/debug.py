@@ -11,7 +11,7 @@ from contextlib import closing
 
 from bridle.app.engine import running_engine
 from bridle.app.request_preview import next_request
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.fs.files import real_folder
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible

@@ -20,8 +20,7 @@ from bridle.app.records.operations import log_folder
 from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.app.sources.settings_use import all_problems
 from bridle.app.user.forwarders import Forwarders
-from bridle.app.user.machine_store import session_store
-from bridle.app.user.stored_keys import StoredKeys
+from bridle.app.user.stored_keys import StoredKeys, session_store
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted

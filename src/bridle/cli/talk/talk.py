@@ -18,7 +18,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine
 from bridle.app.service.serving import shared_engine
-from bridle.app.user.machine_store import session_store
+from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import private_folder, read_limited, real_folder, write_atomic
 from bridle.base.process.user_programs import run_in_foreground
