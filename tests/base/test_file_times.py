@@ -1,6 +1,6 @@
 """What is told by times must be what a look would tell."""
 
-from bridle.base.fs.file_times import is_settled, is_telling
+from bridle.base.fs.walker import is_settled, is_telling
 
 _LATER_NS = 10_000_000_000
 """As if all files had been changed long ago."""

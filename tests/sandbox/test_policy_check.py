@@ -19,7 +19,7 @@ import pytest
 
 from bare_machine import has_landlock
 from bridle.base.fs import walker
-from bridle.base.fs.file_times import is_telling
+from bridle.base.fs.walker import is_telling
 from bridle.base.process.duplex import DuplexProcess, open_duplex
 from bridle.base.process.processes import Processes
 from bridle.config.folders import folders, home_of

@@ -17,11 +17,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from bridle.base.fs.file_times import is_settled
 from bridle.base.fs.files import PathChanged, open_beneath, read_limited
 from bridle.base.fs.paths import is_beneath_any
 from bridle.base.fs.placeholders import is_stand_in, may_be_stand_in
-from bridle.base.fs.walker import FolderEntry, Note, SeenFolder, walk_folders
+from bridle.base.fs.walker import FolderEntry, Note, SeenFolder, is_settled, walk_folders
 from bridle.engine.undo_records import NEVER_THE_SAME, Missed, Seen, Signature, State
 from bridle.undo.repositories import GIT, Keep
 

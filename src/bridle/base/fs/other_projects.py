@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from bridle.base.fs.file_times import is_settled
 from bridle.base.fs.paths import is_beneath_any
+from bridle.base.fs.walker import is_settled
 from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like
 
 MAX_PROJECTS = 200

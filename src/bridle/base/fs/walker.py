@@ -16,9 +16,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from bridle.base.fs.file_times import is_telling
 from bridle.base.fs.files import open_up
 from bridle.base.fs.paths import follow_links, is_beneath_any
+from bridle.base.fs.placeholders import CLOCK_TICK_NS
+
+# A file system's clock ticks: what changes twice within a tick has one time. So what is seen shortly after a
+# change tells nothing about the next one, and is looked at again.
+
+
+
+_SECOND_NS = 1_000_000_000
+_COARSE_TICK_NS = 2 * _SECOND_NS
+"""The same where whole seconds are counted."""
+
+
+def is_settled(changed_ns: int, now_ns: int) -> bool:
+    """Whether the next change will have another time."""
+    tick_ns = _COARSE_TICK_NS if changed_ns % _SECOND_NS == 0 else CLOCK_TICK_NS
+    return now_ns - changed_ns > tick_ns
+
+
+def is_telling(changed_ns: int, now_ns: int) -> bool:
+    """Whether the next change will have another time, whoever makes it.
+
+    A time in whole seconds may be one that commands set as they like, as over SFTP, or one that never changes.
+    """
+    return changed_ns % _SECOND_NS != 0 and is_settled(changed_ns, now_ns)
+
 
 MAX_FOLDERS = 200_000
 MAX_ENTRIES = 100_000_000

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridle.base.fs.file_times import is_telling
 from bridle.base.fs.files import files_below, read_limited
 from bridle.base.fs.paths import follow_links, is_beneath, is_beneath_any
 from bridle.base.fs.placeholders import is_stand_in, may_be_stand_in
-from bridle.base.fs.walker import FolderEntry, FolderWalk, SeenFolder, reopen, walk_folders
+from bridle.base.fs.walker import FolderEntry, FolderWalk, SeenFolder, is_telling, reopen, walk_folders
 from bridle.base.git.git_config import LOOKING_HOOKS, MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.secrets.secret_files import POLICY_PARENTS, is_held_file
 from bridle.sandbox.git_places import GitPlaces, repository_at
