@@ -12,8 +12,7 @@ from bridle.base.git.git_calls import own_environment, program_on, quiet_variabl
 from bridle.base.git.git_repository import Repository
 from bridle.base.process.processes import Processes
 from bridle.base.text.token_estimate import estimated_tokens
-from bridle.commands.git_as_person import DRAFT_SYSTEM, draft_request, git_command
-from bridle.commands.git_diff import show_changes
+from bridle.commands.git_as_person import DRAFT_SYSTEM, draft_request, git_command, show_changes
 from bridle.commands.git_work import MAX_OUTPUT_BYTES, DraftMessage, GitNeeds, ProgramEnd
 from bridle.engine.journal import masked
 from bridle.engine.slash_command import SlashEvent
