@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from bridle.clients.engine_address import engine_address
 from bridle.clients.remote import connect_remote, engine_opener
 from bridle.conformance.exchanges import exchange_at
-from bridle.conformance.rest_connection import connect_rest
+from bridle.conformance.wire_doors import connect_rest
 from bridle.control.token_files import read_token_file
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
