@@ -14,9 +14,8 @@ from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.context.imports import MAX_DEPTH, MAX_IMPORTS, Imports, imported_names
 from bridle.context.instruction_files import FALLBACK_SOURCES, find_instruction_files
-from bridle.context.offered_sources import OfferedSources
 from bridle.context.rule_files import read_rule, rule_names
-from bridle.context.session_instructions import MAX_ADDED_FILES
+from bridle.context.session_instructions import MAX_ADDED_FILES, OfferedSources
 from bridle.context.working_context import project_type
 from bridle.protocol.commands import AnswerQuestion, RunSlash
 from bridle.protocol.events import AnyEvent, ContextAdded, Notice, PrefixSet, QuestionAsked

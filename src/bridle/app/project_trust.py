@@ -34,7 +34,7 @@ from bridle.context.instruction_files import (
     files_in,
     prefix_folders,
 )
-from bridle.context.offered_sources import OfferedSources
+from bridle.context.session_instructions import OfferedSources
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.credentials.project_secrets import Unusable, parse, read_private, without_values
 from bridle.safety.hooks.hook_sources import Project

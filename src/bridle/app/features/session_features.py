@@ -25,8 +25,12 @@ from bridle.config.folders import project_folder, prompt_folders
 from bridle.context.consent import AT_A_DESK, IN_CI, Consent
 from bridle.context.instructions import instructions as instructions_layer
 from bridle.context.instructions import parameters_of, system_text, with_sandbox
-from bridle.context.offered_sources import OfferedSources
-from bridle.context.session_instructions import InstructionPlace, InstructionPorts, SessionInstructions
+from bridle.context.session_instructions import (
+    InstructionPlace,
+    InstructionPorts,
+    OfferedSources,
+    SessionInstructions,
+)
 from bridle.context.skills.skill_list import skills_text
 from bridle.engine.conversation import MAIN
 from bridle.engine.features import (

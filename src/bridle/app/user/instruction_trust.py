@@ -14,7 +14,7 @@ from bridle.config.folders import Folders
 from bridle.context.consent import TrustPort
 from bridle.context.imports import Imports
 from bridle.context.instruction_files import InstructionFile, find_instruction_files
-from bridle.context.offered_sources import OfferedSources
+from bridle.context.session_instructions import OfferedSources
 from bridle.safety.trust.approvals import Approvals
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.safety.trust.trust_questions import ReviewedText
