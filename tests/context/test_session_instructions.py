@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind
 from bridle.context.imports import MAX_DEPTH, MAX_IMPORTS, Imports, imported_names
-from bridle.context.instruction_files import FALLBACK_SOURCES, find_instruction_files
-from bridle.context.rule_files import read_rule, rule_names
+from bridle.context.instruction_files import FALLBACK_SOURCES, find_instruction_files, read_rule, rule_names
 from bridle.context.session_instructions import MAX_ADDED_FILES, OfferedSources
 from bridle.context.working_context import project_type
 from bridle.protocol.commands import AnswerQuestion, RunSlash

@@ -27,8 +27,8 @@ from bridle.context.instruction_files import (
     heading,
     instruction_text,
     prefix_folders,
+    rule_names,
 )
-from bridle.context.rule_files import rule_names
 from bridle.engine.steps import AskModel, Reply, Step
 from bridle.protocol.events import ContextAdded, Notice
 from bridle.protocol.messages import TextBlock
