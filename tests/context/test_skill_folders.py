@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridle.context.skills.skill_content import is_as_read, reviewed_text
-from bridle.context.skills.skill_folders import find_skills
-from bridle.context.skills.skill_places import SkillPlace, skill_places
+from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 
 TEXT = "---\nname: beans\ndescription: Counts.\n---\nCount.\n"
 

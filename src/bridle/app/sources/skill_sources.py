@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from bridle.config.folders import Folders, home_of, project_folder
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
+from bridle.context.skills.skill_folders import SkillPlace, skill_places
 from bridle.context.skills.skill_list import built_in_skills
-from bridle.context.skills.skill_places import SkillPlace, skill_places
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
 from bridle.safety.trust.approvals import content_digest
