@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import bridle
 from bridle.credentials.login_link import LoginLink, code_from, login_link
-from bridle.credentials.oauth import OAuthClient
-from bridle.credentials.pkce import challenge_of
+from bridle.credentials.oauth import OAuthClient, challenge_of
 from bridle.protocol.errors import CredentialError
 from tables import table
 

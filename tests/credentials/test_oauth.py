@@ -19,8 +19,16 @@ from bridle.conformance import vectors
 from bridle.conformance.fake_clock import FakeClock
 from bridle.credentials.callback import code_of
 from bridle.credentials.forms import form_post
-from bridle.credentials.oauth import FormAnswer, Post, SignInRefused, client_of, seconds_of, sign_in_of
-from bridle.credentials.pkce import challenge_of, new_verifier
+from bridle.credentials.oauth import (
+    FormAnswer,
+    Post,
+    SignInRefused,
+    challenge_of,
+    client_of,
+    new_verifier,
+    seconds_of,
+    sign_in_of,
+)
 from bridle.credentials.records import ApiKey, SignIn
 from bridle.credentials.sign_in import DeviceCode, sign_in_by_browser, sign_in_by_device
 from bridle.credentials.token_renewal import Renewal

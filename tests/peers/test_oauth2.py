@@ -23,10 +23,11 @@ from bridle.credentials.oauth import (
     Post,
     SignInRefused,
     authorization_url,
+    challenge_of,
     exchange_code,
+    new_verifier,
     refresh,
 )
-from bridle.credentials.pkce import challenge_of, new_verifier
 from bridle.credentials.records import SignIn
 from bridle.providers.script import say
 from cli_kit import Place

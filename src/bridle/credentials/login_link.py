@@ -13,8 +13,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bridle.credentials.callback import code_of
-from bridle.credentials.oauth import OAuthClient, SignInRefused, authorization_url
-from bridle.credentials.pkce import challenge_of, new_verifier, urlsafe
+from bridle.credentials.oauth import (
+    OAuthClient,
+    SignInRefused,
+    authorization_url,
+    challenge_of,
+    new_verifier,
+    urlsafe,
+)
 from bridle.protocol.errors import CredentialError
 
 RANDOM_BYTES = 32

@@ -19,13 +19,15 @@ from bridle.credentials.oauth import (
     Post,
     SignInRefused,
     authorization_url,
+    challenge_of,
     clause,
     exchange_code,
     fields_of,
+    new_verifier,
     seconds_of,
     sign_in_of,
+    urlsafe,
 )
-from bridle.credentials.pkce import challenge_of, new_verifier, urlsafe
 from bridle.credentials.records import SignIn
 from bridle.protocol.errors import CredentialError
 
