@@ -22,9 +22,8 @@ from bridle.protocol.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from bridle.providers.answers import CUT, EMPTY, AnswerFault, decode_answer
+from bridle.providers.answers import CUT, EMPTY, AnswerFault, AnswerPosition, decode_answer, pieces, thought
 from bridle.providers.endpoints import Endpoint, WireName
-from bridle.providers.thoughts import AnswerPosition, pieces, thought
 from bridle.providers.wires import dialect
 from effort import examples
 from providers.wire_kit import GOLDEN, WIRES, as_stream, joined, read, sent, speaking

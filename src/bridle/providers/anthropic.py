@@ -35,17 +35,20 @@ from bridle.providers.answers import (
     NO_ANSWER,
     REPORTED,
     AnswerFault,
+    AnswerPosition,
     GatheredText,
     PartialCall,
     StreamedText,
     count,
     ending,
+    pieces,
     read_frame,
+    thought,
     whole,
+    without_last_thoughts,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
 from bridle.providers.failures import vendor_error
-from bridle.providers.thoughts import AnswerPosition, pieces, thought, without_last_thoughts
 from bridle.providers.wire_ids import strict_id
 
 DEFAULT_MAX_TOKENS: Final = 8192

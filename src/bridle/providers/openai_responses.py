@@ -34,16 +34,19 @@ from bridle.providers.answers import (
     EMPTY,
     REPORTED,
     AnswerFault,
+    AnswerPosition,
     PartialCall,
     StreamedText,
     TextKind,
     count,
     ending,
+    pieces,
     read_frame,
+    thought,
+    without_last_thoughts,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
 from bridle.providers.failures import VendorError, vendor_error
-from bridle.providers.thoughts import AnswerPosition, pieces, thought, without_last_thoughts
 from bridle.providers.wire_ids import strict_id
 
 _EFFORTS: Final = {"off": "none", "low": "low", "medium": "medium", "high": "high", "max": "high"}
