@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -13,6 +14,21 @@ from bridle.engine.ports import ModelCall, ModelDone, ModelPart, ModelText, Mode
 from bridle.engine.sizes import CALL, AnswerRoom, too_long
 from bridle.protocol.messages import AnyBlock, StopReason, TextBlock, ThinkingBlock, ToolUseBlock, Usage
 from bridle.providers.failures import VendorError
+
+# A conversation may hold ids of another vendor, who was freer.
+
+
+
+_STRICT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+def strict_id(wire_id: str) -> str:
+    """The id itself if it is strict, else one that always stands for it."""
+    if _STRICT.match(wire_id):
+        return wire_id
+    digest = hashlib.sha256(wire_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', wire_id)[:40]}_{digest[:12]}"
+
 
 T = TypeVar("T")
 

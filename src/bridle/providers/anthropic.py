@@ -43,13 +43,13 @@ from bridle.providers.answers import (
     ending,
     pieces,
     read_frame,
+    strict_id,
     thought,
     whole,
     without_last_thoughts,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
 from bridle.providers.failures import vendor_error
-from bridle.providers.wire_ids import strict_id
 
 DEFAULT_MAX_TOKENS: Final = 8192
 LEAST_BUDGET: Final = 1024

@@ -42,12 +42,12 @@ from bridle.providers.answers import (
     ending,
     pieces,
     read_frame,
+    strict_id,
     thought,
     without_last_thoughts,
 )
 from bridle.providers.endpoints import STANDARD, Quirks
 from bridle.providers.failures import VendorError, vendor_error
-from bridle.providers.wire_ids import strict_id
 
 _EFFORTS: Final = {"off": "none", "low": "low", "medium": "medium", "high": "high", "max": "high"}
 _ENCODER: Final = msgspec.json.Encoder()
