@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridle.conformance.servers import JsonServer, ModelServer, Received
-from bridle.providers.catalogue import snapshot
+from bridle.providers.known_models import snapshot
 from bridle.providers.presets import PRESETS
 from bridle.providers.script import say
 from cli_kit import Place, Ran

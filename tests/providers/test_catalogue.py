@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.protocol.messages import Usage
-from bridle.providers.catalogue import TTL_MS, Catalogue, snapshot
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.known_models import TTL_MS, Catalogue, snapshot
 from bridle.providers.model_listing import FREE, UNKNOWN, ModelFacts, ModelInfo, PricesBeyond
 from bridle.providers.presets import PRESETS, preset
 
