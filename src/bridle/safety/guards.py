@@ -13,10 +13,9 @@ import msgspec
 from bridle.base.fs.files import read_limited
 from bridle.base.fs.paths import PathRefused, find
 from bridle.engine.tools import RunTool, Subject, ToolCall, ToolLayer, ToolOutput
-from bridle.protocol.errors import sentence
+from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import Evidence
 from bridle.safety.command_guard import NO_COMMAND, CheckedCommand, check_command, nothing_known
-from bridle.safety.fail_closed import check_failed, fail_closed
 from bridle.safety.path_guard import (
     Blocked,
     FileAccess,
@@ -27,6 +26,45 @@ from bridle.safety.path_guard import (
     check_place,
 )
 from bridle.shell.command_facts import Understand
+
+
+def fail_closed(name: str, layer: ToolLayer) -> ToolLayer:
+    """The layer, with one promise added: an exception of its own becomes a blocked call.
+
+    What the layers behind it raise passes unchanged, and so does a log that cannot be written: that ends the
+    turn.
+    """
+
+    async def closed(call: ToolCall, proceed: RunTool) -> ToolOutput:
+        decided = False
+
+        async def onward(call: ToolCall) -> ToolOutput:
+            nonlocal decided
+            decided = True
+            return await proceed(call)
+
+        try:
+            return await layer(call, onward)
+        except StoreError:
+            raise
+        except Exception as problem:
+            if decided:
+                raise
+            return check_failed(name, call, problem)
+
+    return closed
+
+
+def check_failed(name: str, call: ToolCall, problem: Exception) -> ToolOutput:
+    """The result of a call whose check `name` broke."""
+    shown = f"{type(problem).__name__}: {problem}"
+    return ToolOutput(
+        outcome="blocked",
+        reason="CheckFailed",
+        content=sentence("CheckFailed", {"tool": call.name, "problem": shown}),
+        evidence=Evidence(source=name, rule="fail closed", matched=type(problem).__name__),
+    )
+
 
 __all__ = [
     "FileAccess",

@@ -26,7 +26,7 @@ from bridle.protocol.events import (
     PermissionRequested,
 )
 from bridle.safety.call_risk import CallFacts, shown_parts
-from bridle.safety.fail_closed import fail_closed
+from bridle.safety.guards import fail_closed
 from bridle.safety.permission_policy import Decision, Permissions
 from bridle.safety.question_reasons import because, explanation, offers
 

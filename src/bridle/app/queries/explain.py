@@ -27,9 +27,9 @@ from bridle.plugin.loading import LoadedPlugin
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts
-from bridle.safety.fail_closed import fail_closed
 from bridle.safety.git_arrivals import foreseen
 from bridle.safety.grants import SavedGrants
+from bridle.safety.guards import fail_closed
 from bridle.safety.permission_policy import STEPS, Decision, Permissions
 from bridle.safety.permitted import SOURCE, question
 from bridle.safety.question_reasons import remembers

@@ -18,7 +18,7 @@ from bridle.engine.tools import RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import Evidence, Notice
 from bridle.protocol.messages import TextBlock
-from bridle.safety.fail_closed import fail_closed
+from bridle.safety.guards import fail_closed
 from bridle.safety.hooks.definitions import Phase
 from bridle.safety.hooks.hook_process import patched
 from bridle.safety.hooks.session_hooks import Hooks, HookVerdict
