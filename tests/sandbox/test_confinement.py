@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridle.base.fs.placeholders import is_stand_in
 from bridle.engine.ports import SpawnPolicy
-from bridle.sandbox.adapters.caches import cache_variables
+from bridle.sandbox.adapters.adapter import cache_variables
 from bridle.sandbox.adapters.mount_check import Mount, mounts_of
 from bridle.sandbox.confinement import Confinement, HostContext, UnheldEntry, confinement_of
 from bridle.sandbox.policy_files.git_placeholders import Masks

@@ -26,8 +26,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from bridle.sandbox.adapters import seccomp, thread_limits
-from bridle.sandbox.adapters.adapter import CannotConfine, Launch
-from bridle.sandbox.adapters.caches import cache_variables
+from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables
 from bridle.sandbox.confinement import Confinement
 
 # Nothing can be taken away below a path that was allowed. So where something must stay closed, the folders on

@@ -10,8 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from bridle.base.fs.files import private_folder
-from bridle.sandbox.adapters.adapter import CannotConfine, Launch
-from bridle.sandbox.adapters.caches import cache_variables
+from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables
 from bridle.sandbox.confinement import Confinement
 
 PROGRAM = "/usr/bin/sandbox-exec"
