@@ -15,9 +15,8 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from bridle.sandbox.adapters import landlock, seccomp, thread_limits
-from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables
+from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables, terminate_inside
 from bridle.sandbox.adapters.gate import Gate
-from bridle.sandbox.adapters.gentle_end import terminate_inside
 from bridle.sandbox.adapters.mount_check import Mount, expected_mounts, make_room, mounted_now, mounts_of
 from bridle.sandbox.adapters.thread_limits import HeldThread
 from bridle.sandbox.confinement import Confinement

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bridle.base.fs.paths import is_beneath, is_beneath_any
-from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables
-from bridle.sandbox.adapters.gentle_end import terminate_inside
+from bridle.sandbox.adapters.adapter import CannotConfine, Launch, cache_variables, terminate_inside
 from bridle.sandbox.adapters.mount_check import (
     CHECK,
     DEVICES,
