@@ -28,7 +28,7 @@ from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import say
-from bridle.sessions.archive.text_search import bring_up_to_date
+from bridle.sessions.archive.stored_archive import bring_up_to_date
 from bridle.sessions.store import SessionStore
 
 EVENTS = 1_000_000

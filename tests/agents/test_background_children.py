@@ -25,7 +25,7 @@ from bridle.protocol.codec import encode_payload
 from bridle.protocol.commands import AnswerPermission, AttachSession, CancelTurn, CreateSession, RunSlash
 from bridle.protocol.messages import Usage
 from bridle.providers.script import call, say
-from bridle.sessions.archive.text_search import said_in
+from bridle.sessions.archive.stored_archive import said_in
 from clients.interaction.headless_kit import Headless, headless
 from git_kit import Repository
 from tables import table

@@ -33,7 +33,7 @@ from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSes
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
-from bridle.sessions.archive.text_search import said_in
+from bridle.sessions.archive.stored_archive import said_in
 
 CHILD = Invocation(id="inv_1", agent_path=("review",))
 

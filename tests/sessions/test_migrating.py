@@ -12,8 +12,7 @@ import pytest
 from bridle.protocol import events as e
 from bridle.protocol.errors import StoreError
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.archive.stored_archive import branch
-from bridle.sessions.archive.text_search import search
+from bridle.sessions.archive.stored_archive import branch, search
 from bridle.sessions.log.migrations import MIGRATIONS
 from sessions.session_kit import new_store, opened, put, raw
 

@@ -28,8 +28,7 @@ from bridle.sessions.archive.retention import (
     expiring,
     make_smaller,
 )
-from bridle.sessions.archive.stored_archive import branch
-from bridle.sessions.archive.text_search import search
+from bridle.sessions.archive.stored_archive import branch, search
 from bridle.sessions.log.database import LOG_BYTES
 from bridle.sessions.store import SessionStore
 from effort import examples

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
-from bridle.sessions.archive.text_search import (
+from bridle.sessions.archive.stored_archive import (
     CLOSING,
     OPENING,
     PAGE_EVENTS,
