@@ -9,10 +9,9 @@ from typing import Literal
 import msgspec
 
 from bridle.base.command_class import CommandClass
-from bridle.shell.command_facts import SEVERITY, FilesBelow, PathUse
+from bridle.shell.command_facts import SEVERITY, FilesBelow, PathUse, PossibleFolders
 from bridle.shell.programs import Program
 from bridle.shell.shell_words import OPEN_DESCRIPTOR, FoundFiles, Word
-from bridle.shell.simple_commands import PossibleFolders
 
 _NOBODYS = frozenset(
     {"-", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"}

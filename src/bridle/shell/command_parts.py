@@ -10,7 +10,7 @@ import msgspec
 from bridle.base.command_class import CommandClass
 from bridle.shell.checks import CHECKS, OWN_WORDS, InnerCommand, is_harmless_variable
 from bridle.shell.classification import Classification, host_of, shown_name, worse
-from bridle.shell.command_facts import Part
+from bridle.shell.command_facts import ParsedScript, Part, SimpleCommand
 from bridle.shell.git_checks import judge_git
 from bridle.shell.grant_keys import key_of
 from bridle.shell.options import SplitWords, split_words
@@ -40,7 +40,6 @@ from bridle.shell.refusals import (
 from bridle.shell.script_reader import read_script
 from bridle.shell.searches import found_by
 from bridle.shell.shell_words import FoundFiles, UnreadableScript, Word
-from bridle.shell.simple_commands import ParsedScript, SimpleCommand
 from bridle.shell.table_lookup import apply_options, apply_table
 from bridle.shell.unnamed_programs import (
     EVALUATES,

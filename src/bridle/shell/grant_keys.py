@@ -15,11 +15,11 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from bridle.shell.classification import Classification
+from bridle.shell.command_facts import SimpleCommand
 from bridle.shell.options import split_words
 from bridle.shell.programs import KEYED_BY_SUBCOMMAND, NO_KEY, Program, grant_table, programs, wrappers
 from bridle.shell.refusals import is_code_runner
 from bridle.shell.shell_words import Word
-from bridle.shell.simple_commands import SimpleCommand
 
 _KEPT = re.compile(r"[A-Za-z][A-Za-z0-9:._-]*")
 _NO_SUBCOMMAND_KEY = frozenset(

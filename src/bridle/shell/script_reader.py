@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.shell.accounting import Claim, account, is_operator
-from bridle.shell.command_facts import ScriptShape
+from bridle.shell.command_facts import (
+    Assignment,
+    ParsedScript,
+    PossibleFolders,
+    Redirection,
+    ScriptShape,
+    SimpleCommand,
+)
 from bridle.shell.searches import found_by
 from bridle.shell.shell_words import (
     ExpansionSpan,
@@ -27,7 +34,6 @@ from bridle.shell.shell_words import (
     names,
     read_word,
 )
-from bridle.shell.simple_commands import Assignment, ParsedScript, PossibleFolders, Redirection, SimpleCommand
 from bridle.shell.values import HeldValues, Values, evaluates_operands, fields, in_both, is_ordinary, turns
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bridle.shell.command_facts import SimpleCommand
 from bridle.shell.options import split_words
 from bridle.shell.programs import Program, programs
 from bridle.shell.shell_words import FoundFiles, Word, names
-from bridle.shell.simple_commands import SimpleCommand
 
 _FIND_FLAGS = names(
     "-print -print0 -prune -empty -readable -writable -executable -nouser -nogroup -depth -d -daystart -mount -xdev "

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from bridle.shell.classification import Classification
+from bridle.shell.command_facts import SimpleCommand
 from bridle.shell.shell_words import Word, names
-from bridle.shell.simple_commands import SimpleCommand
 
 UNNAMED = "the name of a program in it is not known before it runs"
 UNKNOWN_TEXT = "it runs a text that is not known before"
