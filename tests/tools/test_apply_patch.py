@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridle.base.text.unified_diff import diff_of
 from bridle.protocol.display_values import EditedFile
 from bridle.tools.apply_patch import APPLY_PATCH, PatchArgs
-from bridle.tools.patches.hunks import DoesNotApply, applied, new_text
+from bridle.tools.patches.patch_plan import DoesNotApply, applied, new_text
 from bridle.tools.patches.patches import BadPatch, Hunk, PatchedFile, PatchLine, parse_patch
 from tables import table
 
