@@ -38,11 +38,11 @@ from bridle.sessions.store import SessionStore
 from bridle.undo.change_list import list_changes
 from bridle.undo.file_tree import WatchedFolders
 from bridle.undo.keeper import Keeper
+from bridle.undo.object_links import watched_folders, with_destroyed
 from bridle.undo.placed_rows import CallNumbers, places_of
 from bridle.undo.undo_commands import Talk, run_redo, run_undo
 from bridle.undo.undo_service import Undo
 from bridle.undo.undo_words import interrupted
-from bridle.undo.watched_repositories import watched_folders, with_destroyed
 
 
 class SessionUndo:
