@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bridle.app.subagents.child_run import ChildRuns
     from bridle.protocol.queries import AgentList
 
+
 def session_services(parts: SessionParts, features: Sequence[Feature]) -> Services:
     """Return the services of these features."""
     running = [service for feature in features for service in feature.services]

@@ -31,7 +31,6 @@ from bridle.protocol.tokens import TOKEN_CLAIM_VERSION, Claims
 # opened again behind the last id that came.
 
 
-
 TRIES = 5
 """So often a broken stream is opened again without anything having come."""
 _ROUTES = {kind: route for route in routes() for kind in route.kinds}

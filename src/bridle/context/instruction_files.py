@@ -27,7 +27,6 @@ from bridle.base.text.terminal_text import visible
 # is touched. A rule with neither waits there for a person or a model to choose it, and is not used here.
 
 
-
 RuleUse: TypeAlias = Literal["always", "with its files", "by hand"]
 MAX_GLOBS: Final = 50
 _RULE: Final = "---"

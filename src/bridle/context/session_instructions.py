@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 # Kept in the person's own state folder. Losing it costs nothing but being asked once more.
 
 
-
 MAX_BYTES = 64 * 1024
 
 Word: TypeAlias = Literal["used", "declined", "told"]

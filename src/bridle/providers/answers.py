@@ -18,7 +18,6 @@ from bridle.providers.failures import VendorError
 # A conversation may hold ids of another vendor, who was freer.
 
 
-
 _STRICT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -282,9 +281,6 @@ def count(given: Mapping[str, Any], *names: str) -> int:
 # the order it had, so every thought remembers how much text and how many calls came before it. A thought that
 # was changed on its way through the log, because a secret was taken out of it, would be refused; it is left
 # out.
-
-
-
 
 
 class _Opaque(msgspec.Struct, frozen=True, array_like=True):

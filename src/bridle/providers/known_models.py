@@ -32,7 +32,6 @@ from bridle.providers.model_listing import FREE, UNKNOWN, ModelFacts, ModelInfo
 # fetched again when somebody asks. Nothing here asks anybody.
 
 
-
 TTL_MS: Final = 24 * 3600 * 1000
 _MAX_BYTES: Final = 16 * 1024 * 1024
 

@@ -40,7 +40,6 @@ from bridle.shell.command_facts import Part
 # path takes stars, and what it does not say is what goes without saying: the port of the scheme, every path.
 
 
-
 _PATTERN = re.compile(r"(https?)://([^/]+)(/.*)?", re.IGNORECASE)
 
 

@@ -24,7 +24,6 @@ from bridle.base.fs.placeholders import CLOCK_TICK_NS
 # change tells nothing about the next one, and is looked at again.
 
 
-
 _SECOND_NS = 1_000_000_000
 _COARSE_TICK_NS = 2 * _SECOND_NS
 """The same where whole seconds are counted."""

@@ -18,7 +18,6 @@ from bridle.sandbox.confinement import Confinement
 # what they enclose.
 
 
-
 _ENCLOSING = 2
 """The process that was started, and the first process of the namespace."""
 

@@ -47,7 +47,6 @@ from bridle.sessions.store import SessionRow, SessionStore, busy, refuse_rest
 # costs nothing. It rests in the encrypted database, and expires with the events.
 
 
-
 PAGE_EVENTS = 2_000
 
 _BEHIND = """select l.key, l.id, l.session, l.searched_to from logs l join sessions s on s.log = l.key

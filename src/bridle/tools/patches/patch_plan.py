@@ -24,7 +24,6 @@ from bridle.tools.patches.text_files import NotEditable, TextFile, newline_of, r
 # that stay are the file's own, byte for byte; new ones end as its lines do.
 
 
-
 NEAR_LINES = 20
 """How far a change may be from where it says when its lines are found more than once."""
 MAX_NAMED_LINES = 10
