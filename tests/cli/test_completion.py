@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli.arguments import VERBS
 from bridle.cli.help import topics
+from bridle.cli.verbs import VERBS, verb_names
 from cli_kit import BRIDLE, Place
 
 SHELLS = ("bash", "zsh", "fish")
@@ -59,7 +59,7 @@ def test_bash_calls_the_function_for_our_name(script: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (("",), [*VERBS, "--help", "--version"]),
+        (("",), [*verb_names(VERBS), "--help", "--version"]),
         (("mo",), ["models"]),
         (("--ver",), ["--version"]),
         (("help", ""), topics()),
@@ -72,10 +72,10 @@ def test_bash_calls_the_function_for_our_name(script: Path) -> None:
         (
             ("run", "sessions", "--al"),
             [
+                "--allow",
                 "--allow-policy-changes",
                 "--allow-unsandboxed",
                 "--allow-host",
-                "--allow",
                 "--allow-project-hooks",
             ],
         ),
@@ -113,7 +113,7 @@ def test_a_shell_finds_no_mistake_in_its_script(place: Place, shell: str) -> Non
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_verb_and_option_is_in_every_script(place: Place, shell: str) -> None:
     made = place.bridle("completion", shell).out
-    for verb in VERBS:
+    for verb in verb_names(VERBS):
         assert verb in made
     for word in ("max-steps", "offline", "origin", "mark-unknown", "budget.max_steps", "exit-codes"):
         assert word in made

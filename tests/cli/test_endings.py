@@ -116,7 +116,7 @@ def test_a_run_that_was_told_to_outlive_the_terminal_does(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["msgspec", "argparse", "bridle.cli.arguments", "bridle.app.engine", "apsw"]
+    "module", ["msgspec", "argparse", "bridle.cli.command_line", "bridle.app.engine", "apsw"]
 )
 def test_ctrl_c_while_bridle_starts_is_no_traceback(place: Place, module: str) -> None:
     done = subprocess.run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli.help import PAGES
+from bridle.cli.help import pages
 from bridle.safety.hooks.definitions import EVENTS
 from bridle.safety.hooks.trusted import content_digest
 from bridle.safety.trust import Approvals
@@ -42,7 +42,7 @@ def approve(place: Place, path: Path, kind: str) -> None:
 def test_without_hooks_the_page_that_explains_them_is_named(place: Place) -> None:
     assert place.bridle("hooks") == (0, "No hooks. How to write one: bridle help hooks\n", "")
     assert json.loads(place.bridle("hooks", "list", "--json").out) == []
-    assert place.bridle("hooks", "test", "-h") == (0, PAGES["hooks"], "")
+    assert place.bridle("hooks", "test", "-h") == (0, pages()["hooks"], "")
     assert os.listdir(place.home) == []
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.cli.arguments import VERBS
-from bridle.cli.help import PAGES
+from bridle.cli.help import pages
+from bridle.cli.verbs import VERBS, verb_names
 from cli_kit import Place
 
 
@@ -18,10 +18,10 @@ def test_the_manual_page_has_every_help_page_and_every_option(place: Place) -> N
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(".TH BRIDLE 1 ")
     plain = ran.out.replace("\\-", "-").replace("\\(aq", "'").replace("\\&", "").replace("\\(ti", "~")
-    for page in PAGES.values():
+    for page in pages().values():
         for line in page.splitlines()[1:]:
             assert line.replace("\\", "\\e").replace("`", "\\(ga").replace("^", "\\(ha") in plain, line
-    assert all(verb in plain for verb in VERBS)
+    assert all(verb in plain for verb in verb_names(VERBS))
     assert "--output-schema FILE" in plain
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridle.app.project_trust import project_items
-from bridle.cli.arguments import parser
+from bridle.cli.verbs import VERBS as ALL_VERBS
 from bridle.config.folders import folders
 from bridle.mcp.server_definitions import VERBS
 from bridle.safety.trust import Approvals
@@ -123,7 +123,7 @@ def test_without_a_verb_it_is_the_list(place: Place) -> None:
 
 
 def test_no_server_is_called_like_a_verb() -> None:
-    assert parser(only="mcp").below["mcp"].below.keys() <= VERBS
+    assert {action.name for action in ALL_VERBS["mcp"].actions} <= VERBS
 
 
 def test_without_servers_the_list_says_how_to_name_one(place: Place) -> None:

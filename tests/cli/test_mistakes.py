@@ -31,7 +31,7 @@ NEXT_STEP = re.compile(
 
 ALL_OF_THEM = """
 import json, os, sys, tempfile
-import bridle.cli, bridle.cli.verbs
+import bridle.cli, bridle.cli.command_line
 
 found = []
 for words in json.load(sys.stdin):

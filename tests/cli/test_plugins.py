@@ -276,7 +276,7 @@ def test_a_workspace_cannot_put_its_code_in_the_place_of_a_plugins(plugged: Plug
 
 def test_a_program_that_looks_into_its_working_folder_gets_no_plugin_from_there(plugged: Plugged) -> None:
     marker = shadowed(plugged)
-    program = "import sys; from bridle.cli.verbs import run_verb; sys.exit(run_verb(sys.argv[1:]))"
+    program = "import sys; from bridle.cli.command_line import run_verb; sys.exit(run_verb(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", program, "run", "-m", "demo", "hi"],
         capture_output=True,

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from bridle.cli.arguments import parser
+from bridle.cli.verbs import VERBS
+from bridle.cli.verbs.rows import HELP
 from bridle.protocol.events import ContextAdded, InputAccepted, text_of
 from cli_kit import Place
 
@@ -108,7 +109,7 @@ def test_the_page_of_options_names_every_spelling_there_is_and_no_other(place: P
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 120
     named = set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", ran.out))
-    taken = {name for action in parser(only=verb).below[verb].arguments for name in action.option_strings}
+    taken = {name for option in (*VERBS[verb].options, HELP) for name in option.spellings}
     assert taken <= named
     assert verb != "run" or named <= taken
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridle.base.process.processes import Processes
-from bridle.cli.help import PAGES
+from bridle.cli.help import pages
 from bridle.cli.policy.sandbox import row_of
 from bridle.protocol.errors import sentence
 from bridle.sandbox.adapters import landlock
@@ -482,7 +482,7 @@ def test_where_nothing_holds_commands_there_is_nothing_to_probe(place: Place) ->
 
 
 def test_the_words_are_known_to_help_and_completion(place: Place) -> None:
-    assert place.bridle("sandbox", "run", "-h") == (0, PAGES["sandbox"], "")
+    assert place.bridle("sandbox", "run", "-h") == (0, pages()["sandbox"], "")
     script = place.bridle("completion", "bash").out
     assert "' sandbox run'" in script
     assert place.bridle("sandbox", "nonsense").code == 2

@@ -1,8 +1,7 @@
-"""`bridle completion SHELL`: a script that completes what the parser knows. Made from the parser, so it cannot lag.
+"""`bridle completion SHELL`: print a completion script, made from the table of verbs.
 
-The script holds every word itself but for sessions, profiles, models, skills, agents and servers,
-which it asks for when Tab
-is pressed. Where no word fits, the shell offers files as ever.
+The script holds every word itself but for sessions, profiles, models, skills, agents and servers, which it asks for
+when Tab is pressed. Where no word fits, the shell offers files.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from typing import NamedTuple
 from bridle.app.user.stored_keys import store_to_look
 from bridle.base.ids import short_ids
 from bridle.cli.accounts.models import ModelDesk
-from bridle.cli.arguments import VERBS, Parser, parser
 from bridle.cli.console import say
 from bridle.cli.help import topics
 from bridle.cli.mcp.mcp_servers import folder_servers
 from bridle.cli.settings_here import settings_here
 from bridle.cli.setup.agents import agent_names
 from bridle.cli.setup.skills import skill_names
+from bridle.cli.verbs import VERBS, verb_names
+from bridle.cli.verbs.rows import HELP, PATHS, Action, Verb
 from bridle.config.folders import folders
 from bridle.config.profiles import profile_names
 from bridle.config.setting_table import SETTINGS
 from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
-_FILES = frozenset({"FILE", "DIR"})
 _LIVE = {
     "ID": "sessions",
     "PROFILE": "profiles",
@@ -67,7 +66,7 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         # A shell reads the words again, so only those pass in which there is nothing to read.
         words = filter(_is_harmless, _live_words(parsed.shell, env))
         return say("".join(f"{word}\n" for word in words))
-    found = list(levels(parser()))
+    found = list(levels())
     match parsed.shell:
         case "bash":
             return say(bash_script(found))
@@ -133,38 +132,33 @@ def _is_harmless(word: str) -> bool:
     return _HARMLESS.fullmatch(word) is not None
 
 
-def levels(root: Parser) -> Iterator[CompletionLevel]:
-    """Every place the parser knows, from the outside in."""
+def levels(verbs: Mapping[str, Verb] = VERBS) -> Iterator[CompletionLevel]:
+    """Yield every place of the table of verbs, from the outside in."""
     first = tuple(CompletionOption((name,), None, takes_file=False) for name in ("--help", "--version"))
-    yield CompletionLevel((), VERBS, first)
-    yield CompletionLevel(("help",), tuple(topics()), ())
-    for name, below in root.below.items():
-        yield from _levels(below, (name,))
+    yield CompletionLevel((), verb_names(verbs), first)
+    yield CompletionLevel(("help",), tuple(topics(verbs)), ())
+    for verb in verbs.values():
+        yield _level(verb, (verb.name,), words=tuple(action.name for action in verb.actions))
+        for action in verb.actions:
+            yield _level(action, (verb.name, action.name))
 
 
-def _levels(place: Parser, verbs: tuple[str, ...]) -> Iterator[CompletionLevel]:
+def _level(row: Action, place: tuple[str, ...], words: tuple[str, ...] = ()) -> CompletionLevel:
+    live_of = {value: live for value, live in _LIVE.items() if value != "ID" or place[0] not in _OTHER_IDS}
     named = _named_values()
-    words = list(place.below)
-    options: list[CompletionOption] = []
-    asked = ""
-    for action in place.arguments:
-        values = tuple(map(str, action.choices)) if action.choices else named.get(str(action.metavar), ())
-        is_other = action.metavar == "ID" and verbs[0] in _OTHER_IDS
-        live = "" if is_other else _LIVE.get(str(action.metavar), "")
-        if action.option_strings:
-            stands_alone = action.nargs == 0
-            takes_file = action.metavar in _FILES
-            options.append(
-                CompletionOption(
-                    tuple(action.option_strings), None if stands_alone else values, takes_file, live
-                )
-            )
-        else:
-            words += values
-            asked = asked or live
-    yield CompletionLevel(verbs, tuple(words), tuple(options), asked)
-    for name, below in place.below.items():
-        yield from _levels(below, (*verbs, name))
+    options = [
+        CompletionOption(
+            option.spellings,
+            (option.choices or named.get(option.value, ())) if option.value else None,
+            option.value in PATHS,
+            live_of.get(option.value, ""),
+        )
+        for option in (HELP, *row.options)
+    ]
+    for argument in row.arguments:
+        words += argument.choices or named.get(argument.value, ())
+    asked = next((live_of[argument.value] for argument in row.arguments if argument.value in live_of), "")
+    return CompletionLevel(place, words, tuple(options), asked)
 
 
 def _named_values() -> Mapping[str, tuple[str, ...]]:

@@ -34,6 +34,6 @@ def _run(arguments: list[str]) -> int:
             return code
         return say_raw(text)
     leave_on_ctrl_c()
-    from bridle.cli.verbs import run_verb
+    from bridle.cli.command_line import run_verb
 
     return run_verb(arguments)

@@ -83,7 +83,7 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
     def settings() -> Tiers:
         return load(
             where=folders(env),
-            cwd=os.path.realpath(parsed.cwd),
+            cwd=os.path.realpath(parsed.cwd or "."),
             env=env,
             config_file=parsed.config,
             profile=parsed.profile,
@@ -113,7 +113,7 @@ def _chosen_agent_items(
     if not wanted:
         return []
     listed = tuple(tiers.get("agents.folders") or ())
-    items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd), env=env)
+    items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd or "."), env=env)
     return [
         item
         for item in items

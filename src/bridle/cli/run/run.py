@@ -301,7 +301,7 @@ def _content(
     wish = ""
     if schema is not None:
         wish = asked_for(schema)
-    words = input_of(given, cwd=parsed.cwd, say=say, also=wish)
+    words = input_of(given, cwd=parsed.cwd or ".", say=say, also=wish)
     return (*words, *(_images(parsed, env) if parsed.image else ()))
 
 
@@ -311,7 +311,7 @@ def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Inpu
 
     tiers = load(
         where=folders(env),
-        cwd=os.path.abspath(parsed.cwd),
+        cwd=os.path.abspath(parsed.cwd or "."),
         env=env,
         config_file=parsed.config,
         profile=parsed.profile,
@@ -336,7 +336,7 @@ def session_wanted(
 
     `asks`: a person can be asked.
     """
-    cwd = os.path.abspath(parsed.cwd)
+    cwd = os.path.abspath(parsed.cwd or ".")
     _refuse_two_ways(parsed)
     return CreateSession(
         cwd=cwd,
@@ -372,7 +372,7 @@ def session_wanted(
             "add_dirs": list(added_folders(parsed.add_dir)),
             "title": parsed.name or None,
             "headless": not asks,
-            "wide_folder": cwd if parsed.folder_named else None,
+            "wide_folder": cwd if parsed.cwd is not None else None,
             "transcript": parsed.transcript,
             "output_schema": output_schema,
             "memory": parsed.memory,

@@ -147,7 +147,7 @@ async def talk_through(
         parsed.resume = chosen
     create = await going_on(session_wanted(parsed, env), parsed, connection)
     about = await _preview(connection, create, env)
-    if not parsed.folder_named and about.wide:
+    if parsed.cwd is None and about.wide:
         if not _accepts_wide(about.cwd, about.wide, env):
             return 0
         create = msgspec.structs.replace(create, config={**create.config, "wide_folder": about.cwd})
