@@ -8,7 +8,7 @@ import pytest
 
 from bridle.app.user.stored_keys import StoredKeys, key_path, store_path
 from bridle.base.clock import SystemClock
-from bridle.cli.accounts.login_store import credentials_row
+from bridle.cli.accounts.login import credentials_row
 from bridle.config.folders import Folders, folders
 from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE
 from bridle.credentials.records import ApiKey, SignIn

@@ -1,14 +1,16 @@
 """The command line: `main(argv)`, and one module per verb, imported when it is used.
 
-Owns      parsing, exit codes, signals, what a terminal is told.
+Owns      the table of verbs (`verbs`), parsing, exit codes, signals, what a terminal is told.
 Imports   everything below it; never the engine directly: a run goes through a `Connection`.
-Start at  `main` here, then `program.py` and `run.py`.
+Start at  `main` here, then `command_line.py` and `run/run.py`.
 Is not    a second home for behaviour: a verb reads its arguments and calls one thing.
 """
 
 import gc
 import os
 import sys
+
+from bridle._version import __version__
 
 YOUNG_OBJECTS = 100_000
 """The number of new objects that starts a collection. A start makes about 50,000, nearly all of which stay: with
@@ -19,9 +21,37 @@ def main(argv: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
     gc.set_threshold(YOUNG_OBJECTS)
     _leave_out_working_folder()
-    from bridle.cli.program import run_program
+    from bridle.cli.console import flush_streams, open_missing_streams
 
-    sys.exit(run_program(sys.argv[1:] if argv is None else argv))
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        open_missing_streams()
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        code = 130
+    code = flush_streams(code)
+    gc.freeze()  # collect nothing on the way out
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command and return its exit code. Version and help need few imports."""
+    from bridle.cli.console import leave_on_ctrl_c, say, say_raw, tell
+
+    if arguments[:1] in (["--version"], ["-v"]):
+        return say(f"bridle {__version__}\n")
+    if arguments[:1] in (["--help"], ["-h"], ["help"]):
+        from bridle.cli.help import page
+
+        text, code = page(arguments[1:])
+        if code:
+            tell(text)
+            return code
+        return say_raw(text)
+    leave_on_ctrl_c()
+    from bridle.cli.command_line import run_verb
+
+    return run_verb(arguments)
 
 
 def _leave_out_working_folder() -> None:

@@ -10,7 +10,9 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bridle.base.secrets.redact import error_marker, redact
 from bridle.base.text.spelling import meant_words, nearest
+from bridle.base.text.terminal_text import visible
 from bridle.cli.console import tell, unwritten
 from bridle.cli.verbs import TALK, VERBS, verb_names
 from bridle.cli.verbs.rows import PATHS, Action, Argument, Option, Verb
@@ -181,9 +183,6 @@ def run_verb(arguments: list[str]) -> int:
             return fail_as(failure, form, os.environ)
         return _carry_out(parsed)
     except BridleError as failure:
-        from bridle.base.secrets.redact import error_marker, redact
-        from bridle.base.text.terminal_text import visible
-
         tell(visible(redact(failure.message, error_marker)))
         return failure.exit_code
     except KeyboardInterrupt:

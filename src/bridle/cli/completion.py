@@ -18,7 +18,7 @@ from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.console import say
 from bridle.cli.help import topics
 from bridle.cli.mcp.mcp_servers import folder_servers
-from bridle.cli.settings_here import settings_here
+from bridle.cli.option_values import settings_here
 from bridle.cli.setup.agents import agent_names
 from bridle.cli.setup.skills import skill_names
 from bridle.cli.verbs import VERBS, verb_names

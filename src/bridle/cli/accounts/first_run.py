@@ -1,22 +1,92 @@
-"""The first start without a model: offer the choices.
+"""Connect a provider: ask for one and its key, and offer the choices of a first start without a model.
 
-Nothing leaves the machine before a person chose. Servers on this machine are looked for, and nothing else.
+Nothing leaves the machine before the user chose. Servers on this machine are looked for, and nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.cli.accounts.connect_provider import chosen_provider, pasted_secret
+from bridle.cli.unlock import secret_from
 from bridle.clients.interaction.cells import width_of, wrapped
+from bridle.credentials.records import ApiKey, Credential, secret_of
 from bridle.protocol.commands import ConnectProvider, CreateSession, SaveModel
 from bridle.protocol.connection import Connection
-from bridle.protocol.errors import BridleError
+from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.queries import ListModels, ListProviders, ModelEntry, ProviderEntry, ProviderList
 from bridle.providers import DEMO
+from bridle.providers.endpoints import Endpoint, is_usable_key
+from bridle.providers.model_directory import Models
+from bridle.providers.model_listing import ModelInfo
+from bridle.providers.remote import RemoteModel
+
+"""Shows a prompt and returns the line that was typed; raises EOFError when there will be none."""
+
+
+class Connectable(Protocol):
+    """A provider that a key is for, as a list shows it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def key_env(self) -> str | None: ...
+
+
+def chosen_provider(
+    endpoints: Sequence[Connectable], env: Mapping[str, str], ask: Ask, say: Say
+) -> str | None:
+    """The provider a person picks from a list, by number, by name or by a part of it that fits only one.
+
+    None when they leave.
+    """
+    shown = list(endpoints)
+    while True:
+        width = max((len(endpoint.name) for endpoint in shown), default=0)
+        for number, endpoint in enumerate(shown, 1):
+            variable = endpoint.key_env or ""
+            note = f"{variable} (set)" if variable and env.get(variable) else variable
+            name = visible(endpoint.name, newlines=False)
+            say(f"  {number:>2}  {name:<{width}}   {endpoint.title or name:<16} {note}".rstrip())
+        typed = ask("Which provider? (number, name or a part of it; q leaves) › ").strip()
+        if typed.lower() in ("q", "quit", ""):
+            return None
+        if typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(shown):
+            return shown[int(typed) - 1].name
+        fitting = [one for one in endpoints if typed.lower() in f"{one.name} {one.title}".lower()]
+        exact = [one for one in fitting if one.name == typed]
+        if exact or len(fitting) == 1:
+            return (exact or fitting)[0].name
+        if not fitting:
+            say(f'No provider has "{visible(typed, newlines=False)}" in its name.')
+        shown = fitting or list(endpoints)
+
+
+def pasted_key(endpoint: Endpoint, *, account: str = "") -> ApiKey:
+    """A key that a person pasted or piped in. Raises `UsageError` for what can be none."""
+    secret = pasted_secret()
+    return ApiKey(provider=endpoint.name, secret=secret, account=account, saved_ms=SystemClock().now_ms())
+
+
+def pasted_secret() -> str:
+    """The same, by itself."""
+    secret = secret_from("Key (hidden) › ", what="key")
+    if not is_usable_key(secret):
+        raise UsageError("That is no key: it holds characters that no key has. Nothing was stored")
+    return secret
+
+
+async def listed_with(models: Models, endpoint: Endpoint, credential: Credential) -> tuple[ModelInfo, ...]:
+    """The provider's models, asked for with this credential: what shows that it is good, and costs nothing."""
+    secret = secret_of(credential)
+    return await RemoteModel(endpoint, lambda: secret, models.connections).models()
+
 
 DEMO_MODEL = ModelEntry(model=DEMO, local=True)
 PASTE = "paste"

@@ -1,25 +1,284 @@
-"""`bridle login` and `logout`."""
+"""`bridle login` and `logout`: connect providers; list, check, export and lock stored credentials."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import sys
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from bridle.app.user.model_setup import connectable, listed_entries
+from bridle.app.user.stored_keys import StoredKeys, key_path
+from bridle.base.clock import SystemClock
+from bridle.base.fs import files
+from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.cli.accounts import login_store
-from bridle.cli.accounts.connect_provider import chosen_provider, listed_with, pasted_key
-from bridle.cli.accounts.first_run import pick
-from bridle.cli.accounts.login_account import sign_in
-from bridle.cli.accounts.login_desk import LoginDesk
-from bridle.cli.console import say, tell, tolerate_characters
+from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_key, pick
+from bridle.cli.accounts.login_account import LoginDesk, sign_in
+from bridle.cli.console import say, say_json, tell, tolerate_characters
 from bridle.cli.stdin import typed_line
+from bridle.cli.unlock import hidden_line, new_passphrase
+from bridle.config.folders import Folders
 from bridle.config.settings_writer import set_value
-from bridle.credentials.records import Credential
-from bridle.protocol.errors import BridleError, UsageError
+from bridle.credentials.encrypted import MAX_BYTES, EncryptedStore
+from bridle.credentials.locks import MACHINE_KEY, PASSPHRASE, LockKeys, LockKind, derived
+from bridle.credentials.records import ApiKey, Credential, decoded, encoded
+from bridle.credentials.seal_format import NONCE_BYTES, header_of, key_id, seal, unseal
+from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.providers.endpoints import Endpoint
+from bridle.providers.model_directory import LOGIN
 from bridle.providers.model_listing import ModelInfo
+from bridle.providers.remote import RemoteModel
+
+SERVERS = "mcp:"
+"""What the names of sign-ins at MCP servers begin with."""
+LOCK_WORDS: dict[LockKind, str] = {
+    "automatic": "locked with the key in {key_path}, which Bridle made by itself",
+    "machine": f"locked with {MACHINE_KEY}",
+    "passphrase": "locked with a passphrase",
+}
+
+
+def lock_words(kind: LockKind, key_path: str) -> str:
+    return LOCK_WORDS[kind].format(key_path=key_path)
+
+
+def list_stored(desk: LoginDesk, *, as_json: bool) -> int:
+    stored = desk.stored
+    kind = stored.encrypted.lock_kind() if stored.back_end == "encrypted" else None
+    credentials = [] if stored.is_empty else stored.store.list()
+    if as_json:
+        rows = [_row(credential) for credential in credentials]
+        return say_json({"credentials": rows, "store": stored.back_end, "lock": kind})
+    if not credentials:
+        return say("Nothing is stored. Connect a provider: bridle login\n")
+    width = max(len(credential.provider) for credential in credentials)
+    lines = [
+        visible(f"{credential.provider:<{width}}   {_about(credential)}", newlines=False)
+        for credential in credentials
+    ]
+    lock = "in the system keychain" if kind is None else lock_words(kind, key_path(desk.where))
+    return say("\n".join([*lines, "", f"{lock[0].upper()}{lock[1:]}. Keys are never shown."]) + "\n")
+
+
+def _row(credential: Credential) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "provider": credential.provider,
+        "kind": "key" if isinstance(credential, ApiKey) else "account",
+        "account": credential.account,
+        "saved_ms": credential.saved_ms,
+    }
+    if not isinstance(credential, ApiKey):
+        row |= {"expires_at_ms": credential.expires_at_ms, "renews": credential.refresh_token is not None}
+    return row
+
+
+def _about(credential: Credential) -> str:
+    row = _row(credential)
+    day = time.strftime("%Y-%m-%d", time.gmtime(credential.saved_ms / 1000)) if credential.saved_ms else ""
+    facts = [f"{row['kind']:<7}", credential.account, f"stored {day}" if day else ""]
+    if not isinstance(credential, ApiKey):
+        now_ms = SystemClock().now_ms()
+        ended = credential.expires_at_ms is not None and credential.expires_at_ms <= now_ms
+        facts.append("renews by itself" if row["renews"] else "ended" if ended else "does not renew")
+    return "   ".join(filter(None, facts)).rstrip()
+
+
+async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) -> int:
+    """Asks each provider for its list of models, which costs nothing. The exit code is that of the first failure.
+
+    Sign-ins at MCP servers are looked at by `bridle mcp test`.
+    """
+
+    stored = await asyncio.to_thread(desk.stored.providers)
+    names = sorted(name for name in stored if not name.startswith(SERVERS))
+    if provider is not None and provider not in names:
+        raise UsageError(
+            f"Nothing is stored for {visible(provider, newlines=False)}. What is: bridle login --list"
+        )
+    rows: list[dict[str, Any]] = []
+    code = 0
+    try:
+        for name in [provider] if provider else names:
+            try:
+                listed = await _listed(desk, name)
+                rows.append({"provider": name, "ok": True, "text": f"lists {counted(listed, 'model')}"})
+            except BridleError as failure:
+                rows.append({"provider": name, "ok": False, "text": failure.message})
+                code = code or failure.exit_code
+    finally:
+        await desk.models.close()
+    if as_json:
+        return say_json({"credentials": rows}) or code
+    if not rows:
+        return say("Nothing is stored. Connect a provider: bridle login\n")
+    width = max(len(row["provider"]) for row in rows)
+    for row in rows:
+        text = f"{'ok' if row['ok'] else 'fail':<4}  {row['provider']:<{width}}  {row['text']}"
+        say(visible(text, newlines=False) + "\n")
+    return code
+
+
+async def _listed(desk: LoginDesk, name: str) -> int:
+    """How many models a provider lists for what is stored; a key in the environment is not looked at."""
+    models, stored = desk.models, desk.stored
+    endpoint = models.endpoint(name)
+    remote = RemoteModel(
+        endpoint,
+        lambda: stored.key(name),
+        models.connections,
+        make_ready=lambda: stored.make_ready(name, desk.oauth(name), lambda: models.connections),
+        key_source=lambda: LOGIN,
+    )
+    return len(await remote.models())
+
+
+def export_stored(desk: LoginDesk, target: str) -> int:
+    """Writes everything into one file, locked with a passphrase: it opens on any machine and shows nothing."""
+    if target == "-" and sys.stdout.isatty():
+        raise UsageError("What is exported is no text. Send it to a file: bridle login --export FILE")
+    if target != "-" and os.path.lexists(target):
+        raise UsageError(f"{visible(target, newlines=False)} is there already; nothing was written")
+    credentials = [] if desk.stored.is_empty else desk.stored.store.list()
+    if not credentials:
+        raise UsageError("Nothing is stored, so nothing was exported")
+    phrase = new_passphrase(desk.env, "A passphrase for the exported file (hidden) › ")
+    data = _sealed(credentials, phrase)
+    if target == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        try:
+            files.write_atomic(target, data)
+        except OSError as problem:
+            raise UsageError(
+                f"{visible(target, newlines=False)} cannot be written ({problem.strerror})"
+            ) from None
+    names = ", ".join(credential.provider for credential in credentials)
+    tell(
+        f"Exported: {visible(names, newlines=False)}. Only that passphrase opens it: bridle login --import FILE"
+    )
+    return 0
+
+
+def _sealed(credentials: list[Credential], phrase: str) -> bytes:
+    lock = LockKeys(env={}, key_path="").new_lock("passphrase")
+    plain = encoded({credential.provider: credential for credential in credentials})
+    return seal(plain, lock, derived(lock, phrase), os.urandom(NONCE_BYTES))
+
+
+def import_stored(desk: LoginDesk, source: str) -> int:
+    """Stores what was exported elsewhere, in place of what the same providers have here."""
+    data = _imported_bytes(source)
+    credentials = _unsealed(data, source, desk)
+    before = desk.stored.providers()
+    store = desk.stored.store
+    if isinstance(store, EncryptedStore):
+        store.put_all(credentials)
+    else:
+        for credential in credentials:
+            store.put(credential)
+    replaced = sorted(before & {credential.provider for credential in credentials})
+    names = ", ".join(credential.provider for credential in credentials)
+    also = f" Replaced: {', '.join(replaced)}." if replaced else ""
+    return say(visible(f"Stored: {names}.{also}", newlines=False) + "\n")
+
+
+def _imported_bytes(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        return files.read_limited(source, MAX_BYTES).data
+    except OSError as problem:
+        raise UsageError(f"{visible(source, newlines=False)} cannot be read ({problem.strerror})") from None
+
+
+def _unsealed(data: bytes, source: str, desk: LoginDesk) -> list[Credential]:
+    name = "What came in" if source == "-" else visible(source, newlines=False)
+    try:
+        header = header_of(data)
+    except ValueError:
+        raise UsageError(f"{name} is no export: bridle login --export FILE makes one") from None
+    try:
+        if header.lock.kind != "passphrase":
+            raise UsageError(f"{name} is a store and no export: bridle login --export FILE makes one")
+        phrase = desk.env.get(PASSPHRASE) or (
+            hidden_line("Its passphrase (hidden) › ") if sys.stdin.isatty() else ""
+        )
+        if not phrase:
+            raise UsageError(f"A passphrase is needed: set {PASSPHRASE}, or do this at a terminal")
+        key = derived(header.lock, phrase)
+        if header.key_id != key_id(key):
+            raise CredentialError("CredentialsWrongKey", path=name, source="That passphrase")
+        return list(decoded(unseal(data, key)).values())
+    except ValueError as problem:
+        raise CredentialError("CredentialsDamaged", path=name, problem=str(problem)) from None
+
+
+def lock_stored(desk: LoginDesk, kind: LockKind) -> int:
+    """Locks the store another way; the old key has to open it."""
+    if desk.stored.back_end != "encrypted":
+        raise UsageError("The system keychain has locks of its own")
+    if kind == "machine" and not desk.env.get(MACHINE_KEY):
+        raise UsageError(f"Set {MACHINE_KEY} first: 32 bytes, as 64 hex digits or base64")
+    if not desk.stored.is_empty:
+        desk.stored.encrypted.list()  # the old key comes first, so that nobody chooses a new one in vain
+    desk.stored.log_key.unlock()
+    phrase = new_passphrase(desk.env, "The new passphrase (hidden) › ") if kind == "passphrase" else ""
+    desk.stored.relock(kind, phrase)
+    words = lock_words(kind, key_path(desk.where))
+    also = " Your sessions too." if desk.stored.log_key.lock_kind() is not None else ""
+    return say(f"{words[0].upper()}{words[1:]}.{also}\n")
+
+
+def log_lock_row(stored: StoredKeys, where: Folders, env: Mapping[str, str]) -> tuple[bool, str]:
+    """For `doctor`: whether the session log cannot be looked at here, and what there is to say of its lock."""
+    kind = stored.log_key.lock_kind()
+    if kind is None:
+        return False, "its key is not wrapped yet"
+    if not _has_key(kind, env):
+        return (
+            True,
+            f"{lock_words(kind, key_path(where))}; {_variable(kind)} is not set, so it was not looked at",
+        )
+    if stored.is_empty or (kept := stored.encrypted.lock_kind()) in (kind, None):
+        return False, ""
+    return False, f"locked another way than stored keys: bridle login --lock {kept}"
+
+
+def _has_key(kind: LockKind, env: Mapping[str, str]) -> bool:
+    return kind == "automatic" or bool(env.get(_variable(kind)))
+
+
+def _variable(kind: LockKind) -> str:
+    return MACHINE_KEY if kind == "machine" else PASSPHRASE
+
+
+def credentials_row(
+    stored: StoredKeys, where: Folders, env: Mapping[str, str]
+) -> tuple[Literal["ok", "warn", "skip"], str]:
+    """What `doctor` says of stored credentials: ok, warn, fail or skip, and one line. Nobody is asked for anything."""
+    if stored.is_empty:
+        return "skip", "no keys are stored (bridle login)"
+    if stored.back_end == "keyring":
+        return "ok", f"{counted(len(stored.providers()), 'provider')} in the system keychain"
+    kind = stored.encrypted.lock_kind()
+    assert kind is not None
+    words = lock_words(kind, key_path(where))
+    if not _has_key(kind, env):
+        return "warn", f"{words}; {_variable(kind)} is not set, so stored keys are not found"
+    text = f"{counted(len(stored.providers()), 'provider')}, encrypted, {words}"
+    if kind == "automatic":
+        if os.stat(key_path(where)).st_mode & 0o077:
+            return "warn", f"{text}, but others can read it: chmod 600 {key_path(where)}"
+        if unused := next((name for name in (MACHINE_KEY, PASSPHRASE) if env.get(name)), None):
+            lock = "machine" if unused == MACHINE_KEY else "passphrase"
+            return "warn", f"{text}; {unused} is set and not used (bridle login --lock {lock})"
+    return "ok", text
+
 
 EXIT_CREDENTIALS = 4
 
@@ -28,15 +287,15 @@ def login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     tolerate_characters()
     desk = LoginDesk(parsed, env)
     if parsed.list:
-        return login_store.list_stored(desk, as_json=parsed.json)
+        return list_stored(desk, as_json=parsed.json)
     if parsed.check:
-        return asyncio.run(login_store.check_stored(desk, parsed.provider, as_json=parsed.json))
+        return asyncio.run(check_stored(desk, parsed.provider, as_json=parsed.json))
     if parsed.export is not None:
-        return login_store.export_stored(desk, parsed.export)
+        return export_stored(desk, parsed.export)
     if parsed.import_file is not None:
-        return login_store.import_stored(desk, parsed.import_file)
+        return import_stored(desk, parsed.import_file)
     if parsed.lock is not None:
-        return login_store.lock_stored(desk, parsed.lock)
+        return lock_stored(desk, parsed.lock)
     endpoint = desk.endpoint(parsed.provider or _chosen(desk))
     return asyncio.run(_connect(desk, endpoint, parsed))
 

@@ -14,15 +14,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bridle.app.sources.plugins import provider_sections
+from bridle.app.user.secrets_file import keys_of_project
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
+from bridle.base.fs.files import repository_root
+from bridle.base.fs.paths import has_secrets_file
+from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted, window_words
 from bridle.base.text.terminal_text import visible
-from bridle.cli.accounts.project_keys import keys_here
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.settings_here import settings_here
-from bridle.config.folders import folders
+from bridle.cli.option_values import settings_here
+from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
+from bridle.credentials.project_secrets import ProjectKeys
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.protocol.events import ModelChanged
 from bridle.providers import DEMO
@@ -33,6 +37,24 @@ from bridle.providers.model_directory import Models
 from bridle.providers.model_listing import ModelInfo
 from bridle.providers.presets import preset
 from bridle.providers.script import shipped_scripts
+from bridle.safety.trust.approvals import Approvals, session_approvals
+from bridle.sandbox.session_border import machine_spawn
+
+
+async def keys_here(env: Mapping[str, str], cwd: str) -> tuple[str, ProjectKeys] | None:
+    """The project around a folder, and what its secrets file gives; None where it has none."""
+    root = repository_root(cwd)
+    if not has_secrets_file(root):
+        return None
+    where = folders(env)
+    approvals = session_approvals(Approvals(where.config), lockfile=None, env=env, cwd=cwd)
+    processes = Processes()
+    try:
+        spawn = machine_spawn(processes, where=where, home=home_of(env), env=env)
+        return root, await keys_of_project(root, approvals, spawn, env)
+    finally:
+        await processes.close()
+
 
 USABLE = "✓"
 DEFAULT = "*"

@@ -18,7 +18,7 @@ from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, say_raw, tell
-from bridle.cli.session_words import minute
+from bridle.cli.sessions.session_words import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.render.story import approver

@@ -16,12 +16,11 @@ from bridle.base.net.http_routes import parse_url
 from bridle.base.process.installation import install_command
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.cli.accounts.login_account import open_in_browser, pasted_line
-from bridle.cli.accounts.login_desk import LoginDesk
+from bridle.cli.accounts.login_account import LoginDesk, open_in_browser, pasted_line
 from bridle.cli.console import say, tell, tolerate_characters
-from bridle.cli.hidden_input import hidden_line
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.mcp.mcp_trial import tried_server
+from bridle.cli.unlock import hidden_line
 from bridle.config.problems import shown
 from bridle.credentials.callback import CallbackListener
 from bridle.credentials.oauth import SignInRefused, clause, seconds_of

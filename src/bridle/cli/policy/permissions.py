@@ -17,8 +17,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.path_options import added_folders
-from bridle.cli.settings_here import settings_here
+from bridle.cli.option_values import added_folders, settings_here
 from bridle.clients.interaction.state.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.rule_list import put_rule_first

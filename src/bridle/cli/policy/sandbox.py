@@ -21,10 +21,8 @@ from bridle.app.user.settings import SandboxSettings, SessionOptions, session_se
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten
-from bridle.cli.path_options import added_folders
-from bridle.cli.policy.sandbox_context import SandboxContext, version_of, why_not
-from bridle.cli.policy.sandbox_give_back import give_back
-from bridle.cli.policy.sandbox_probe import probe
+from bridle.cli.option_values import added_folders
+from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
 from bridle.clients.interaction.state.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers, load

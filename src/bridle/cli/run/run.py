@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -17,10 +17,9 @@ from bridle.app.records.housekeeping import log_wanted
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters
-from bridle.cli.path_options import added_folders, with_env_file
+from bridle.cli.option_values import added_folders, with_env_file
 from bridle.cli.run.outlets import Outlets
-from bridle.cli.run.run_words import command_of, goal_wanted, input_of, without_alias
-from bridle.cli.stdin import GivenPrompt, prompt_of
+from bridle.cli.run.run_words import run_input
 from bridle.cli.unlock import unlocked
 from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import (
@@ -31,19 +30,17 @@ from bridle.clients.print import (
     Printer,
     RunInput,
 )
-from bridle.clients.structured import asked_for, read_schema
+from bridle.clients.structured import read_schema
 from bridle.config.folders import folders
-from bridle.config.tiers import load
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
-from bridle.protocol.messages import InputBlock
 from bridle.providers import DEMO
 from bridle.providers.script import script_name
 from bridle.sandbox.plain_spawn import allowed_environment
 
 if TYPE_CHECKING:
-    from bridle.cli.run.run_attached import RunAtTerminal
+    from bridle.cli.engine_attach import RunAtTerminal
     from bridle.clients.hub_stream import HubStream
     from bridle.protocol.connection import Connection
     from bridle.protocol.queries import SessionInfo
@@ -89,9 +86,9 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     deadline_s = None
     try:
         env = with_env_file(env, parsed.env_file)
-        schema = None if parsed.output_schema is None else _schema(parsed.output_schema)
+        schema = None if parsed.output_schema is None else read_schema(parsed.output_schema)
         printer.expect(schema)
-        content = _input(parsed, schema, say, env)
+        content = run_input(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
         create = session_wanted(parsed, env, output_schema=schema, asks=asks)
         env = unlocked(with_log_options(env, parsed), model=parsed.model)
@@ -115,7 +112,7 @@ def _at_terminal(parsed: argparse.Namespace, form: Format, env: Mapping[str, str
     renders = form == "text" and sys.stdout.isatty()
     if not asks and not renders:
         return None
-    from bridle.cli.run.run_attached import RunAtTerminal  # most runs have none
+    from bridle.cli.engine_attach import RunAtTerminal  # most runs have none
 
     return RunAtTerminal(parsed, env, asks=asks, renders=renders)
 
@@ -175,7 +172,7 @@ async def _run(
     notice = tell if at_terminal is None else at_terminal.tell
     try:
         if engine_may_answer(parsed, env):
-            from bridle.cli.run.run_attached import connection_of_run  # most runs find no socket
+            from bridle.cli.engine_attach import connection_of_run  # most runs find no socket
 
             connection = await connection_of_run(parsed, create, content, env, at_terminal)
             if connection is not None:
@@ -268,61 +265,6 @@ async def _stop(connection: Connection, printer: Printer, run: asyncio.Task[None
             await connection.send(CancelTurn(session=printer.session))
     except BridleError:
         run.cancel()
-
-
-def _input(
-    parsed: argparse.Namespace,
-    schema: dict[str, Any] | None,
-    say: Callable[[str], None],
-    env: Mapping[str, str],
-) -> RunInput:
-    """What is to be done: a git command, a skill, a goal, or what the model is sent."""
-    if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
-        return goal_wanted(parsed, schema, prompt_of(parsed.prompt, parsed.prompt_file, say))
-    given = prompt_of(parsed.prompt, parsed.prompt_file, say)
-    if given.typed.startswith("/") and os.path.isfile(os.path.join(folders(env).config, "aliases.toml")):
-        given = without_alias(given, folders(env))
-    command = command_of(given, folders(env).data) if given.typed.startswith("/") else None
-    if command is None:
-        return _content(given, parsed, schema, say, env)
-    if schema is not None or parsed.image:
-        raise UsageError(f"/{command.name} takes no --output-schema and no --image. Nothing was done")
-    return command
-
-
-def _content(
-    given: GivenPrompt,
-    parsed: argparse.Namespace,
-    schema: dict[str, Any] | None,
-    say: Callable[[str], None],
-    env: Mapping[str, str],
-) -> tuple[InputBlock, ...]:
-    """What the model is sent: words, images in the order of their flags, and the wish for a form."""
-    wish = ""
-    if schema is not None:
-        wish = asked_for(schema)
-    words = input_of(given, cwd=parsed.cwd or ".", say=say, also=wish)
-    return (*words, *(_images(parsed, env) if parsed.image else ()))
-
-
-def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
-    """The images, each within what the settings say of them."""
-    from bridle.clients.images import image_block
-
-    tiers = load(
-        where=folders(env),
-        cwd=os.path.abspath(parsed.cwd or "."),
-        env=env,
-        config_file=parsed.config,
-        profile=parsed.profile,
-        sets=parsed.set,
-    ).checked()
-    limit, detail = tiers.get("multimodal.max_image_bytes"), tiers.get("multimodal.detail")
-    return (image_block(source, max_bytes=limit, detail=detail) for source in parsed.image)
-
-
-def _schema(path: str) -> dict[str, Any]:
-    return read_schema(path)
 
 
 def session_wanted(

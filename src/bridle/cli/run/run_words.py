@@ -8,23 +8,77 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from bridle.base.text.spelling import nearest
 from bridle.cli.stdin import GivenPrompt
+from bridle.cli.stdin import prompt_of as given_prompt
+from bridle.clients.images import image_block
 from bridle.clients.interaction.composer.parse import Slash, Words, missing_files, parse
+from bridle.clients.print import RunInput
 from bridle.clients.structured import asked_for
 from bridle.commands.git_commands import WRITES
 from bridle.commands.prompts import PROMPTS, prompt_of
 from bridle.commands.role_commands import ROLE_COMMANDS
-from bridle.config.folders import Folders
+from bridle.config.bundles import has_bundle
+from bridle.config.folders import Folders, folders
+from bridle.config.tiers import load
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
 from bridle.protocol.slash_arguments import AGENT_PREFIX, bare_name, in_full
+
+
+def run_input(
+    parsed: argparse.Namespace,
+    schema: dict[str, Any] | None,
+    say: Callable[[str], None],
+    env: Mapping[str, str],
+) -> RunInput:
+    """What is to be done: a git command, a skill, a goal, or what the model is sent."""
+    if parsed.goal or any(one is not None for one in (parsed.check, parsed.check_agent, parsed.rounds)):
+        return goal_wanted(parsed, schema, given_prompt(parsed.prompt, parsed.prompt_file, say))
+    given = given_prompt(parsed.prompt, parsed.prompt_file, say)
+    if given.typed.startswith("/") and os.path.isfile(os.path.join(folders(env).config, "aliases.toml")):
+        given = without_alias(given, folders(env))
+    command = command_of(given, folders(env).data) if given.typed.startswith("/") else None
+    if command is None:
+        return _content(given, parsed, schema, say, env)
+    if schema is not None or parsed.image:
+        raise UsageError(f"/{command.name} takes no --output-schema and no --image. Nothing was done")
+    return command
+
+
+def _content(
+    given: GivenPrompt,
+    parsed: argparse.Namespace,
+    schema: dict[str, Any] | None,
+    say: Callable[[str], None],
+    env: Mapping[str, str],
+) -> tuple[InputBlock, ...]:
+    """What the model is sent: words, images in the order of their flags, and the wish for a form."""
+    wish = ""
+    if schema is not None:
+        wish = asked_for(schema)
+    words = input_of(given, cwd=parsed.cwd or ".", say=say, also=wish)
+    return (*words, *(_images(parsed, env) if parsed.image else ()))
+
+
+def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[InputBlock]:
+    """The images, each within what the settings say of them."""
+    tiers = load(
+        where=folders(env),
+        cwd=os.path.abspath(parsed.cwd or "."),
+        env=env,
+        config_file=parsed.config,
+        profile=parsed.profile,
+        sets=parsed.set,
+    ).checked()
+    limit, detail = tiers.get("multimodal.max_image_bytes"), tiers.get("multimodal.detail")
+    return (image_block(source, max_bytes=limit, detail=detail) for source in parsed.image)
 
 
 def goal_wanted(parsed: argparse.Namespace, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:
@@ -129,8 +183,6 @@ def _is_prompt(name: str, data_folder: str) -> bool:
         return False
     if lead in _PROMPTS:
         return True
-    from bridle.config.bundles import has_bundle
-
     return has_bundle(lead, data_folder)
 
 

@@ -17,7 +17,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json
-from bridle.cli.settings_here import settings_here
+from bridle.cli.option_values import settings_here
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.render.tally import LOCAL, short_number
 from bridle.protocol.errors import UsageError

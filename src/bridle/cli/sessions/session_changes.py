@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
-from bridle.cli.session_words import day, short
-from bridle.cli.sessions.expiry_notice import NOTICE_DAYS, dismiss
+from bridle.cli.sessions.session_words import NOTICE_DAYS, day, dismiss, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
 from bridle.config.retention_days import days_kept

@@ -21,8 +21,8 @@ from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import escaped, visible
 from bridle.cli.console import say, say_json, unwritten
-from bridle.cli.session_words import day, notes, short, title_words
 from bridle.cli.sessions.session_changes import change
+from bridle.cli.sessions.session_words import day, notes, short, title_words
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.as_chain import chain_lines

@@ -13,7 +13,7 @@ from bridle.app.records.session_undo import StoredUndo, stored_undo
 from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, tell
-from bridle.cli.session_words import short
+from bridle.cli.sessions.session_words import short
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines

@@ -15,7 +15,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
-from bridle.cli.settings_here import problem_data, settings_here, unwritable
+from bridle.cli.option_values import problem_data, settings_here, unwritable
 from bridle.cli.stdin import typed_line
 from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders

@@ -16,7 +16,7 @@ from bridle.base.fs.files import real_folder
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say_json, tell, unwritten
-from bridle.cli.path_options import with_env_file
+from bridle.cli.option_values import with_env_file
 from bridle.cli.run.run import going_on, session_wanted, with_log_options
 from bridle.cli.unlock import sessions_unlocked, unlocked
 from bridle.config.folders import folders

@@ -25,12 +25,11 @@ from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.cli.accounts.login_store import credentials_row, log_lock_row
-from bridle.cli.accounts.models import ModelDesk
-from bridle.cli.accounts.project_keys import keys_here
+from bridle.cli.accounts.login import credentials_row, log_lock_row
+from bridle.cli.accounts.models import ModelDesk, keys_here
 from bridle.cli.console import say, say_json
+from bridle.cli.option_values import settings_here
 from bridle.cli.policy.sandbox import sandbox_row
-from bridle.cli.settings_here import settings_here
 from bridle.cli.setup.doctor_parts import (
     DoctorRow,
     Machine,

@@ -18,8 +18,8 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
+from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import review_lines, typed_line
-from bridle.cli.settings_here import settings_here
 from bridle.cli.setup.plugin_template import new_plugin
 from bridle.config.bundle_contents import BadBundle, BundleContents
 from bridle.config.bundles import (

@@ -18,7 +18,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json
-from bridle.cli.settings_here import problem_data, unwritable
+from bridle.cli.option_values import problem_data, unwritable
 from bridle.config.folders import Folders, folders, project_folder
 from bridle.config.problems import Problem, shown, written
 from bridle.config.profiles import (

@@ -14,8 +14,8 @@ from bridle.app.sources.plugins import within_packs
 from bridle.base.process.installation import is_map_installed
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json
+from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import stored_approvals
-from bridle.cli.settings_here import settings_here
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers
 from bridle.context.skills.session_skills import Offered, SessionSkills, skill_tool

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from bridle._version import __version__
 from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import say_raw, tell, tolerate_characters
-from bridle.cli.engine_attach import tell_link
+from bridle.cli.engine_attach import tell_link, terminal_look
 from bridle.cli.talk.talk import ATTACH, terminal_services
-from bridle.cli.terminal_look import terminal_look
 from bridle.clients.engine_address import engine_address, unix_address
 from bridle.clients.interaction.state.start_info import StartInfo
 from bridle.clients.line.client import talk

@@ -25,19 +25,16 @@ from bridle.base.process.user_programs import run_in_foreground
 from bridle.base.text.terminal_text import visible
 from bridle.cli.accounts.first_run import DEMO_MODEL, choose_model
 from bridle.cli.console import say, tolerate_characters
-from bridle.cli.editor import edited, save_new
-from bridle.cli.engine_attach import connect_to_engine, why_in_process, why_untold
-from bridle.cli.path_options import with_env_file
+from bridle.cli.editor import edited, open_pager, save_new
+from bridle.cli.engine_attach import connect_to_engine, terminal_look, why_in_process, why_untold
+from bridle.cli.option_values import with_env_file
 from bridle.cli.policy.trust import review_named, review_settings
 from bridle.cli.run.demo import run_demo
 from bridle.cli.run.run import engine_may_answer, going_on, session_wanted, tell, with_log_options
-from bridle.cli.sessions.expiry_notice import expiry_notice
+from bridle.cli.sessions.session_words import expiry_notice
 from bridle.cli.sessions.sessions import session_lines
 from bridle.cli.stdin import typed_line
-from bridle.cli.talk.history import PromptHistory
-from bridle.cli.talk.pager import open_pager
 from bridle.cli.talk.pictures import picture_at, picture_on_clipboard
-from bridle.cli.terminal_look import terminal_look
 from bridle.cli.unlock import unlocked
 from bridle.clients.engine_link import EngineLink
 from bridle.clients.interaction.composer.composer import Picture
@@ -64,6 +61,43 @@ from bridle.protocol.queries import (
 from bridle.protocol.tokens import Claims
 from bridle.providers import DEMO
 from bridle.safety.wide_folders import AcceptedFolders
+
+KEPT_PROMPTS = 500
+HISTORY_BYTES = 4 * 1024 * 1024
+
+
+class PromptHistory:
+    """One private file per folder, one JSON text a line, oldest first. Losing it costs nothing but comfort."""
+
+    def __init__(self, state_folder: str, cwd: str) -> None:
+        name = hashlib.sha256(cwd.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        self._folder = os.path.join(state_folder, "history")
+        self._path = os.path.join(self._folder, f"{name}.jsonl")
+
+    def prompts(self) -> tuple[str, ...]:
+        try:
+            lines = read_limited(self._path, HISTORY_BYTES).data.splitlines()
+        except OSError:
+            return ()
+        found: list[str] = []
+        for line in lines[-KEPT_PROMPTS:]:
+            try:
+                found.append(msgspec.json.decode(line, type=str))
+            except msgspec.MsgspecError:
+                continue
+        return tuple(found)
+
+    def add(self, prompt: str) -> None:
+        try:
+            private_folder(self._folder)
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(fd, msgspec.json.encode(prompt) + b"\n")
+            finally:
+                os.close(fd)
+        except (OSError, UnicodeEncodeError):
+            return
+
 
 LEAVE_S = 2.0
 DEMO_STORY = f"{DEMO}:story"

@@ -63,20 +63,20 @@ _CLIENT = (
         "take over servers of Claude, Cursor, VS Code and Codex",
         (Argument("file", "FILE", "?"),),
         (DRY_RUN, Option("--yes", "do not ask"), JSON),
-        module="mcp.mcp_import",
+        module="mcp.mcp_edit:mcp_import",
     ),
     Action(
         "secret",
         "store the value of ${NAME} in env, headers, args and url; typed or piped",
         (NAME,),
         (Option("--remove", "forget it"),),
-        module="mcp.mcp_secret",
+        module="mcp.mcp_edit:mcp_secret",
     ),
     Action(
         "restart",
         "restart it in the sessions of the engine that listens",
         (_SERVER,),
-        module="mcp.mcp_restart",
+        module="mcp.mcp_servers:mcp_restart",
     ),
     Action(
         "logs",
@@ -89,7 +89,7 @@ _CLIENT = (
         "approve what it launches and says of its tools now, at a terminal",
         (_SERVER,),
         SETTINGS,
-        module="mcp.mcp_approve",
+        module="mcp.mcp_trial:mcp_approve",
     ),
 )
 _SERVE = (
@@ -114,7 +114,7 @@ there; over HTTP the same tools are at /mcp, with the token as bearer.""",
     Action(
         "parents",
         "the programs that asked to use Bridle, and your answers",
-        module="mcp.mcp_allow",
+        module="mcp.mcp_serve:mcp_allow",
         page=_SERVE_PAGE,
         options=(JSON,),
     ),
@@ -123,10 +123,10 @@ there; over HTTP the same tools are at /mcp, with the token as bearer.""",
         "let one in, at a terminal that it did not open",
         (ID,),
         (Option("--auto-attach", "show its sessions at once"),),
-        module="mcp.mcp_allow",
+        module="mcp.mcp_serve:mcp_allow",
         page=_SERVE_PAGE,
     ),
-    Action("forget", "it has to ask again", (ID,), module="mcp.mcp_allow", page=_SERVE_PAGE),
+    Action("forget", "it has to ask again", (ID,), module="mcp.mcp_serve:mcp_allow", page=_SERVE_PAGE),
 )
 
 MCP = Verb(

@@ -1,7 +1,7 @@
-"""Tell the user, once a day, about content that expires soon.
+"""Words for sessions: titles, times and notes, and the daily notice of content that expires soon.
 
-A person who wants to hear no more of some sessions dismisses them: a file for each, so that two terminals never undo
-what the other noted. It holds until that session is due no more: gone, pinned, or used again.
+A user dismisses notices of some sessions: a file for each, so that two terminals never undo what the other noted. It
+applies until that session is due no more: gone, pinned, or used again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,38 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from bridle.base.fs import files
+from bridle.base.text.terminal_text import visible
 from bridle.protocol.connection import Connection
 from bridle.protocol.queries import ListSessions, SessionInfo
+from bridle.sessions.store import SessionRow
+
+
+def notes(row: SessionRow) -> list[str]:
+    """What is special about a session, in a few words each."""
+    return [
+        *(["imported"] if row.imported_ms is not None else []),
+        *([f"branch of {short(row.branch_of)}"] if row.branch_of is not None else []),
+        *(["content expired"] if row.expired_ms is not None else []),
+    ]
+
+
+def title_words(row: SessionRow) -> str:
+    """The title of a session, or that it has none."""
+    return visible(row.title or ("(no title)" if row.turns else "(no words yet)"), newlines=False)
+
+
+def short(session: str) -> str:
+    """The beginning of an id, as people type it; two sessions of one moment have the same."""
+    return session.removeprefix("sess_")[:10]
+
+
+def minute(ts_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ts_ms / 1000))
+
+
+def day(ts_ms: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(ts_ms / 1000))
+
 
 _DAY_MS = 24 * 3600 * 1000
 NOTICE_DAYS = 7

@@ -1,0 +1,67 @@
+"""Read what options name: settings, added folders and the environment file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from bridle.base.fs.files import read_limited
+from bridle.base.text.terminal_text import visible
+from bridle.config.folders import folders
+from bridle.config.problems import Problem
+from bridle.config.tiers import Tiers, load
+from bridle.credentials.project_secrets import MAX_BYTES, Unusable, parse
+from bridle.protocol.errors import BridleError, UsageError
+
+
+def added_folders(given: Iterable[str]) -> tuple[str, ...]:
+    """The folders as absolute paths. Raises `UsageError` for one that is not there: it would allow nothing."""
+    folders = tuple(map(os.path.abspath, given))
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UsageError(f"--add-dir: there is no folder {folder}")
+    return folders
+
+
+def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]:
+    """The environment with what the file adds to it. What the shell sets goes before it. Raises `UsageError`."""
+    if path is None:
+        return env
+    try:
+        contents = read_limited(path, MAX_BYTES)
+        if contents.truncated:
+            raise Unusable("it is too large")
+        return {**parse(contents.data), **env}
+    except OSError as problem:
+        why = problem.strerror or "it cannot be read"
+    except Unusable as problem:
+        why = str(problem)
+    raise UsageError(f"--env-file {visible(path, newlines=False)} cannot be used: {why}")
+
+
+def settings_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:
+    """Return the settings of this folder with the options of the command line, unchecked."""
+    return load(
+        where=folders(env),
+        cwd=os.getcwd(),
+        env=env,
+        config_file=getattr(parsed, "config", None),
+        profile=getattr(parsed, "profile", None),
+        sets=getattr(parsed, "set", ()),
+    )
+
+
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """Return a problem as JSON: its fields, and the sentence for users."""
+    return {**msgspec.to_builtins(problem), "text": problem.text}
+
+
+def unwritable(path: str, problem: OSError) -> BridleError:
+    """Return the error for a settings file that could not be changed."""
+    is_folder = not isinstance(problem, FileExistsError | NotADirectoryError)
+    clause = problem.strerror if is_folder else f"{problem.filename} is not a folder"
+    return BridleError("FileUnwritable", path=path, problem=clause)
