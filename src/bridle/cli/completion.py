@@ -77,51 +77,24 @@ def completion(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _live_words(what: str, env: Mapping[str, str]) -> list[str]:
-    if what == "profiles":
-        return profile_names(folders(env).config)
-    if what == "models":
-        return _models(env)
-    if what == "skills":
-        return _skills(env)
-    if what == "agents":
-        return _agents(env)
-    if what == "servers":
-        return _servers(env)
+    """Return the names there are now; none where settings, keys or sessions cannot be read. No server is asked."""
+    nothing = argparse.Namespace()
     try:
-        with store_to_look(env) as store:
-            rows = store.list()
-    except BridleError:  # locked, damaged or not there: then there is nothing to offer
-        return []
-    return list(short_ids(row.id for row in rows).values())
-
-
-def _skills(env: Mapping[str, str]) -> list[str]:
-    try:
-        return skill_names(env)
-    except BridleError:  # settings that cannot be read
-        return []
-
-
-def _agents(env: Mapping[str, str]) -> list[str]:
-    try:
-        return agent_names(env)
-    except BridleError:  # settings that cannot be read
-        return []
-
-
-def _servers(env: Mapping[str, str]) -> list[str]:
-    """Every MCP server of this folder, used or not. None is started."""
-    try:
-        return [row.name for row in folder_servers(argparse.Namespace(), env).rows(env)]
-    except BridleError:  # settings that cannot be read
-        return []
-
-
-def _models(env: Mapping[str, str]) -> list[str]:
-    """Every model that is known of a provider which is set up. Nobody is asked."""
-    try:
-        return ModelDesk(settings_here(argparse.Namespace(), env), env).known.names_set_up()
-    except BridleError:  # settings that cannot be read, or keys
+        match what:
+            case "profiles":
+                return profile_names(folders(env).config)
+            case "models":
+                return ModelDesk(settings_here(nothing, env), env).known.names_set_up()
+            case "skills":
+                return skill_names(env)
+            case "agents":
+                return agent_names(env)
+            case "servers":
+                return [row.name for row in folder_servers(nothing, env).rows(env)]
+            case _:
+                with store_to_look(env) as store:
+                    return list(short_ids(row.id for row in store.list()).values())
+    except BridleError:
         return []
 
 
