@@ -50,7 +50,7 @@ EXIT_CODES = """\
 0    done, also when some calls were not allowed but the turn ended normally
 1    the run failed: the model gave up, a limit was reached, it went in circles
 2    you asked for something impossible: usage, settings, unknown model or session, unusable folder
-3    refused by policy: a question with --on-ask fail, a file nobody agreed to with --require-trust, no sandbox where
+3    refused by policy: a question with --on-ask fail, an untrusted file with --require-trust, no sandbox where
      one is required, an action of an earlier run that may or may not have happened
 4    no or bad credentials
 5    provider or network
@@ -70,8 +70,8 @@ BRIDLE_PROFILE  the profile to use when --profile is not given
 BRIDLE_CONFIG   a settings file on top of the others, as with --config
 BRIDLE_MAIN_MAX_CONTEXT_TOKENS, BRIDLE_MAIN_COMPACT_AT_RATIO, BRIDLE_MAIN_SUMMARY_TARGET_TOKENS
                 as context.max_tokens, context.compact_at and context.summary_tokens
-BRIDLE_SUB_…    the same for agents that are sent, and more of them: docs/agents.md
-BRIDLE_AGENT, BRIDLE_AGENT_MODE   who is talked with, and whether they may send others (single, multi)
+BRIDLE_SUB_…    the same for subagents, and more: docs/agents.md
+BRIDLE_AGENT, BRIDLE_AGENT_MODE   the agent to talk with, and whether it may start subagents
 BRIDLE_PLAIN    text that only grows, as with --plain; so does ACCESSIBLE
 BRIDLE_LOG      what the operational log takes, as with --log-level; with stderr among it, stderr gets it too
 BRIDLE_APPROVED_LOCK  a lock file that counts here, as an absolute path (bridle help trust)

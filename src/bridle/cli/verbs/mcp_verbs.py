@@ -23,7 +23,7 @@ _CLIENT = (
     Action(
         "list", "the servers of this folder, their files, and whether each is used", options=(JSON, *SETTINGS)
     ),
-    Action("show", "one server: what is started, its tools, its log", (_SERVER,), (JSON, *SETTINGS)),
+    Action("show", "one server: its command or address, its tools, its log", (_SERVER,), (JSON, *SETTINGS)),
     Action(
         "test",
         "start or reach it as a session would, and list what it offers",

@@ -35,7 +35,7 @@ PERMISSIONS = Verb(
         ),
         Action(
             "explain",
-            "what would happen to a call; nothing runs and nobody is asked",
+            "what would happen to a call; nothing runs, no question is asked",
             (Argument("tool", "TOOL", "?"), Argument("input", "JSON", "?")),
             (
                 Option("--batch", "read one call per line, print one JSON object per line"),
@@ -76,7 +76,12 @@ TRUST = Verb(
             (Argument("path", "PATH", "*"),),
             (
                 Option("--all", "everything, as without PATH"),
-                Option("--emit-lockfile", "write what is trusted, for CI", "FILE", bare="approved.lock"),
+                Option(
+                    "--emit-lockfile",
+                    "write the approvals to a lock file, for CI",
+                    "FILE",
+                    bare="approved.lock",
+                ),
             ),
             other_names=("ack",),
         ),
@@ -92,7 +97,7 @@ TRUST = Verb(
     notes="""\
 An approval is for the content: a changed file asks again. Approvals are kept in approved.lock in your config folder.
 A lock file applies only when you name it from outside: --lockfile FILE, or an absolute path in BRIDLE_APPROVED_LOCK.
-One that merely lies in the project is ignored. Who can change a named one can change what is trusted.""",
+One that merely lies in the project is ignored. Protect a named one: it decides which files are trusted.""",
 )
 SANDBOX = Verb(
     name="sandbox",
@@ -100,7 +105,7 @@ SANDBOX = Verb(
     purpose="see what confines commands here, and test it",
     default_action="show",
     actions=(
-        Action("show", "what is used, what commands may write, and why", options=(JSON, *SETTINGS)),
+        Action("show", "the sandbox in use, what commands may write, and why", options=(JSON, *SETTINGS)),
         Action(
             "run",
             "run a command as the engine would: bridle sandbox run -- CMD",

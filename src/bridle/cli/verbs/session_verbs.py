@@ -107,10 +107,10 @@ SESSIONS = Verb(
         Action("pin", "keep it for ever (★)", (ID,), (Option("--off", "not any more"),)),
         Action("dismiss", "end the notices of sessions that expire soon", (Argument("id", "ID", "*"),)),
         Action("delete", "delete sessions", (Argument("id", "ID", "+"),), (YES,)),
-        Action("prune", "delete now what is older than sessions.retention_days", options=(DRY_RUN,)),
+        Action("prune", "delete content older than sessions.retention_days now", options=(DRY_RUN,)),
         Action(
             "repair",
-            "check every event, save what is whole, and keep the damaged file",
+            "check every event, save the intact ones, and keep the damaged file",
             options=(Option("--check", "only look"), JSON),
         ),
         Action(

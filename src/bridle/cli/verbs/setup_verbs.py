@@ -19,7 +19,7 @@ from bridle.cli.verbs.run_verbs import PROMPT, SESSION_OPTIONS
 
 _KEY = Argument("key", "KEY")
 _OWN = Option("--own", "in your config folder instead of the project")
-_DIGEST = Option("--digest", "content approved elsewhere, where nobody can be asked", "SHA256")
+_DIGEST = Option("--digest", "approve exactly this content, where no terminal is", "SHA256")
 _TRANSPORTS = ("all", "inproc", "rest-unix", "rest-tcp", "ws-unix", "ws-tcp")
 _COMPLETED = ("bash", "zsh", "fish", "sessions", "profiles", "models", "skills", "agents", "servers")
 
@@ -212,7 +212,7 @@ SERVE = Verb(
     options=(
         Option("--listen", "also listen on this address", "HOST:PORT"),
         Option("--no-listen", "only the socket, whatever engine.listen says"),
-        Option("--auth-token-file", "token for the network; tokens name their sessions", "FILE"),
+        Option("--auth-token-file", "token that a network client presents (bridle token mint)", "FILE"),
         Option("--tls-cert", "certificate for the network", "FILE"),
         Option("--tls-key", "its key", "FILE"),
         Option(
@@ -273,7 +273,7 @@ bridle debug request "fix the test"            the first request of a new sessio
 bridle debug request -c "and now the docs"     the next one of the newest session of this folder; -r ID of that one
 bridle debug request -m openai:MODEL hi | jq   the body alone: it goes to stdout, address and headers to stderr""",
     notes="""\
-Keys and headers that settings add are shown as ********. Nobody is asked: an untrusted instruction file is left out.
+Keys and headers that settings add are shown as ********. Nothing is asked: untrusted instruction files are left out.
 Hooks do not run, files after @ are not read, and a conversation that would be summarised first is shown as it is.
 
 raw needs the setting debug.raw, which keeps exchanges encrypted for as long as the session's content. Only the keys
