@@ -12,7 +12,7 @@ import pytest
 from app.test_compacting import LONG, Model, windows
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_card import Decided
 from bridle.clients.interaction.render.passages import Words, passages
 from bridle.clients.interaction.session.effects import CloseQuestion, PutQuestion
 from bridle.conformance.fake_clock import FakeClock
@@ -232,7 +232,7 @@ async def test_the_end_of_the_turn_takes_no_question_of_the_background_away(tmp_
     async with beside(*root, child=CHILD_WRITES, **options) as session, client_of(session) as client:
         client.writes("go")
         question = await client.question()
-        assert question.title.startswith("beside → ")
+        assert question.form.title.startswith("beside → ")
         held.let_go.set()
         await client.shows(e.TurnEnded)
         assert CloseQuestion(question.id) not in client.performed, "nobody answered it"
@@ -248,7 +248,7 @@ async def test_whoever_comes_later_is_asked_what_waits_after_the_turn(tmp_path: 
         for name in ("second", "third"):  # one who leaves without an answer, and one who gives it
             async with client_of(session, name) as client:
                 question = await client.question()
-                assert question.title.startswith("beside → ")
+                assert question.form.title.startswith("beside → ")
                 if name == "third":
                     client.answers(question, "y")
                     await all_heard(session)

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from bridle.clients.interaction.composer.composer import typed
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_card import Decided, Question, answer_card, draw_card
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import (
     ClientEffect,
@@ -55,12 +54,13 @@ class Headless:
         self.wants(typed(text, steer=steer))
 
     def answers(self, question: Question, key: str) -> None:
-        """Gives the answer of one of the question's own keys; any other words say no, and why."""
-        answers = {choice.key: choice.answer for choice in question.choices}
-        if key in answers:
-            self.wants(Decided(question=question, answer=answers[key]))
-        else:
-            self.wants(Decided(question=question, note=key, words=key))
+        """Types a line at the question's card, which is drawn whole, and confirms it where that is asked for."""
+        card, _ = draw_card(question, columns=0, rows=0)
+        card, outcome = answer_card(card, key, columns=0)
+        if card.confirming is not None:
+            _, outcome = answer_card(card, "all", columns=0)
+        assert isinstance(outcome, Decided), outcome
+        self.wants(outcome)
 
     async def gets(self, kind: type[F], wanted: Callable[[F], bool] = lambda _: True) -> F:
         """Waits for the next effect of a kind, and passes over all before it."""

@@ -1,8 +1,7 @@
 """The question about money: what it shows, and what its keys mean."""
 
-from bridle.clients.interaction.questions.card import Decided, answered, drawn
-from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.question_card import Decided, Question, answer_card, draw_card
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import BudgetAnswer, BudgetQuestion
 from tables import table
@@ -20,7 +19,7 @@ UNPRICED = BudgetQuestion(reason="PriceUnknown", model="work:m", cap_usd=5.0, sp
 
 
 def question(asked: BudgetQuestion) -> Question:
-    return asked_question(QuestionAsked(question_id="q_1", question=asked))
+    return ask_question(QuestionAsked(question_id="q_1", question=asked))
 
 
 @table(
@@ -43,7 +42,7 @@ def question(asked: BudgetQuestion) -> Question:
     ],
 )
 def test_the_question_is_one_sentence_and_one_line_of_answers(asked: BudgetQuestion, rows: list[str]) -> None:
-    _, show = drawn(question(asked), columns=100, rows=24)
+    _, show = draw_card(question(asked), columns=100, rows=24)
     assert [row.text for row in show.rows] == rows
 
 
@@ -60,16 +59,15 @@ def test_the_question_is_one_sentence_and_one_line_of_answers(asked: BudgetQuest
     ],
 )
 def test_every_key_has_one_meaning(asked: BudgetQuestion, typed: str, choice: str) -> None:
-    card, _ = drawn(question(asked), columns=80, rows=24)
-    _, outcome = answered(card, typed, columns=80)
+    card, _ = draw_card(question(asked), columns=80, rows=24)
+    _, outcome = answer_card(card, typed, columns=80)
     assert isinstance(outcome, Decided)
-    answer = given_answer(asked, outcome)
-    assert isinstance(answer, BudgetAnswer)
-    assert answer.choice == choice
+    assert isinstance(outcome.answer, BudgetAnswer)
+    assert outcome.answer.choice == choice
 
 
 @table("typed", ["y", "yes", "x"])
 def test_no_other_key_answers(typed: str) -> None:
-    card, _ = drawn(question(ASKED), columns=80, rows=24)
-    _, outcome = answered(card, typed, columns=80)
+    card, _ = draw_card(question(ASKED), columns=80, rows=24)
+    _, outcome = answer_card(card, typed, columns=80)
     assert not isinstance(outcome, Decided)

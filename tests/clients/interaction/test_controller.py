@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from app.test_spending import PRICED, opened, provider
 from bridle.clients.interaction.composer.composer import Send
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.question_card import Choice, Question
+from bridle.clients.interaction.questions.question_card import Decided, Form, PermissionAnswer, Question
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.effects import (
     CloseQuestion,
@@ -107,7 +106,7 @@ async def test_each_answer_to_a_permission_question_does_what_it_says(
     async with conversation(asks_to_touch()) as (client, session):
         client.writes("go")
         question = await client.question()
-        assert (question.title, question.body[0].text) == ("Run this command?", "touch it-ran")
+        assert (question.form.title, question.form.body[0].text) == ("Run this command?", "touch it-ran")
         client.answers(question, key)
         await client.shows(e.TurnEnded)
         (result,) = [event for event in client.events if isinstance(event, e.ToolResult)]
@@ -137,7 +136,7 @@ async def test_trust_is_asked_for_and_given_or_not(tmp_path: Path, key: str, use
     async with conversation(scripted(say("Hi.")), folder=str(work)) as (client, session):
         client.writes("go")
         question = await client.question()
-        assert isinstance(question.about, q.TrustQuestion)
+        assert isinstance(question.form.refusal, q.TrustAnswer)
         client.answers(question, key)
         await client.shows(e.TurnEnded)
         prefixes = [
@@ -160,7 +159,7 @@ async def test_a_limit_is_raised_or_holds(tmp_path: Path, key: str, stop: str) -
     ):
         client.writes("go")
         question = await client.question()
-        assert isinstance(question.about, q.BudgetQuestion)
+        assert isinstance(question.form.refusal, q.BudgetAnswer)
         client.answers(question, key)
         assert (await client.shows(e.TurnEnded)).stop == stop
 
@@ -191,7 +190,7 @@ async def test_an_undo_is_asked_for_and_done_or_not(key: str, told: type[e.AnyEv
         await client.shows(e.TurnEnded)
         client.wants(RunCommand("undo"))
         question = await client.question()
-        assert isinstance(question.about, q.UndoQuestion)
+        assert isinstance(question.form.refusal, q.UndoAnswer)
         client.answers(question, key)
         await client.shows(told)
         assert Path(session.folder, "new.txt").exists() == (key == "n")
@@ -205,7 +204,7 @@ async def test_what_a_crash_left_open_is_put_to_the_person_who_resumes(tmp_path:
         connection = session.engine.connect(name="me", answers=True)
         async with headless(connection, create) as client:
             question = await client.question()
-            assert isinstance(question.about, q.OrphanQuestion)
+            assert isinstance(question.form.refusal, q.OrphanAnswer)
             client.answers(question, "h")
             result = await client.shows(e.ToolResult)
             assert (result.outcome, result.reason) == ("ok", "JudgedHappened")
@@ -226,7 +225,7 @@ async def test_who_goes_elsewhere_leaves_the_open_question_behind(tmp_path: Path
             assert await client.gets(CloseQuestion) == CloseQuestion(question.id)
             await client.gets(EnterSession)
             await client.gets(SessionReady)
-            late = client.driver.controller.handle(Decided(question=question, answer="once"))
+            late = client.driver.controller.handle(Decided(question=question, answer=question.form.refusal))
             assert late == (), "an answer that comes too late goes nowhere"
         await connection.close()
 
@@ -486,6 +485,7 @@ def _envelope(number: int, event: e.AnyEvent) -> e.Envelope:
     return e.Envelope(id=number, kind=kind, session="s", originator="cli_me", ts_ms=0, event=event)
 
 
+FORM = Form(title="?", refusal=PermissionAnswer("deny"))
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["arrived", "decided", "decided late", "settled", "turn ends"]), st.integers(0, 3)
@@ -506,19 +506,14 @@ def test_one_question_is_in_front_at_a_time_and_is_answered_at_most_once(
             case "arrived":
                 number += 1
                 waiting.append(f"call_{number}")
-                question = Question(id=f"call_{number}", title="?", choices=(Choice("y", "once", "yes"),))
-                effects = queue.arrived(question)
+                effects = queue.arrived(Question(id=f"call_{number}", form=FORM))
             case "decided" if front:
-                effects = queue.decided(
-                    Decided(question=Question(id=front, title="?", choices=(Choice("y", "once"),)))
-                )
+                effects = queue.answer(Question(id=front, form=FORM), FORM.refusal)
                 waiting.remove(front)
                 front = ""
             case "decided late":  # a card that is gone, or was never in front
                 late = next((f"call_{one}" for one in range(which, number + 1) if f"call_{one}" != front), "")
-                effects = queue.decided(
-                    Decided(question=Question(id=late, title="?", choices=(Choice("y", "once"),)))
-                )
+                effects = queue.answer(Question(id=late, form=FORM), FORM.refusal)
                 assert effects == []
             case "settled" if waiting:
                 gone = waiting.pop(which % len(waiting))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.questions.card import Decided, answered, drawn
-from bridle.clients.interaction.questions.git_form import git_lines, text_to_edit
-from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.git_form import git_lines
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Question, answer_card, draw_card
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import GitEnded, GitRun, QuestionAsked
 from bridle.protocol.questions import GitAnswer, GitFile, GitHook, GitQuestion
 from tables import table
@@ -25,16 +24,16 @@ BRANCH = GitQuestion(deed="branch", cwd="/shop", commands=(("git", "checkout", "
 
 
 def question(asked: GitQuestion) -> Question:
-    return asked_question(QuestionAsked(question_id="git_1", question=asked))
+    return ask_question(QuestionAsked(question_id="git_1", question=asked))
 
 
 def rows(asked: GitQuestion, columns: int = 80) -> list[str]:
-    return [row.text for row in drawn(question(asked), columns=columns, rows=40)[1].rows]
+    return [row.text for row in draw_card(question(asked), columns=columns, rows=40)[1].rows]
 
 
 def decided(asked: GitQuestion, line: str) -> Decided:
-    card, _ = drawn(question(asked), columns=80, rows=40)
-    _, outcome = answered(card, line, columns=80)
+    card, _ = draw_card(question(asked), columns=80, rows=40)
+    _, outcome = answer_card(card, line, columns=80)
     assert isinstance(outcome, Decided), outcome
     return outcome
 
@@ -74,22 +73,21 @@ def test_nothing_is_wider_than_a_narrow_terminal(columns: int) -> None:
     ],
 )
 def test_every_key_has_one_meaning(asked: GitQuestion, line: str, expected: GitAnswer) -> None:
-    assert given_answer(asked, decided(asked, line)) == expected
+    assert decided(asked, line).answer == expected
 
 
 def test_e_is_for_the_editor_first_and_an_answer_with_what_was_written() -> None:
-    wish = decided(ASKED, "e")
-    assert text_to_edit(wish) == ASKED.message
-    written = Decided(question=wish.question, answer="pattern", words="fix: mine")
-    assert text_to_edit(written) is None
-    assert given_answer(ASKED, written) == GitAnswer(choice="edit", text="fix: mine")
+    edit = decided(ASKED, "e").answer
+    assert isinstance(edit, Edit)
+    assert edit.text == ASKED.message
+    assert edit.answer("fix: mine") == GitAnswer(choice="edit", text="fix: mine")
 
 
 def test_without_a_message_there_is_nothing_to_say_yes_to() -> None:
     asked = GitQuestion(
         deed="commit", cwd="/shop", commands=(COMMIT,), files=ASKED.files, no_draft="No data from work."
     )
-    assert [choice.key for choice in question(asked).choices] == ["e", "n"]
+    assert [choice.key for choice in question(asked).form.choices] == ["e", "n"]
     assert "    (no message: No data from work.)" in rows(asked)
     assert any("No branch is checked out" in row for row in rows(asked))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.questions.trust_form import trust_question
+from bridle.clients.interaction.questions.trust_form import trust_form
 from bridle.clients.interaction.render.context_parts import Contents, instruction_rows
 from bridle.clients.interaction.render.story import Story
 from bridle.protocol import events as e
@@ -73,6 +73,6 @@ def test_a_file_of_another_agent_is_offered_in_its_own_words() -> None:
     asked = TrustQuestion(
         kind="instructions", path="CLAUDE.md", sha256="0", asked_ms=0, line_count=3, offered=True
     )
-    question = trust_question("q", asked)
-    assert question.title == "CLAUDE.md is here and not used: it is for another agent. Use it?  3 lines"
-    assert [choice.words for choice in question.choices if choice.words] == ["use it", "not here", "read all"]
+    form = trust_form(asked)
+    assert form.title == "CLAUDE.md is here and not used: it is for another agent. Use it?  3 lines"
+    assert [choice.label for choice in form.choices if choice.label] == ["use it", "not here"]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bridle.clients.interaction.composer.composer import Composer, Send, Wish, shown
 from bridle.clients.interaction.composer.keys import Paste, Press
-from bridle.clients.interaction.questions.card import Decided, Hint, Show
-from bridle.clients.interaction.questions.question_card import Question, Setting, permission_question
+from bridle.clients.interaction.questions.permission_form import Setting, permission_question
+from bridle.clients.interaction.questions.question_card import Decided, Hint, PermissionAnswer, Question, Show
 from bridle.clients.interaction.session.key_router import GRACE_S, QUIET_S, KeyMeaning, KeyRouter
 from bridle.clients.line.terminal_keys import KeyDecoder
 from bridle.protocol.commands import PermissionChoice
@@ -90,7 +90,7 @@ def test_a_deliberate_key_on_its_own_line_answers(typed: str, answer: Permission
     question = command("rm -rf build")
     bench.ask(question)
     bench.wait(GRACE_S)
-    assert bench.type(typed) == [Decided(question=question, answer=answer)]
+    assert bench.type(typed) == [Decided(question=question, answer=PermissionAnswer(answer))]
     assert bench.router.card is None
 
 
@@ -101,11 +101,11 @@ def test_every_shell_command_takes_a_second_word() -> None:
     bench.wait(GRACE_S)
     assert bench.type("t\r") == []
     assert bench.router.card is not None
-    assert bench.router.card.confirming
+    assert bench.router.card.confirming is not None
     (hint,) = bench.type("y\r")
     assert isinstance(hint, Hint)
     bench.type("t\r")
-    assert bench.type("all\r") == [Decided(question=question, answer="tool")]
+    assert bench.type("all\r") == [Decided(question=question, answer=PermissionAnswer("tool"))]
 
 
 def test_a_sentence_is_a_no_with_that_note() -> None:
@@ -113,7 +113,9 @@ def test_a_sentence_is_a_no_with_that_note() -> None:
     question = command("rm -rf build")
     bench.ask(question)
     bench.wait(GRACE_S)
-    assert bench.type("keep build/cache\r") == [Decided(question=question, note="keep build/cache")]
+    assert bench.type("keep build/cache\r") == [
+        Decided(question=question, answer=PermissionAnswer("deny", "keep build/cache"))
+    ]
 
 
 @table("typed", ["x\r", "yes\r", "Y\r", "ok\r", "7\r"])
@@ -159,7 +161,7 @@ def test_a_draft_keeps_the_keyboard_until_tab_and_survives_the_answer() -> None:
     bench.type("tence")
     assert bench.draft == "half a sentence"
     bench.type("\ty\r")
-    assert [decided.answer for decided in bench.decided] == ["once"]
+    assert [decided.answer for decided in bench.decided] == [PermissionAnswer("once")]
     assert bench.draft == "half a sentence"
 
 
@@ -195,7 +197,7 @@ def test_ctrl_d_leaves_a_question_to_others_unless_an_answer_was_begun() -> None
     assert bench.type("y\x04") == []
     (decided,) = bench.type("\r")
     assert isinstance(decided, Decided)
-    assert decided.answer == "once"
+    assert decided.answer == PermissionAnswer("once")
 
 
 def test_a_paste_joins_the_draft_and_never_answers() -> None:
@@ -227,7 +229,9 @@ def test_a_long_command_takes_a_yes_only_after_its_last_line_was_shown() -> None
         assert isinstance(more, Show)
         pages += 1
     assert pages > 3
-    assert [effect.answer for effect in bench.type("y\r") if isinstance(effect, Decided)] == ["once"]
+    assert [effect.answer for effect in bench.type("y\r") if isinstance(effect, Decided)] == [
+        PermissionAnswer("once")
+    ]
 
 
 def test_a_no_works_before_everything_was_shown() -> None:
@@ -235,7 +239,7 @@ def test_a_no_works_before_everything_was_shown() -> None:
     bench.ask(command("\n" * 60))
     bench.wait(GRACE_S)
     bench.type("n\r")
-    assert [decided.answer for decided in bench.decided] == ["deny"]
+    assert [decided.answer for decided in bench.decided] == [PermissionAnswer("deny")]
 
 
 def test_lines_from_a_pipe_answer_only_after_the_question() -> None:
@@ -243,7 +247,7 @@ def test_lines_from_a_pipe_answer_only_after_the_question() -> None:
     assert bench.type("y\r") == [Send("y", "y", ("y",))]
     bench.ask(command("ls"))
     bench.type("y\r")
-    assert [decided.answer for decided in bench.decided] == ["once"]
+    assert [decided.answer for decided in bench.decided] == [PermissionAnswer("once")]
 
 
 class Asks(str):
@@ -292,14 +296,17 @@ def test_nothing_typed_or_pasted_approves_unless_the_question_was_seen_and_its_o
             for character in str(moment):
                 card = bench.router.card
                 for effect in bench.type(character):
-                    if not isinstance(effect, Decided) or effect.answer == "deny":
+                    if not isinstance(effect, Decided) or effect.stop:
+                        continue
+                    assert isinstance(effect.answer, PermissionAnswer)
+                    if effect.answer.choice == "deny":
                         continue
                     assert character == "\r"
                     assert card is not None
                     assert effect.question == card.question
                     assert card.complete, "everything was shown"
                     assert bench.now_s - drawn_s >= GRACE_S, "there was time to see it"
-                    key = {"once": "y", "pattern": "p", "always": "a", "tool": "all"}[effect.answer]
+                    key = {"once": "y", "pattern": "p", "always": "a", "tool": "all"}[effect.answer.choice]
                     assert card.line.strip() == key
                     left = typed.split("\r")[-1].split("\t")[-1].split("\x1b")[-1]
                     assert "⟨paste⟩" not in left

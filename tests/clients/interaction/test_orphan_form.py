@@ -2,9 +2,15 @@
 
 import time
 
-from bridle.clients.interaction.questions.card import Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.question_card import (
+    Decided,
+    Hint,
+    Question,
+    Show,
+    answer_card,
+    draw_card,
+)
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import OrphanAnswer, OrphanQuestion
 from tables import table
@@ -21,7 +27,7 @@ ASKED = OrphanQuestion(
 
 
 def question(asked: OrphanQuestion = ASKED) -> Question:
-    return asked_question(QuestionAsked(question_id="q_1", question=asked))
+    return ask_question(QuestionAsked(question_id="q_1", question=asked))
 
 
 def clock(ms: int) -> str:
@@ -30,7 +36,7 @@ def clock(ms: int) -> str:
 
 def test_the_screen_is_word_for_word() -> None:
     stopped = clock(ASKED.stopped_ms)[:5]
-    _, show = drawn(question(), columns=110, rows=24)
+    _, show = draw_card(question(), columns=110, rows=24)
     assert [row.text for row in show.rows] == [
         f"Bridle stopped without warning at {stopped}. One action may or may not have happened.",
         "",
@@ -52,7 +58,7 @@ def test_no_width_parts_a_key_from_its_word() -> None:
         "q": "decide",
     }
     for columns in range(30, 130):
-        _, show = drawn(question(), columns=columns, rows=24)
+        _, show = draw_card(question(), columns=columns, rows=24)
         foot = [row.text for row in show.rows]
         for key, word in words.items():
             assert any(f" {key}  {word}" in row for row in foot), (columns, key)
@@ -72,32 +78,31 @@ def test_no_width_parts_a_key_from_its_word() -> None:
     ],
 )
 def test_every_key_has_one_meaning_and_words_are_for_the_model(typed: str, answer: OrphanAnswer) -> None:
-    card, _ = drawn(question(), columns=80, rows=24)
-    _, outcome = answered(card, typed, columns=80)
+    card, _ = draw_card(question(), columns=80, rows=24)
+    _, outcome = answer_card(card, typed, columns=80)
     assert isinstance(outcome, Decided)
-    assert given_answer(ASKED, outcome) == answer
+    assert outcome.answer == answer
 
 
 @table("typed", ["y", "yes", "ok", "v", "x", "no", "it worked I think", "h n"])
 def test_no_other_key_answers_and_no_words_do(typed: str) -> None:
-    card, _ = drawn(question(), columns=80, rows=24)
-    _, outcome = answered(card, typed, columns=80)
+    card, _ = draw_card(question(), columns=80, rows=24)
+    _, outcome = answer_card(card, typed, columns=80)
     assert not isinstance(outcome, Decided)
 
 
 def test_a_wrong_key_is_told_every_key_there_is() -> None:
-    card, _ = drawn(question(), columns=80, rows=24)
-    _, outcome = answered(card, "x", columns=80)
+    card, _ = draw_card(question(), columns=80, rows=24)
+    _, outcome = answer_card(card, "x", columns=80)
     assert outcome == Hint("The answers are h n ? z q d. Nothing was answered.")
 
 
 def test_details_show_everything_about_the_call_and_answer_nothing() -> None:
-    card, _ = drawn(question(), columns=110, rows=24)
-    _, outcome = answered(card, "d", columns=110)
+    card, _ = draw_card(question(), columns=110, rows=24)
+    _, outcome = answer_card(card, "d", columns=110)
     assert isinstance(outcome, Show)
     assert "  command: git push origin main" in [row.text for row in outcome.rows]
 
 
 def test_whoever_leaves_has_decided_nothing() -> None:
-    left = Decided(question=question(), stop=True)
-    assert given_answer(ASKED, left) == OrphanAnswer(judgement="later")
+    assert question().form.later == OrphanAnswer(judgement="later")

@@ -2,11 +2,24 @@
 
 import pytest
 
-from bridle.clients.interaction.questions.card import drawn
-from bridle.clients.interaction.questions.question_card import Question, Setting, permission_question
-from bridle.clients.interaction.questions.question_forms import asked_question
+from bridle.clients.interaction.questions.permission_form import Setting, permission_question
+from bridle.clients.interaction.questions.question_card import (
+    Choice,
+    Decided,
+    Form,
+    Hint,
+    Outcome,
+    Question,
+    Row,
+    Show,
+    answer_card,
+    draw_card,
+)
+from bridle.clients.interaction.questions.question_forms import ask_question
+from bridle.clients.interaction.session.question_queue import QuestionQueue
+from bridle.protocol.commands import AnswerQuestion
 from bridle.protocol.events import CommandPart, FileChange, Offer, PermissionRequested, QuestionAsked, Risk
-from bridle.protocol.questions import OpenQuestion
+from bridle.protocol.questions import OpenQuestion, PlanAnswer, PlanQuestion, WordsAnswer
 from bridle.tools.patches.foreseen_changes import file_change
 from clients.line.line_kit import check_golden
 from tables import table
@@ -72,7 +85,7 @@ def literally(tool: str, subject: str) -> tuple[Offer, ...]:
 
 
 def text(question: Question, columns: int, rows: int = 0, position: str = "") -> str:
-    _, show = drawn(question, columns=columns, rows=rows, position=position)
+    _, show = draw_card(question, columns=columns, rows=rows, position=position)
     return "".join(f"{row.text}\n" for row in show.rows)
 
 
@@ -169,7 +182,7 @@ QUESTIONS = {
     ),
     "question-read": asked("read_file", "read", path="/etc/hosts"),
     "question-other-tool": asked("mcp__git__push", "network", remote="origin", force=True, note="two\nlines"),
-    "question-in-words": asked_question(
+    "question-in-words": ask_question(
         QuestionAsked(
             question_id="q_1",
             question=OpenQuestion(text="Which database?\nBoth work.", choices=("SQLite", "Postgres")),
@@ -220,7 +233,9 @@ def test_no_argument_is_approved_unseen() -> None:
 
 @pytest.mark.requirement("D17.2")
 def test_an_answer_is_there_only_where_the_question_offers_it() -> None:
-    keys = {name: "".join(choice.key for choice in question.choices) for name, question in QUESTIONS.items()}
+    keys = {
+        name: "".join(choice.key for choice in question.form.choices) for name, question in QUESTIONS.items()
+    }
     assert keys["question-command"] == "ypatn"
     assert keys["question-command-not-kept"] == "ypn"
     assert keys["question-command-escalates"] == "yn"
@@ -249,12 +264,12 @@ def test_a_change_that_no_line_shows_is_said() -> None:
         path="a.py",
         content="x = 1\n",
     )
-    assert [row.text for row in question.body] == ["    …    only the end of the file changes"]
+    assert [row.text for row in question.form.body] == ["    …    only the end of the file changes"]
 
 
 @pytest.mark.requirement("D13.32")
 def test_a_change_says_how_many_lines_come_and_go() -> None:
-    assert QUESTIONS["question-edit"].title == "Change src/cart.py?   +3 \u22121"
+    assert QUESTIONS["question-edit"].form.title == "Change src/cart.py?   +3 \u22121"
 
 
 def test_letters_that_look_like_others_are_written_out_and_said() -> None:
@@ -289,3 +304,45 @@ def test_every_part_of_a_question_writes_them_out(tool: str, given: dict[str, st
 def test_other_languages_are_not_written_out() -> None:
     command = "cat 'Отчёт за год.txt' Größe.md 日本語.txt cafe\u0301"
     assert command in text(asked("bash", command=command), 200)
+
+
+def typed(question: Question, *lines: str, rows: int = 40) -> Outcome:
+    """What the last of these lines comes to at the question's card."""
+    card, outcome = draw_card(question, columns=80, rows=rows)
+    for line in lines:
+        card, outcome = answer_card(card, line, columns=80)
+    return outcome
+
+
+def test_a_new_question_kind_is_one_form() -> None:
+    """The card draws any form, and the answer of a choice is sent as it stands in the form."""
+    form = Form(
+        title="Deploy?",
+        body=(Row("to staging"),),
+        choices=(Choice("g", "go", WordsAnswer(text="deploy")), Choice("n", "no", WordsAnswer(text="keep"))),
+        inline=True,
+        refusal=WordsAnswer(text="keep"),
+    )
+    question = Question(id="q_1", form=form)
+    assert text(question, 80) == "Deploy?\nto staging\n  g go · n no\n"
+    decided = typed(question, "g")
+    assert decided == Decided(question=question, answer=WordsAnswer(text="deploy"))
+    queue = QuestionQueue("s")
+    queue.arrived(question)
+    assert queue.answer(question, decided.answer) == [
+        AnswerQuestion(session="s", question_id="q_1", answer=WordsAnswer(text="deploy"))
+    ]
+
+
+def test_a_plan_longer_than_the_screen_is_read_to_its_end_before_it_is_approved() -> None:
+    plan = PlanQuestion(plan="\n".join(f"step {number}" for number in range(60)))
+    question = ask_question(QuestionAsked(question_id="q_1", question=plan))
+    assert isinstance(typed(question, "1", rows=20), Hint)
+    shown = typed(question, "", "v", "", "", rows=20)
+    assert isinstance(shown, Show)
+    assert [row.text for row in shown.rows[-2:]] == ["  1  go ahead", "  2  keep planning"]
+    for line in ("1", "go ahead"):
+        decided = typed(question, "", "", "", "", line, rows=20)
+        assert decided == Decided(question=question, answer=PlanAnswer(approve=True))
+    note = PlanAnswer(approve=False, note="v is for later")
+    assert typed(question, "v is for later", rows=20) == Decided(question=question, answer=note)

@@ -1,7 +1,6 @@
 """What a server wants the model to write, on a screen."""
 
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import SampledMessage, SamplingAnswer, SamplingQuestion
 
@@ -16,7 +15,7 @@ ASKED = SamplingQuestion(
 
 
 def test_every_word_is_shown_and_nothing_of_it_draws() -> None:
-    shown = asked_question(QuestionAsked(question_id="q", question=ASKED))
+    shown = ask_question(QuestionAsked(question_id="q", question=ASKED)).form
     words = "\n".join((shown.title, *(row.text for row in shown.body), *shown.context))
     assert "system: Be brief." in words
     assert "user: One" in words
@@ -27,6 +26,9 @@ def test_every_word_is_shown_and_nothing_of_it_draws() -> None:
 
 
 def test_only_a_yes_is_a_yes() -> None:
-    shown = asked_question(QuestionAsked(question_id="q", question=ASKED))
-    assert given_answer(ASKED, Decided(question=shown, answer="once")) == SamplingAnswer(allow=True)
-    assert given_answer(ASKED, Decided(question=shown)) == SamplingAnswer(allow=False)
+    shown = ask_question(QuestionAsked(question_id="q", question=ASKED)).form
+    assert {choice.key: choice.answer for choice in shown.choices} == {
+        "y": SamplingAnswer(allow=True),
+        "n": SamplingAnswer(allow=False),
+    }
+    assert shown.refusal == SamplingAnswer(allow=False)

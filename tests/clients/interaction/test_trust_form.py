@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from bridle.base.text.line_diff import DiffLine
-from bridle.clients.interaction.questions.card import Card, Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.questions.question_card import Row
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.question_card import (
+    Card,
+    Decided,
+    Hint,
+    Row,
+    Show,
+    answer_card,
+    draw_card,
+)
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import HiddenCharacters, TrustAnswer, TrustQuestion
 from tables import table
@@ -38,8 +45,8 @@ LONG = asked(
 
 
 def card_of(question: TrustQuestion, *, rows: int = 30) -> tuple[Card, list[Row]]:
-    drawn_question = asked_question(QuestionAsked(question_id="q_1", question=question))
-    card, show = drawn(drawn_question, columns=100, rows=rows)
+    asked = ask_question(QuestionAsked(question_id="q_1", question=question))
+    card, show = draw_card(asked, columns=100, rows=rows)
     return card, list(show.rows)
 
 
@@ -56,26 +63,26 @@ def test_the_first_lines_what_is_odd_and_the_keys_are_shown():
 
 def test_yes_counts_only_after_everything_was_shown():
     card, _ = card_of(LONG)
-    card, outcome = answered(card, "u", columns=100)
+    card, outcome = answer_card(card, "u", columns=100)
     assert isinstance(outcome, Hint)
     while not card.complete:
-        card, outcome = answered(card, "v", columns=100)
+        card, outcome = answer_card(card, "v", columns=100)
         assert isinstance(outcome, Show)
-    card, outcome = answered(card, "u", columns=100)
+    card, outcome = answer_card(card, "u", columns=100)
     assert isinstance(outcome, Decided)
-    assert given_answer(LONG, outcome) == TrustAnswer(use=True)
+    assert outcome.answer == TrustAnswer(use=True)
 
 
 @table("line", ["", "n", "no"])
 def test_a_no_is_not_now_at_any_time(line: str):
-    _, outcome = answered(card_of(LONG)[0], line, columns=100)
+    _, outcome = answer_card(card_of(LONG)[0], line, columns=100)
     assert isinstance(outcome, Decided)
-    assert given_answer(LONG, outcome) == TrustAnswer(use=False)
+    assert outcome.answer == TrustAnswer(use=False)
 
 
 @table("line", ["y", "a", "p", "t", "yes", "ok", "fix the total", "/memory"])
 def test_letters_of_other_questions_and_words_for_the_model_answer_nothing_here(line: str):
-    _, outcome = answered(card_of(asked(DiffLine(" ", 1, "x")))[0], line, columns=100)
+    _, outcome = answer_card(card_of(asked(DiffLine(" ", 1, "x")))[0], line, columns=100)
     assert outcome == Hint("The answers are u n v. Nothing was answered.")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.questions.card import Decided, answered, drawn
-from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.questions.question_forms import asked_question, given_answer
+from bridle.clients.interaction.questions.question_card import Decided, Question, answer_card, draw_card
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import (
     ConflictQuestion,
@@ -27,7 +26,7 @@ CONFLICT = ConflictQuestion(conflict=UndoConflict(path="src/cart.py", since="tur
 
 
 def question(asked: UndoQuestion | ConflictQuestion) -> Question:
-    return asked_question(QuestionAsked(question_id="q_1", question=asked))
+    return ask_question(QuestionAsked(question_id="q_1", question=asked))
 
 
 @table(
@@ -46,14 +45,14 @@ def question(asked: UndoQuestion | ConflictQuestion) -> Question:
 def test_every_key_has_one_meaning_and_everything_else_changes_nothing(
     asked: UndoQuestion | ConflictQuestion, line: str, expected: str
 ) -> None:
-    card, _ = drawn(question(asked), columns=80, rows=24, position="")
-    _, outcome = answered(card, line, columns=80)
+    card, _ = draw_card(question(asked), columns=80, rows=24, position="")
+    _, outcome = answer_card(card, line, columns=80)
     assert isinstance(outcome, Decided), outcome
-    assert given_answer(asked, outcome).choice == expected  # pyright: ignore[reportAttributeAccessIssue]
+    assert outcome.answer.choice == expected  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_preview_stands_above_one_line_of_answers() -> None:
-    _, show = drawn(question(UNDO), columns=100, rows=24, position="")
+    _, show = draw_card(question(UNDO), columns=100, rows=24, position="")
     assert [row.text for row in show.rows] == [
         'Undo turn 4 "speed up the cart"?',
         "  changed   src/cart.py                              +12 −4    goes back",
@@ -62,7 +61,7 @@ def test_the_preview_stands_above_one_line_of_answers() -> None:
 
 
 def test_a_file_in_the_way_is_named_with_who_changed_it() -> None:
-    _, show = drawn(question(CONFLICT), columns=100, rows=24, position="")
+    _, show = draw_card(question(CONFLICT), columns=100, rows=24, position="")
     assert [row.text for row in show.rows] == [
         "src/cart.py changed after this turn (by you, 2 min ago).",
         "  s skip it · o overwrite (your version is kept for /redo) · Enter stop",
@@ -71,13 +70,13 @@ def test_a_file_in_the_way_is_named_with_who_changed_it() -> None:
 
 def test_a_redo_does_not_promise_to_keep_what_it_writes_over() -> None:
     asked = ConflictQuestion(conflict=UndoConflict(path="src/cart.py", since="undo"))
-    _, show = drawn(question(asked), columns=100, rows=24, position="")
+    _, show = draw_card(question(asked), columns=100, rows=24, position="")
     assert show.rows[-1].text == "  s skip it · o overwrite (your version is not kept) · Enter stop"
 
 
 def test_a_file_name_cannot_draw_on_the_screen() -> None:
     file = UndoFile(path="\x1b[2Jx\nUndo nothing?", did="created", becomes="removed")
     asked = UndoQuestion(preview=UndoPreview(scope="turn", turn=1, files=(file,)))
-    (row,) = question(asked).body
+    (row,) = question(asked).form.body
     assert "\x1b" not in row.text
     assert "\n" not in row.text

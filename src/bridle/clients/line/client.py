@@ -15,8 +15,7 @@ from bridle.clients.interaction.composer.choice_list import ChoiceList, plain_ro
 from bridle.clients.interaction.composer.composer import composer_with, typed
 from bridle.clients.interaction.composer.pasted_paths import pictures_in
 from bridle.clients.interaction.composer.picker import Listed, session_lines
-from bridle.clients.interaction.questions.card import Decided, Hint, Show
-from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Hint, Question, Show
 from bridle.clients.interaction.render.output_excerpt import last_lines
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import (
@@ -172,8 +171,8 @@ class LineClient:
                 self._services.save_prompt(send.text)
             case PutQuestion(question=question, position=position):
                 self._ask(question, position)
-            case EditMessage(question=question, text=text):
-                self._edit_message(question, text)
+            case EditMessage(question=question, edit=edit):
+                self._edit_message(question, edit)
             case CloseQuestion(why=why):
                 self._router.close()
                 if why:
@@ -254,16 +253,16 @@ class LineClient:
         now_s = self._clock.monotonic()
         put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
 
-    def _edit_message(self, question: Question, text: str) -> None:
+    def _edit_message(self, question: Question, edit: Edit) -> None:
         """What the person makes of it answers the question; where they make nothing of it, it is asked again."""
 
         def edited(changed: str | None) -> None:
             if changed is None or not changed.strip():
                 self._ask(question, "")
             else:
-                self._driver.handle(Decided(question=question, answer="pattern", words=changed))
+                self._driver.handle(Decided(question=question, answer=edit.answer(changed)))
 
-        if not self._keyboard.edit_text(text, edited):
+        if not self._keyboard.edit_text(edit.text, edited):
             self._screen.say(
                 "No editor can be opened here. Write the message behind the command: /commit MESSAGE"
             )

@@ -114,7 +114,7 @@ class Footer:
         self._let_the_question_wait()
         card, composer = self._router.card, self._router.composer
         if card is not None and self._router.focus == "question":
-            confirm = f"{card.question.confirm} " if card.confirming else ""
+            confirm = f"{card.confirming.confirm} " if card.confirming is not None else ""
             lead = confirm + self.answer_lead
             cells = tuple(card.line)
             self._page.prompt(Prompt(lead=lead, cells=cells, at=len(cells), hints=self._hints()))

@@ -24,7 +24,7 @@ from bridle.clients.interaction.composer.composer import (
 from bridle.clients.interaction.composer.keys import Key, Press, Text
 from bridle.clients.interaction.composer.picker import Deed, Gone, Listed, Picked, Picker
 from bridle.clients.interaction.composer.word_completion import completed, options_words
-from bridle.clients.interaction.questions.card import Decided, Hint, Show
+from bridle.clients.interaction.questions.question_card import Decided, Hint, Show
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.intents import (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from bridle.clients.interaction.questions.question_card import Question
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.line.screen import Screen
@@ -22,7 +20,7 @@ def put_question(
     """Draws it, and calls the person. What was typed until now was not meant for it, and is to be taken before."""
     reader = terminal.look.reader
     if reader:
-        question = msgspec.structs.replace(question, title=f"Question: {question.title}")
+        question = question.with_title(f"Question: {question.form.title}")
     shown = router.ask(
         question,
         now_s=now_s,
@@ -32,4 +30,4 @@ def put_question(
     )
     screen.blank()
     screen.rows(shown.rows)
-    terminal.notify(f"Bridle needs you: {question.title}")
+    terminal.notify(f"Bridle needs you: {question.form.title}")

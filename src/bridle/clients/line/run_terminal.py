@@ -16,8 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.composer.composer import Wish, composer_with
 from bridle.clients.interaction.composer.keys import Key
-from bridle.clients.interaction.questions.card import Decided, Hint, Show
-from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.effects import (
     CloseQuestion,

@@ -9,8 +9,7 @@ from typing import Final
 from bridle.base.text.lookalikes import mark_lookalikes
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.question_card import Choice, Question, Row
+from bridle.clients.interaction.questions.question_card import Choice, Edit, Form, Row, marked_line
 from bridle.protocol.events import GitEnded
 from bridle.protocol.questions import GitAnswer, GitQuestion
 
@@ -19,47 +18,30 @@ OUTPUT_LINES: Final = 12
 _NAMED: Final = 5
 
 
-def git_question(question_id: str, asked: GitQuestion) -> Question:
-    """The question as it is drawn: the message, the files, the commands, then where and with what they run."""
+def git_form(asked: GitQuestion) -> Form:
+    """Show the message, the files and the commands, then where and with which hooks they run."""
     commits = _commits(asked)
-    return Question(
-        id=question_id,
-        about=asked,
+    keep = GitAnswer(choice="keep")
+    go = Choice("y", _YES[asked.deed], GitAnswer(choice="go"))
+    edit = Choice(
+        "e",
+        "edit the message" if asked.message else "write one",
+        Edit(asked.message, lambda text: GitAnswer(choice="edit", text=text)),
+    )
+    return Form(
         title=_title(asked),
         body=tuple(_body(asked)),
         context=tuple(_context(asked)),
         choices=(
-            *((Choice("y", "once", _YES[asked.deed]),) if asked.message or not commits else ()),
-            *(
-                (Choice("e", "pattern", "edit the message" if asked.message else "write one"),)
-                if commits
-                else ()
-            ),
-            Choice("n", "deny", "no (Enter)"),
+            *((go,) if asked.message or not commits else ()),
+            *((edit,) if commits else ()),
+            Choice("n", "no (Enter)", keep),
         ),
         inline=True,
-        last_words="or say what to change" if commits and asked.message else "",
+        hint="or say what to change" if commits and asked.message else "",
+        refusal=keep,
+        in_words=(lambda text: GitAnswer(choice="draft", text=text)) if commits else None,
     )
-
-
-def git_answer(asked: GitQuestion, decided: Decided) -> GitAnswer:
-    match decided.answer:
-        case "once":
-            return GitAnswer(choice="go")
-        case "pattern":
-            return GitAnswer(choice="edit", text=decided.words)
-        case _ if decided.note and _commits(asked):
-            return GitAnswer(choice="draft", text=decided.note)
-        case _:
-            return GitAnswer(choice="keep")
-
-
-def text_to_edit(decided: Decided) -> str | None:
-    """The message that a person wants to change before they answer; None where they have, or want nothing like it."""
-    asked = decided.question.about
-    if not isinstance(asked, GitQuestion) or decided.answer != "pattern" or decided.words:
-        return None
-    return asked.message
 
 
 _YES: Final = {
@@ -86,13 +68,15 @@ def _title(asked: GitQuestion) -> str:
         case "stash":
             return "Put what changed aside?"
         case "merge":
-            return f"Bring the changes of {_line(asked.branch)} into your working tree?"
+            return f"Bring the changes of {marked_line(asked.branch)} into your working tree?"
         case "drop":
-            return f"Drop the worktree and the branch {_line(asked.branch)} with what was changed there?"
+            return (
+                f"Drop the worktree and the branch {marked_line(asked.branch)} with what was changed there?"
+            )
         case "commit" | "publish":
             files = len(asked.files) + asked.more_files
             what = f"Commit {counted(files, 'file')}" if files else "Nothing to commit"
-            where = f" on {_line(asked.branch)}" if asked.branch and files else ""
+            where = f" on {marked_line(asked.branch)}" if asked.branch and files else ""
             if asked.deed == "commit":
                 return f"{what}{where}?"
             then = ", push and open a pull request?" if files else ". Push and open a pull request?"
@@ -104,17 +88,17 @@ def _body(asked: GitQuestion) -> Iterator[Row]:
         lines = asked.message.split("\n") if asked.message else [f"(no message: {asked.no_draft})"]
         yield from (Row(f"    {visible(mark_lookalikes(line, prose=True))}".rstrip()) for line in lines)
         yield Row("")
-    yield from (Row(f"  {file.did:<8} {_line(file.path)}") for file in asked.files)
+    yield from (Row(f"  {file.did:<8} {marked_line(file.path)}") for file in asked.files)
     if asked.more_files:
         yield Row(f"  … and {counted(asked.more_files, 'more file')}")
     for command in asked.commands:
-        yield Row(f"  $ {_line(shlex.join(command))}")
+        yield Row(f"  $ {marked_line(shlex.join(command))}")
 
 
 def _context(asked: GitQuestion) -> Iterator[str]:
     if _commits(asked) and asked.new_files:
         more = asked.more_new_files + len(asked.new_files[_NAMED:])
-        named = ", ".join(map(_line, asked.new_files[:_NAMED])) + (f" and {more} more" if more else "")
+        named = ", ".join(map(marked_line, asked.new_files[:_NAMED])) + (f" and {more} more" if more else "")
         yield f"not in it, because git does not know it: {named}   (!git add FILE)"
     if _commits(asked) and not asked.branch:
         yield "No branch is checked out: without one the commit is hard to find again (/branch NAME)"
@@ -123,11 +107,11 @@ def _context(asked: GitQuestion) -> Iterator[str]:
     if _commits(asked) and asked.message and asked.no_draft:
         yield f"No other message: {visible(asked.no_draft)}"
     hooks = ", ".join(
-        f"{_line(hook.path)}{' (changed since the last commit)' if hook.changed else ''}"
+        f"{marked_line(hook.path)}{' (changed since the last commit)' if hook.changed else ''}"
         for hook in asked.hooks
     )
     runs = f" · runs {hooks}" if hooks else ""
-    yield f"in {_line(asked.cwd)} · as you, outside the sandbox{runs}"
+    yield f"in {marked_line(asked.cwd)} · as you, outside the sandbox{runs}"
 
 
 def git_lines(ended: GitEnded) -> Sequence[str]:
@@ -150,7 +134,7 @@ def _failed(ended: GitEnded) -> Iterator[str]:
 
 
 def _succeeded(ended: GitEnded) -> Iterator[str]:
-    data = {name: _line(str(value)) for name, value in ended.data.items()}
+    data = {name: marked_line(str(value)) for name, value in ended.data.items()}
     branch = data.get("branch", "")
     if commit := data.get("commit"):
         where = f"    on {branch}" if branch else ""
@@ -174,7 +158,3 @@ def _succeeded(ended: GitEnded) -> Iterator[str]:
             yield f"request  {data.get('pull_request', '') or 'opened'}{existed}"
         case _:
             pass
-
-
-def _line(text: str) -> str:
-    return visible(mark_lookalikes(text), newlines=False)

@@ -1,43 +1,28 @@
-"""The text of a question and of each answer."""
+"""Question forms, the card that draws any form, and the answers typed at it.
+
+A choice holds its typed answer. An answer is one of the form's keys on a line of its own. Enter alone refuses; more
+than one letter refuses and says why. A choice that is no refusal counts only when everything was shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.text.line_diff import DiffLine, folded
-from bridle.base.text.lookalikes import lookalike_words, mark_lookalikes
+from bridle.base.text.lookalikes import mark_lookalikes
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
+from bridle.clients.interaction.cells import chopped, width_of, wrapped
 from bridle.protocol.commands import PermissionChoice
-from bridle.protocol.events import (
-    KEY_COVERS,
-    CommandPart,
-    FileChange,
-    Handoff,
-    Offer,
-    PermissionRequested,
-    SessionCreated,
-    ToolOfServer,
-)
-from bridle.protocol.questions import AnyQuestion
+from bridle.protocol.questions import AnyAnswer
 
 RowStyle: TypeAlias = Literal["plain", "title", "added", "removed", "faint", "own"]
 
-_EDITS: Final = ("write_file", "edit_file", "apply_patch")
-_SHOWN: Final = ("path", "content", "old_string", "new_string", "replace_all", "patch")
-_HANDED_OVER: Final = (
-    *("agent", "task", "context", "context_refs", "relevant_files", "constraints", "expected_output"),
-    "return_mode",
-)
-"""What of a call that sends an agent stands in what that agent is told."""
-_STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed"}
-_PART_CHARACTERS: Final = 40
-_PLAIN_EDIT: Final = "it changes files"
-_KEYS: Final[dict[Literal["pattern", "tool", "always"], str]] = {"pattern": "p", "tool": "t", "always": "a"}
-_NO: Final = "no (Enter)          or type what to do instead"
+_LEAST_PAGE: Final = 5
+_AROUND_A_PAGE: Final = 4
+_TITLE_COLUMNS: Final = 96
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -48,390 +33,289 @@ class Row(msgspec.Struct, frozen=True):
     about: str = ""
 
 
+class PermissionAnswer(msgspec.Struct, frozen=True):
+    """The answer to a permission request. `note` tells the model why."""
+
+    choice: PermissionChoice
+    note: str = ""
+
+
+Answer: TypeAlias = AnyAnswer | PermissionAnswer
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """A text for the user's editor; `answer` turns the edited text into the answer."""
+
+    text: str
+    answer: Callable[[str], Answer]
+
+
 class Choice(msgspec.Struct, frozen=True):
-    """A key and what it does. One without words works but is not listed."""
+    """A key and the answer it gives. A choice without a label works but is not listed.
 
-    key: str
-    answer: PermissionChoice
-    words: str = ""
-
-
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is put to a person. `body` is what they decide about, each line whole; `id` is a call or a question.
-
-    `about` is the question itself; None where it is about a call. `inline` lists the choices in one line; `whole` is
-    what `v` prints beyond the body. A question without choices takes any words for an answer; `options` are then
-    suggestions, picked by number. With a `glimpse` only so many lines of the body are shown at first, and `v` shows the
-    rest. `answer_rows` are the choices as they are drawn, where a list of them would not do; `whole_key` is what takes
-    the place of `v`. `words`: what is none of the keys says no, and why; otherwise the question is asked again,
-    and only behind the `noted_key` more may be written. `invocation` is whose question it is, None the main agent's.
+    With `confirm` the choice counts after that line was answered with `all`. With `noted`, text behind the key is part
+    of the answer.
     """
 
-    id: str
-    about: AnyQuestion | None = None
-    digest: str = ""
+    key: str
+    label: str
+    answer: Answer | Edit
+    confirm: str = ""
+    noted: Callable[[str], Answer] | None = None
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as data: what to show, the choices, and the answer that refuses.
+
+    `body` is the subject of the decision, each line whole; `whole` is printed beyond it at `whole_key`. `inline` lists
+    the choices in one line, which ends with `hint`; `answer_rows` replace that list. With a `glimpse` only so many
+    lines of the body are shown at first.
+
+    Any text answers an `open` form, whose choices are suggestions. At other forms, text that is no key refuses, with
+    `in_words` in that text; with `only_keys` it answers nothing. `later` is the answer of a user who stops the turn or
+    leaves, where that is not the refusal.
+    """
+
     title: str
+    refusal: Answer
     why: str = ""
     body: tuple[Row, ...] = ()
     context: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ()
-    options: tuple[str, ...] = ()
     inline: bool = False
-    whole: tuple[Row, ...] = ()
-    last_words: str = ""
-    confirm: str = ""
-    glimpse: int = 0
+    hint: str = ""
     answer_rows: tuple[str, ...] = ()
+    glimpse: int = 0
+    whole: tuple[Row, ...] = ()
     whole_key: Literal["v", "d"] = "v"
-    words: bool = True
-    noted_key: str = ""
+    open: bool = False
+    only_keys: bool = False
+    in_words: Callable[[str], Answer] | None = None
+    later: Answer | None = None
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A form put to the user. `id` names a call or a question, `invocation` the asking subagent, if any."""
+
+    id: str
+    form: Form
+    digest: str = ""
     invocation: str | None = None
 
     def put_by(self, path: Sequence[str], invocation: str | None) -> Question:
-        """The same, of an agent that was sent: its path stands in front."""
+        """Return the question with the path of the asking subagent in front of its title."""
         if not path:
             return self
-        title = " → ".join((*map(_line, path), self.title))
-        return msgspec.structs.replace(self, title=title, invocation=invocation)
-
-
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question's words depend on besides the question: where it runs."""
-
-    folder: str
-    sandbox: str = ""
-    network: str = ""
-
-
-_NETWORK: Final = {"inherit": "network on", "filtered": "network filtered", "deny": "network off"}
-
-
-def setting_of(created: SessionCreated | None, folder: str) -> Setting:
-    """Where the commands of a session run: its folder, as people write it, and the border around them."""
-    border = created if created is not None and created.confined != "off" else None
-    return Setting(
-        folder=visible(folder, newlines=False),
-        sandbox="sandbox: none" if border is None else "sandbox on",
-        network=_NETWORK["inherit" if border is None else border.network],
-    )
-
-
-# Building questions
-
-
-def permission_question(request: PermissionRequested, setting: Setting) -> Question:
-    """The question of a tool call: a command, a change of a file, or any other call."""
-    command = request.input.get("command")
-    if request.tool == "bash" and isinstance(command, str):
-        question = _command(request, command, setting)
-    elif request.handoff is not None:
-        question = _sent(request, request.handoff)
-    elif request.changes or request.tool in _EDITS:
-        question = _edit(request)
-    else:
-        question = _call(request)
-    if request.keys > 1:
-        people = f"needs the yes of {request.keys} different people"
-        question = msgspec.structs.replace(question, context=(*question.context, people))
-    note = lookalike_words("\n".join((question.title, *(row.text + row.about for row in question.body))))
-    return msgspec.structs.replace(question, context=(*question.context, note)) if note else question
-
-
-def _command(request: PermissionRequested, command: str, setting: Setting) -> Question:
-    workdir = request.input.get("workdir", ".")
-    where = setting.folder if workdir in (".", "") else f"{setting.folder}/{_line(str(workdir))}"
-    escalate = request.input.get("escalate")
-    return Question(
-        id=request.call_id,
-        digest=request.digest,
-        title="Run this command?",
-        why=_line(request.because),
-        body=(*(Row(line) for line in _lines(command)), *_tree(request.parts)),
-        context=(
-            " · ".join(
-                filter(None, (f"in {where}", *(() if escalate else (setting.sandbox, setting.network))))
-            ),
-            f"outside the sandbox, because: {_line(str(escalate))}" if escalate else "",
-            _others(request.input, "command", "workdir", "escalate"),
-        ),
-        choices=(
-            Choice("y", "once", "yes, once"),
-            *_lasting(request.offers, "p", "pattern", command),
-            *_lasting(request.offers, "a", "always", command),
-            *(Choice("t", "tool") for offer in request.offers if offer.answer == "tool"),
-            Choice("n", "deny", _NO),
-        ),
-        confirm="Every shell command without asking until the session ends? Type all",
-    )
-
-
-def _tree(parts: Sequence[CommandPart]) -> Iterable[Row]:
-    """What a command consists of, and what each part does. The command itself stands above it, whole."""
-    if len(parts) < 2 and not any(part.does for part in parts):
-        return
-    texts = [_shortened(_line(part.text)) for part in parts]
-    width = max(map(len, texts)) + 5
-    for number, (text, part) in enumerate(zip(texts, parts, strict=True), 1):
-        branch = "└" if number == len(parts) else "├"
-        does = _line(part.does)
-        yield Row(f"{branch} {text:<{width if does else 0}}", about=does)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _PART_CHARACTERS else text[: _PART_CHARACTERS - 1] + "…"
-
-
-def _lasting(
-    offers: Sequence[Offer], key: str, answer: Literal["pattern", "always"], command: str
-) -> Iterable[Choice]:
-    """The choice for an answer that is remembered, in words that say what and for how long."""
-    mine = [offer for offer in offers if offer.answer == answer]
-    if mine:
-        what = ", ".join(_what(offer, command) for offer in mine)
-        yield Choice(key, answer, f"{what}, {_how_long(mine[0])}")
-
-
-def _what(offer: Offer, command: str = "") -> str:
-    pattern = _line(offer.pattern)
-    if offer.match == "key":
-        return f"{pattern} {KEY_COVERS}"
-    return "this exact command" if command and offer.pattern == command else pattern
-
-
-def _how_long(offer: Offer) -> str:
-    return f"here, for {offer.days} days" if offer.days else "until the session ends"
-
-
-def _edit(request: PermissionRequested) -> Question:
-    """A change of files, as the engine worked it out, or as it was asked for where nobody could tell."""
-    given = request.input
-    if request.changes and not any(change.cut for change in request.changes):
-        title, body, whole = _changes(request.changes)
-    else:
-        title, body, whole = _unworked(given)
-    return Question(
-        id=request.call_id,
-        digest=request.digest,
-        title=title,
-        why="" if request.because == _PLAIN_EDIT else _line(request.because),
-        body=tuple(body),
-        context=(_others(given, *_SHOWN),),
-        choices=(
-            Choice("y", "once", "yes"),
-            *_briefly(request.offers),
-            Choice("n", "deny", "no (Enter)"),
-        ),
-        inline=True,
-        whole=tuple(whole),
-        last_words="or say what to change",
-    )
-
-
-def _briefly(offers: Sequence[Offer]) -> Iterable[Choice]:
-    """What is remembered of an edit, short enough for one line."""
-    by_answer = {answer: [offer for offer in offers if offer.answer == answer] for answer in _KEYS}
-    for answer, key in _KEYS.items():
-        mine = by_answer[answer]
-        if not mine:
-            continue
-        what = ", ".join(_what(offer) for offer in mine)
-        words = {
-            "pattern": f"{what} this session",
-            "tool": "all edits this session",
-            "always": f"{what}, {mine[0].days} days",
-        }
-        yield Choice(key, answer, words[answer])
-
-
-def _call(request: PermissionRequested) -> Question:
-    path = request.input.get("path")
-    tool = _line(request.tool)
-    named = _line(path) if isinstance(path, str) else ""
-    return Question(
-        id=request.call_id,
-        digest=request.digest,
-        title=_call_title(request, tool, named),
-        why=_line(request.because),
-        body=tuple(_arguments(request.input)),
-        context=() if request.of_server is None else tuple(_server_words(request.of_server)),
-        choices=(
-            Choice("y", "once", "yes, once"),
-            *_lasting(request.offers, "p", "pattern", ""),
-            *_lasting(request.offers, "a", "always", ""),
-            *(
-                Choice("t", "tool", f"every {tool} call, until the session ends")
-                for offer in request.offers
-                if offer.answer == "tool"
-            ),
-            Choice("n", "deny", _NO),
-        ),
-    )
-
-
-def _sent(request: PermissionRequested, handoff: Handoff) -> Question:
-    """Another agent that would be sent: who, with which model, which tools, and all that it would be told."""
-    with_whom = f"{_line(handoff.agent)} with {_line(handoff.provider)}"
-    remembered = {offer.answer: offer for offer in request.offers}
-    lasting = {
-        "pattern": f"{with_whom}, until the session ends",
-        "tool": "every agent, until the session ends",
-        "always": f"{with_whom}, here, for {remembered['always'].days} days"
-        if "always" in remembered
-        else "",
-    }
-    return Question(
-        id=request.call_id,
-        digest=request.digest,
-        title=f"Send the agent {_line(handoff.agent)}?",
-        why=_line(request.because),
-        body=(
-            Row(f"provider  {_line(handoff.provider)}"),
-            Row(f"model     {_line(handoff.model)}"),
-            Row(f"tools     {', '.join(map(_line, handoff.tools)) or 'none'}"),
-            Row("It is told this, and nothing else:"),
-            *(Row(f"  {line}") for line in _lines(handoff.text, prose=True)),
-        ),
-        context=(_others(request.input, *_HANDED_OVER),),
-        choices=(
-            Choice("y", "once", "yes, once"),
-            *(Choice(key, answer, lasting[answer]) for answer, key in _KEYS.items() if answer in remembered),
-            Choice("n", "deny", _NO),
-        ),
-    )
-
-
-def _call_title(request: PermissionRequested, tool: str, named: str) -> str:
-    if (of := request.of_server) is not None:
-        return f"Allow {_line(of.tool)} of the server {_line(of.server)}?"
-    return f"Allow {tool}: {named}?" if named else f"Allow {tool}?"
-
-
-def _server_words(of: ToolOfServer) -> Iterable[str]:
-    """What a server says of its tool, and whether anybody believes it."""
-    said = [
-        words
-        for value, words in (
-            (of.read_only is True, "it changes nothing"),
-            (of.read_only is False, "it changes things"),
-            (of.destructive is True, "it may destroy things"),
-            (of.destructive is False, "it only adds"),
-            (of.idempotent is True, "twice is as once"),
-            (of.open_world is True, "it reaches outside"),
-            (of.open_world is False, "it stays inside"),
+        return msgspec.structs.replace(
+            self.with_title(" → ".join((*map(marked_line, path), self.form.title))), invocation=invocation
         )
-        if value
-    ]
-    if of.title:
-        yield f"the server calls it: {_line(of.title)}"
-    if said:
-        yield f"the server says: {', '.join(said)}{'' if of.believed else ' (not checked)'}"
+
+    def with_title(self, title: str) -> Question:
+        return msgspec.structs.replace(self, form=msgspec.structs.replace(self.form, title=title))
 
 
-def _line(text: str) -> str:
-    """What a person decides about, on one line: nothing obeyed, nothing hidden, nothing that looks like another."""
+def marked_line(text: str) -> str:
+    """Return untrusted text on one line, with control, invisible and lookalike characters written out."""
     return visible(mark_lookalikes(text), newlines=False)
 
 
-def _lines(text: str, *, prose: bool = False) -> list[str]:
-    return visible(mark_lookalikes(text, prose=prose)).replace("\t", "    ").split("\n")
+def marked_lines(text: str) -> list[str]:
+    """Return untrusted prose in lines, with control, invisible and lookalike characters written out."""
+    return [visible(line) for line in mark_lookalikes(text, prose=True).splitlines()]
 
 
-def _arguments(given: dict[str, Any]) -> Iterable[Row]:
-    """Every argument whole: what is approved is what is seen."""
-    for name, value in given.items():
-        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        first, *rest = _lines(shown)
-        yield Row(f"{_line(name)}: {first}")
-        yield from (Row(f"  {line}") for line in rest)
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """A question as it was drawn: its rows, how many of them were shown, and the answer typed so far.
+
+    `confirming` is a choice that waits for its second word.
+    """
+
+    question: Question
+    rows: tuple[Row, ...]
+    shown: int
+    page: int
+    line: str = ""
+    confirming: Choice | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole body has been on the screen."""
+        return self.shown >= len(self.rows)
 
 
-def _others(given: dict[str, Any], *known: str) -> str:
-    """Arguments that have no place of their own in a question: nothing is approved unseen."""
-    rest = {name: value for name, value in given.items() if name not in known}
-    return " · ".join(row.text for row in _arguments(rest))
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's answer; None where they gave none and `stop` the turn."""
+
+    question: Question
+    answer: Answer | Edit | None = None
+    stop: bool = False
 
 
-def _changes(changes: Sequence[FileChange]) -> tuple[str, list[Row], list[Row]]:
-    """Title, the changes, and the whole new text where the change is only a part of it."""
-    if len(changes) == 1:
-        (change,) = changes
-        return f"{_deed(change)}?   {_counts(change)}".rstrip(), _change_rows(change), _whole(change)
-    added, removed = (sum(getattr(change, name) for change in changes) for name in ("added", "removed"))
-    rows: list[Row] = []
-    for change in changes:
-        rows += [Row(f"{_deed(change)}   {_counts(change)}".rstrip(), "title"), *_change_rows(change)]
-    return f"Change {len(changes)} files?   +{added} \u2212{removed}", rows, []
+class Show(msgspec.Struct, frozen=True):
+    """More rows to print."""
+
+    rows: tuple[Row, ...]
 
 
-def _deed(change: FileChange) -> str:
-    path = _line(change.path)
-    match change.kind:
-        case "create":
-            return f"Create {path}"
-        case "delete":
-            return f"Delete {path}"
-        case "move":
-            return f"Move {_line(change.moved_from or '')} to {path}"
-        case "change":
-            return f"Change {path}"
+class Hint(msgspec.Struct, frozen=True):
+    """A sentence for the user; nothing was answered."""
+
+    text: str
 
 
-def _counts(change: FileChange) -> str:
-    match change.kind:
-        case "create":
-            return f"+{change.added}"
-        case "delete":
-            return f"\u2212{change.removed}"
-        case _:
-            return f"+{change.added} \u2212{change.removed}"
+Outcome: TypeAlias = Decided | Show | Hint | None
 
 
-def _change_rows(change: FileChange) -> list[Row]:
-    if change.kind in ("create", "delete"):
-        return [_diff_row(line) for line in change.lines]
-    if not change.lines and change.kind == "change":
-        same = "only the end of the file" if change.only_ends else "nothing"
-        return [Row(f"    …    {same} changes", "faint")]
-    return [_diff_row(line) for line in folded(change.lines)]
+def draw_card(question: Question, *, columns: int, rows: int, position: str = "") -> tuple[Card, Show]:
+    """Return the card of a question, and its first page. Columns or rows of zero mean endless ones."""
+    form = question.form
+    body = tuple(_chopped_rows(form.body, "" if form.inline else "    ", columns))
+    page = max(_LEAST_PAGE, rows - len(form.choices) - _AROUND_A_PAGE) if rows > 0 else len(body)
+    first = min(page, form.glimpse) if form.glimpse else page
+    card = Card(question=question, rows=body, shown=min(first, len(body)), page=page)
+    head = _head_rows(form, columns, position)
+    return card, Show((*head, *body[: card.shown], *_foot_rows(card, columns)))
 
 
-def _whole(change: FileChange) -> list[Row]:
-    """The new text, where all of it is known and some of it is not shown."""
-    if change.kind != "change" or any(line.mark == "…" for line in change.lines) or not change.lines:
-        return []
-    return [Row(f"{line.number:5}    {_text(line.text)}") for line in change.lines if line.mark != "-"]
+def answer_card(card: Card, line: str, *, columns: int) -> tuple[Card, Outcome]:
+    """Interpret a line as an answer. Enter alone arrives as an empty line."""
+    form, text = card.question.form, line.strip()
+    card = msgspec.structs.replace(card, line="")
+    if card.confirming is not None:
+        return _confirm(card, card.confirming, text)
+    if not text or (text == form.whole_key and not (form.open and card.complete)):
+        return _turn_page(card, text, columns)
+    chosen = (one for one in form.choices if text == one.key or (form.open and text == one.label))
+    if (choice := next(chosen, None)) is not None:
+        return _choose(card, choice)
+    if form.open:
+        return card, _decide(card, form.in_words(text) if form.in_words else form.refusal)
+    key, _, note = text.partition(" ")
+    noted = next((one.noted for one in form.choices if one.key == key and one.noted), None)
+    if noted is not None:
+        return card, _decide(card, noted(note.strip()))
+    if text.lower() in ("yes", "ok") or len(text) == 1 or form.only_keys:
+        return card, Hint(f"The answers are {' '.join(_keys(form))}. Nothing was answered.")
+    if text.lower() == "no" or form.in_words is None:
+        return card, _decide(card, form.refusal)
+    return card, _decide(card, form.in_words(text))
 
 
-def _diff_row(line: DiffLine) -> Row:
-    if line.mark == "…":
-        return Row(f"    …    {counted(line.number, 'line')} unchanged", "faint")
-    return Row(f"{line.number:5}  {line.mark} {_text(line.text)}", _STYLES.get(line.mark, "plain"))
+def _decide(card: Card, answer: Answer | Edit) -> Decided:
+    return Decided(question=card.question, answer=answer)
 
 
-def _text(line: str) -> str:
-    return visible(mark_lookalikes(line, prose=True), newlines=False).replace("\t", "    ")
+def _confirm(card: Card, choice: Choice, text: str) -> tuple[Card, Outcome]:
+    card = msgspec.structs.replace(card, confirming=None)
+    if text == "all":
+        return card, _decide(card, choice.answer)
+    return card, Hint("Nothing was answered. The question is still open.")
 
 
-def _unworked(given: dict[str, Any]) -> tuple[str, list[Row], list[Row]]:
-    """A change nobody could work out beforehand: what was asked for, all of it."""
-    shown = _line(str(given.get("path", "")))
-    match given:
-        case {"content": str(content)}:
-            new = _file_lines(content)
-            added = [Row(f"{number:5}  + {line}", "added") for number, line in enumerate(new, 1)]
-            return f"Write {shown}?   {counted(len(new), 'line')}, the whole file", added, []
-        case {"old_string": str(old), "new_string": str(new_text)}:
-            gone, come = _file_lines(old), _file_lines(new_text)
-            rows = [Row(f"       - {line}", "removed") for line in gone]
-            rows += [Row(f"       + {line}", "added") for line in come]
-            everywhere = "   wherever it occurs" if given.get("replace_all") is True else ""
-            return f"Change {shown}?   +{len(come)} \u2212{len(gone)}{everywhere}", rows, []
-        case {"patch": str(patch)}:
-            return "Change files?", [Row(line, _STYLES.get(line[:1], "plain")) for line in _lines(patch)], []
-        case _:
-            return f"Change {shown}?", list(_arguments(given)), []
+def _turn_page(card: Card, text: str, columns: int) -> tuple[Card, Outcome]:
+    form = card.question.form
+    if not card.complete and (text or not form.glimpse):
+        more = msgspec.structs.replace(card, shown=min(card.shown + card.page, len(card.rows)))
+        return more, Show((*card.rows[card.shown : more.shown], *_foot_rows(more, columns)))
+    if not text:
+        return card, Hint("Type an answer. Nothing was answered.") if form.open else _decide(
+            card, form.refusal
+        )
+    if not form.whole:
+        return card, Hint("Everything was shown.")
+    return card, Show((*_chopped_rows(form.whole, "", columns), *_foot_rows(card, columns)))
 
 
-def _file_lines(text: str) -> list[str]:
-    lines = _lines(text, prose=True)
-    return lines[:-1] if lines[-1] == "" else lines
+def _choose(card: Card, choice: Choice) -> tuple[Card, Outcome]:
+    if choice.answer != card.question.form.refusal and not card.complete:
+        return card, Hint(f"{choice.key} works when all of it was shown. {_more(card)}")
+    if choice.confirm:
+        return msgspec.structs.replace(card, confirming=choice), None
+    return card, _decide(card, choice.answer)
+
+
+def _keys(form: Form) -> list[str]:
+    keys = [choice.key for choice in form.choices if choice.label]
+    return [*keys, form.whole_key] if form.whole or form.glimpse else keys
+
+
+def _more(card: Card) -> str:
+    keys = "v" if card.question.form.glimpse else "v or Enter"
+    return f"{counted(len(card.rows) - card.shown, 'more line')}: {keys}"
+
+
+def _head_rows(form: Form, columns: int, position: str) -> list[Row]:
+    title = f"{form.title}   {position}".rstrip()
+    if not form.why:
+        return [Row(text, "title") for text in wrapped(title, columns)]
+    why = f"why: {form.why}"
+    gap = min(columns, _TITLE_COLUMNS) - width_of(title) - width_of(why) if columns > 0 else 3
+    if gap >= 3:
+        return [Row(title + " " * gap + why, "title")]
+    below = wrapped(f"  {why}", columns, indent=" " * 7)
+    return [*(Row(text, "title") for text in wrapped(title, columns)), *map(Row, below)]
+
+
+def _chopped_rows(lines: Iterable[Row], indent: str, columns: int) -> Iterable[Row]:
+    """Break lines to fit, every character kept; a row that continues a line is marked."""
+    room = max(columns - 4, 8) if columns > 0 else 0
+    for line in lines:
+        below = bool(line.about) and 0 < room < width_of(line.text + line.about)
+        first, *rest = chopped(line.text.rstrip() if below else line.text + line.about, room)
+        yield Row(indent + first, line.style)
+        yield from (Row("  ↳ " + row, line.style) for row in rest)
+        if below:
+            yield from (Row(f"{indent}    {row}", line.style) for row in wrapped(line.about, room - 4))
+
+
+def _foot_rows(card: Card, columns: int) -> list[Row]:
+    """Return the rows below the body: how much of it is left, or the context and the answers."""
+    form = card.question.form
+    if form.glimpse:
+        left = [] if card.complete else [Row(f"    …  (v to read all {len(form.body)})", "faint")]
+        odd = [Row(row) for text in form.context for row in wrapped(text, columns, indent="  ")]
+        return [*left, *odd, *_inline_choices(form, columns)]
+    if not card.complete:
+        others = "or type an answer" if form.open else "n no    or type what to do instead"
+        return [Row(row) for row in wrapped(f"  {_more(card)}    {others}", columns, indent="  ")]
+    context = [
+        Row(row, "faint")
+        for text in form.context
+        if text
+        for row in wrapped(f"  {text}", columns, indent="    ")
+    ]
+    if form.answer_rows:
+        rows = (row for text in form.answer_rows for row in _answer_rows(text, columns))
+        return [*context, Row(""), *map(Row, rows)]
+    if form.inline:
+        return [*context, *_inline_choices(form, columns)]
+    choices = [
+        Row(row)
+        for choice in form.choices
+        if choice.label
+        for row in wrapped(f"  {choice.key}  {choice.label}", columns, indent="     ")
+    ]
+    return [*context, *([Row("")] if context else []), *choices]
+
+
+def _answer_rows(text: str, columns: int) -> Iterable[str]:
+    """Return a row of answers, or one row for each where it is too long: a key stays with its label."""
+    if columns <= 0 or width_of(text) + 2 <= columns:
+        return (f"  {text}",)
+    answers = filter(None, text.split(" " * 5))
+    return (row for one in answers for row in wrapped(f"  {one.strip()}", columns, indent=" " * 5))
+
+
+def _inline_choices(form: Form, columns: int) -> list[Row]:
+    """Return the answers in one line, broken between two of them where it is too long."""
+    answers = [f"{choice.key} {choice.label}" for choice in form.choices if choice.label]
+    answers += ["v read all"] if form.glimpse else ["v whole file"] if form.whole else []
+    answers += [form.hint] if form.hint else []
+    rows, row = list[str](), ""
+    for text in answers:
+        longer = f"{row} · {text}" if row else f"  {text}"
+        if row and columns > 0 and width_of(longer) > columns:
+            rows.append(row)
+            longer = f"  {text}"
+        row = longer
+    return [Row(part) for one in (*rows, row) for part in wrapped(one, columns, indent="    ")]

@@ -1,31 +1,30 @@
-"""The forms of all question kinds."""
+"""The forms of all question kinds: a new kind is one case in `form_of`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
-from bridle.base.text.lookalikes import mark_lookalikes
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.git_form import git_answer, git_question
-from bridle.clients.interaction.questions.question_card import Choice, Question, Row
-from bridle.clients.interaction.questions.trust_form import trust_answer, trust_question
-from bridle.clients.interaction.questions.undo_form import (
-    conflict_answer,
-    conflict_question,
-    undo_answer,
-    undo_question,
+from bridle.clients.interaction.questions.git_form import git_form
+from bridle.clients.interaction.questions.question_card import (
+    Answer,
+    Choice,
+    Form,
+    Question,
+    Row,
+    marked_line,
+    marked_lines,
 )
-from bridle.protocol.commands import PermissionChoice
+from bridle.clients.interaction.questions.trust_form import trust_form
+from bridle.clients.interaction.questions.undo_form import conflict_form, undo_form
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import (
-    AnyAnswer,
     AnyQuestion,
     BudgetAnswer,
     BudgetQuestion,
@@ -50,117 +49,103 @@ from bridle.protocol.questions import (
     WordsAnswer,
 )
 
-_GO_AHEAD: Final = "go ahead"
-_GO_ON: Final = "go on"
+
+def ask_question(asked: QuestionAsked) -> Question:
+    """Return the question with the form of its kind."""
+    return Question(id=asked.question_id, form=form_of(asked.question))
 
 
-def asked_question(asked: QuestionAsked) -> Question:
-    """The question as it is drawn."""
-    name, question = asked.question_id, asked.question
+def form_of(question: AnyQuestion) -> Form:
+    """Return the form of a question: the one place that knows every kind."""
     match question:
         case OpenQuestion():
-            return _in_words(name, question, question.text, question.choices)
-        case PlanQuestion(plan=plan):
-            return _in_words(name, question, f"Carry out this plan?\n{plan}", (_GO_AHEAD, "keep planning"))
-        case StepLimitQuestion(steps=steps, more=more):
-            words = f"{counted(steps, 'step')} done and still working. Go on for {more} more?"
-            return _in_words(name, question, words, (_GO_ON, "stop here"))
+            return _open_form(question)
+        case PlanQuestion():
+            return _plan_form(question)
+        case StepLimitQuestion():
+            return _step_limit_form(question)
         case TrustQuestion():
-            return trust_question(name, question)
+            return trust_form(question)
         case BudgetQuestion():
-            return budget_question(name, question)
+            return _budget_form(question)
         case UndoQuestion():
-            return undo_question(name, question)
+            return undo_form(question)
         case ConflictQuestion():
-            return conflict_question(name, question)
+            return conflict_form(question)
         case GitQuestion():
-            return git_question(name, question)
+            return git_form(question)
         case OrphanQuestion():
-            return orphan_question(name, question)
+            return _orphan_form(question)
         case InputQuestion():
-            return input_question(name, question)
+            return _input_form(question)
         case SamplingQuestion():
-            return sampling_question(name, question)
+            return _sampling_form(question)
         case TokenQuestion():
-            return token_question(name, question)
+            return _token_form(question)
         case _:
             assert_never(question)
 
 
-def given_answer(about: AnyQuestion, decided: Decided) -> AnyAnswer:
-    """What the person's answer says about this question."""
-    match about:
-        case OpenQuestion():
-            return WordsAnswer(text=decided.words)
-        case PlanQuestion():
-            approve = decided.words == _GO_AHEAD
-            return PlanAnswer(approve=approve, note="" if approve else decided.words)
-        case StepLimitQuestion():
-            return StepLimitAnswer(go_on=decided.words == _GO_ON)
-        case TrustQuestion():
-            return trust_answer(decided.answer)
-        case BudgetQuestion():
-            return budget_answer(about, decided.answer)
-        case UndoQuestion():
-            return undo_answer(decided.answer)
-        case ConflictQuestion():
-            return conflict_answer(decided.answer)
-        case GitQuestion():
-            return git_answer(about, decided)
-        case OrphanQuestion():
-            return orphan_answer(decided)
-        case InputQuestion():
-            return input_answer(about, decided)
-        case SamplingQuestion():
-            return sampling_answer(decided)
-        case TokenQuestion():
-            return TokenAnswer(allow=False)
-        case _:
-            assert_never(about)
+def _numbered(*answers: tuple[str, Answer]) -> tuple[Choice, ...]:
+    """Return suggestions of an open form, to be picked by number."""
+    return tuple(Choice(str(at), marked_line(label), answer) for at, (label, answer) in enumerate(answers, 1))
 
 
-def _in_words(question_id: str, about: AnyQuestion, text: str, choices: tuple[str, ...]) -> Question:
-    """A question that any words answer."""
-    marked = mark_lookalikes(text, prose=True)
-    lines = [Row(visible(line)) for line in marked.splitlines()] or [Row("")]
-    return Question(
-        id=question_id,
-        about=about,
-        title=lines[0].text,
-        body=tuple(lines[1:]),
-        options=tuple(visible(mark_lookalikes(choice), newlines=False) for choice in choices),
+def _open_form(asked: OpenQuestion) -> Form:
+    first, *rest = marked_lines(asked.text) or [""]
+    return Form(
+        title=first,
+        body=tuple(map(Row, rest)),
+        choices=_numbered(*((choice, WordsAnswer(text=choice)) for choice in asked.choices)),
+        open=True,
+        in_words=lambda text: WordsAnswer(text=text),
+        refusal=WordsAnswer(text=""),
     )
 
 
-def budget_question(question_id: str, asked: BudgetQuestion) -> Question:
-    """The question as it is drawn."""
-    return Question(
-        id=question_id,
-        about=asked,
+def _plan_form(asked: PlanQuestion) -> Form:
+    keep = "keep planning"
+    return Form(
+        title="Carry out this plan?",
+        body=tuple(map(Row, marked_lines(asked.plan))),
+        choices=_numbered(
+            ("go ahead", PlanAnswer(approve=True)), (keep, PlanAnswer(approve=False, note=keep))
+        ),
+        open=True,
+        in_words=lambda text: PlanAnswer(approve=False, note=text),
+        refusal=PlanAnswer(approve=False),
+    )
+
+
+def _step_limit_form(asked: StepLimitQuestion) -> Form:
+    stop = StepLimitAnswer(go_on=False)
+    return Form(
+        title=f"{counted(asked.steps, 'step')} done and still working. Go on for {asked.more} more?",
+        choices=_numbered(("go on", StepLimitAnswer(go_on=True)), ("stop here", stop)),
+        open=True,
+        refusal=stop,
+    )
+
+
+def _budget_form(asked: BudgetQuestion) -> Form:
+    stop = BudgetAnswer(choice="stop")
+    return Form(
         title=budget_words(asked),
-        choices=(*_going_on(asked), Choice("n", "deny")),
+        choices=(*_ways_to_continue(asked), Choice("n", "", stop)),
         inline=True,
-        last_words="Enter stop",
+        hint="Enter stop",
+        refusal=stop,
     )
 
 
-def budget_answer(asked: BudgetQuestion, answer: PermissionChoice) -> BudgetAnswer:
-    match answer:
-        case "once":
-            return BudgetAnswer(choice="raise" if asked.raise_to_usd is not None else "unlimited")
-        case "pattern":
-            return BudgetAnswer(choice="cheaper")
-        case _:
-            return BudgetAnswer(choice="stop")
-
-
-def _going_on(asked: BudgetQuestion) -> Iterator[Choice]:
+def _ways_to_continue(asked: BudgetQuestion) -> Iterator[Choice]:
     if asked.raise_to_usd is not None:
-        yield Choice("r", "once", f"raise to ${asked.raise_to_usd:g}")
+        yield Choice("r", f"raise to ${asked.raise_to_usd:g}", BudgetAnswer(choice="raise"))
     if asked.cheaper is not None:
-        yield Choice("m", "pattern", f"go on with {visible(asked.cheaper, newlines=False)}")
+        cheaper = visible(asked.cheaper, newlines=False)
+        yield Choice("m", f"go on with {cheaper}", BudgetAnswer(choice="cheaper"))
     if asked.reason == "PriceUnknown":
-        yield Choice("g", "once", "go on without the limit")
+        yield Choice("g", "go on without the limit", BudgetAnswer(choice="unlimited"))
 
 
 def budget_words(question: BudgetQuestion) -> str:
@@ -174,55 +159,38 @@ def budget_words(question: BudgetQuestion) -> str:
     return visible(sentence(question.reason, data), newlines=False)
 
 
-_JUDGEMENTS: Final[dict[PermissionChoice, Literal["happened", "did_not", "unknown", "undo", "later"]]] = {
-    "once": "happened",
-    "pattern": "did_not",
-    "deny": "unknown",
-    "tool": "undo",
-    "always": "later",
-}
-
-
-def orphan_question(question_id: str, asked: OrphanQuestion) -> Question:
-    """The question as it is drawn."""
-    undo = undo_choice(asked)
-    return Question(
-        id=question_id,
-        about=asked,
+def _orphan_form(asked: OrphanQuestion) -> Form:
+    unknown, later = OrphanAnswer(judgement="unknown"), OrphanAnswer(judgement="later")
+    choices = (
+        Choice("h", "it happened", OrphanAnswer(judgement="happened")),
+        Choice("n", "it did not", OrphanAnswer(judgement="did_not")),
+        Choice(
+            "?",
+            "I don't know: the model must check before repeating",
+            unknown,
+            noted=lambda note: OrphanAnswer(judgement="unknown", note=note),
+        ),
+        Choice("z", undo_choice(asked), OrphanAnswer(judgement="undo")),
+        Choice("q", "decide later", later),
+    )
+    happened, did_not, ask_model, undo, decide_later = (f"{one.key}  {one.label}" for one in choices)
+    return Form(
         title=orphan_headline(asked),
         body=(Row(""), *map(Row, orphan_lines(asked))),
-        choices=(
-            Choice("h", "once", HAPPENED),
-            Choice("n", "pattern", DID_NOT),
-            Choice("?", "deny", DO_NOT_KNOW),
-            Choice("z", "tool", undo),
-            Choice("q", "always", LATER),
-        ),
+        choices=choices,
         answer_rows=(
-            f"h  {HAPPENED}     n  {DID_NOT}     ?  {DO_NOT_KNOW} (Enter)",
-            f"z  {undo}        d  details        q  {LATER}",
+            f"{happened}     {did_not}     {ask_model} (Enter)",
+            f"{undo}        d  details        {decide_later}",
         ),
         inline=True,
         whole=tuple(map(Row, orphan_details(asked))),
         whole_key="d",
-        words=False,
-        noted_key="?",
+        only_keys=True,
+        refusal=unknown,
+        later=later,
     )
 
 
-def orphan_answer(decided: Decided) -> OrphanAnswer:
-    """What the key says; words behind a `?` are for the model, which must look for itself."""
-    if decided.stop:
-        return OrphanAnswer(judgement="later")
-    if decided.note:
-        return OrphanAnswer(judgement="unknown", note=decided.note)
-    return OrphanAnswer(judgement=_JUDGEMENTS[decided.answer])
-
-
-HAPPENED: Final = "it happened"
-DID_NOT: Final = "it did not"
-DO_NOT_KNOW: Final = "I don't know: the model must check before repeating"
-LATER: Final = "decide later"
 _MOST_DETAILS: Final = 400
 _WORDS: Final = 60
 
@@ -273,121 +241,97 @@ def _hours(ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(ms / 1000))
 
 
-def sampling_question(question_id: str, asked: SamplingQuestion) -> Question:
-    """The question as it is drawn: who asks, all that the model would read, and what it may cost."""
-    server = visible(mark_lookalikes(asked.server), newlines=False)
+def _sampling_form(asked: SamplingQuestion) -> Form:
+    """Show the asking server, everything the model would read, and the cost."""
+    no = SamplingAnswer(allow=False)
     left = (
         f"{counted(asked.requests_left, 'more request')} and {counted(asked.tokens_left, 'token')} are left"
     )
-    return Question(
-        id=question_id,
-        about=asked,
-        title=f"The server {server} wants your model to answer this, up to {counted(asked.max_tokens, 'token')}",
+    return Form(
+        title=f"The server {marked_line(asked.server)} wants your model to answer this, "
+        f"up to {counted(asked.max_tokens, 'token')}",
         body=tuple(_sampling_rows(asked)),
         context=(
             f"The model gets these words and no tools; the server gets the answer, and you pay for it. {left}.",
         ),
-        choices=(Choice("y", "once", "yes, this time"), Choice("n", "deny", "no (Enter)")),
+        choices=(Choice("y", "yes, this time", SamplingAnswer(allow=True)), Choice("n", "no (Enter)", no)),
         inline=True,
+        refusal=no,
     )
-
-
-def sampling_answer(decided: Decided) -> SamplingAnswer:
-    return SamplingAnswer(allow=decided.answer == "once")
 
 
 def _sampling_rows(asked: SamplingQuestion) -> Iterator[Row]:
     said = [("system", asked.system)] if asked.system else []
     for role, text in (*said, *((message.role, message.text) for message in asked.messages)):
-        first, *rest = mark_lookalikes(text, prose=True).splitlines() or [""]
-        yield Row(f"  {role}: {visible(first)}")
-        for line in rest:
-            yield Row(f"    {visible(line)}")
+        first, *rest = marked_lines(text) or [""]
+        yield Row(f"  {role}: {first}")
+        yield from (Row(f"    {line}") for line in rest)
 
 
-def token_question(question_id: str, asked: TokenQuestion) -> Question:
-    """The question as it is drawn. It closes by itself when the code was used or is too old."""
+def _token_form(asked: TokenQuestion) -> Form:
+    """Show a code. The question closes when the code was used or expires."""
+    refusal = TokenAnswer(allow=False)
     who = visible(asked.name, newlines=False) or "no name of its own"
     may = "everything" if asked.commands is None else ", ".join(asked.commands) or "nothing"
-    return Question(
-        id=question_id,
-        about=asked,
+    return Form(
         title=f"Somebody asks for a token. Its code: {asked.code[:3]} {asked.code[3:]}",
         body=(
             Row(f"for {who} ({asked.identity}), {counted(asked.life_s // 60, 'minute')}"),
             Row(f"sessions: {visible(', '.join(asked.sessions), newlines=False) or 'none'}"),
             Row(f"may: {visible(may, newlines=False)}{', and mint tokens' if asked.can_mint else ''}"),
         ),
-        choices=(Choice("n", "deny", "refuse it"),),
+        choices=(Choice("n", "refuse it", refusal),),
         inline=True,
-        last_words="Enter refuse",
+        hint="Enter refuse",
+        refusal=refusal,
     )
 
 
-DECLINE: Final = "(tell it nothing)"
-SKIP: Final = "(leave it out)"
-
-
-def input_question(question_id: str, asked: InputQuestion) -> Question:
-    """The question as it is drawn: who asks, what for, and that it is not Bridle that does."""
+def _input_form(asked: InputQuestion) -> Form:
+    """Show which server asks, and for what. Its text is marked: nobody has checked it."""
     step = f" ({asked.number} of {asked.count})" if asked.count > 1 else ""
-    title = f"The server {_marked_line(asked.server)} asks{step}"
-    said = tuple(
-        Row(f"  {visible(line)}") for line in mark_lookalikes(asked.message, prose=True).splitlines()
-    )
+    title = f"The server {marked_line(asked.server)} asks{step}"
+    said = tuple(Row(f"  {line}") for line in marked_lines(asked.message))
+    declined = InputAnswer(declined=True)
     if asked.url:
-        return Question(
-            id=question_id,
-            about=asked,
+        return Form(
             title=f"{title} you to open this address",
-            body=(*said, Row(f"  {_marked_line(asked.url)}")),
+            body=(*said, Row(f"  {marked_line(asked.url)}")),
             context=("Bridle does not open it. Look where it leads before you do.",),
-            choices=(Choice("y", "once", "done"), Choice("n", "deny", "no (Enter)")),
+            choices=(Choice("y", "done", InputAnswer()), Choice("n", "no (Enter)", declined)),
             inline=True,
+            refusal=declined,
         )
-    return Question(
-        id=question_id,
-        about=asked,
+    return Form(
         title=title,
         body=(*said, *_field_rows(asked)),
-        options=tuple(_field_options(asked.field)),
+        choices=_numbered(*_field_answers(asked.field), ("(tell it nothing)", declined)),
+        open=True,
+        in_words=lambda text: InputAnswer(text=text),
+        refusal=InputAnswer(text=""),
     )
-
-
-def input_answer(asked: InputQuestion, decided: Decided) -> InputAnswer:
-    if asked.url:
-        return InputAnswer(declined=decided.answer != "once")
-    if decided.words == DECLINE:
-        return InputAnswer(declined=True)
-    field = asked.field
-    if field is not None and field.choices and not field.many:
-        shown = dict(zip(map(_marked_line, field.choices), field.choices, strict=True))
-        return InputAnswer(text=shown.get(decided.words, decided.words))
-    return InputAnswer(text="" if decided.words == SKIP else decided.words)
 
 
 def _field_rows(asked: InputQuestion) -> Iterator[Row]:
     field = asked.field
     if asked.problem:
-        yield Row(f"  That was not taken: {_marked_line(asked.problem)}")
+        yield Row(f"  That was not taken: {marked_line(asked.problem)}")
     if field is None:
         return
     kind = "" if field.kind == "text" or field.choices else f" ({field.kind})"
-    default = f" [{_marked_line(field.default)}]" if field.default else ""
-    yield Row(f"  {_marked_line(field.title or field.name)}{kind}{default}")
+    default = f" [{marked_line(field.default)}]" if field.default else ""
+    yield Row(f"  {marked_line(field.title or field.name)}{kind}{default}")
     if field.about:
-        yield Row(f"  {_marked_line(field.about)}", "faint")
+        yield Row(f"  {marked_line(field.about)}", "faint")
     if field.many:
-        yield Row(f"  any of: {', '.join(map(_marked_line, field.choices))}")
+        yield Row(f"  any of: {', '.join(map(marked_line, field.choices))}")
 
 
-def _field_options(field: InputField | None) -> Iterator[str]:
-    if field is not None and not field.many:
-        yield from map(_marked_line, field.choices or (("yes", "no") if field.kind == "yes or no" else ()))
-    if field is not None and (field.default or not field.required):
-        yield SKIP
-    yield DECLINE
-
-
-def _marked_line(text: str) -> str:
-    return visible(mark_lookalikes(text), newlines=False)
+def _field_answers(field: InputField | None) -> Iterator[tuple[str, Answer]]:
+    if field is None:
+        return
+    if not field.many:
+        known = field.choices or (("yes", "no") if field.kind == "yes or no" else ())
+        yield from ((one, InputAnswer(text=one)) for one in known)
+    if field.default or not field.required:
+        yield "(leave it out)", InputAnswer(text="")

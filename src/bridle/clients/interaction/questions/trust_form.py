@@ -11,38 +11,32 @@ import msgspec
 from bridle.base.text.line_diff import DiffLine
 from bridle.base.text.phrases import counted, spelled_age
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.questions.question_card import Choice, Question, Row, RowStyle
-from bridle.protocol.commands import PermissionChoice
+from bridle.clients.interaction.questions.question_card import Choice, Form, Row, RowStyle
 from bridle.protocol.questions import LaunchShown, TrustAnswer, TrustQuestion
 
 _GLIMPSE: Final = 10
 _STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed"}
 
 
-def trust_question(question_id: str, asked: TrustQuestion) -> Question:
-    """The question as it is drawn."""
+def trust_form(asked: TrustQuestion) -> Form:
     words = trust_words(asked)
-    return Question(
-        id=question_id,
-        about=asked,
+    refusal = TrustAnswer(use=False)
+    no = "not here" if asked.offered else "not now"
+    return Form(
         title=words.title,
         body=tuple(_row(line, asked.compared) for line in words.body),
         context=words.warnings,
         choices=(
-            Choice("u", "once", "use it"),
-            Choice("n", "deny", "not here" if asked.offered else "not now"),
-            Choice("no", "deny"),
-            Choice("v", "deny", "read all"),
+            Choice("u", "use it", TrustAnswer(use=True)),
+            Choice("n", no, refusal),
+            Choice("no", "", refusal),
         ),
         inline=True,
         glimpse=_GLIMPSE,
-        last_words="Enter not here" if asked.offered else "Enter not now",
-        words=False,
+        hint=f"Enter {no}",
+        refusal=refusal,
+        only_keys=True,
     )
-
-
-def trust_answer(answer: PermissionChoice) -> TrustAnswer:
-    return TrustAnswer(use=answer != "deny")
 
 
 def _row(line: DiffLine | str, compared: bool) -> Row:

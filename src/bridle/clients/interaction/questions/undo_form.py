@@ -7,8 +7,7 @@ from typing import Final
 
 from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.questions.question_card import Choice, Question, Row
-from bridle.protocol.commands import PermissionChoice
+from bridle.clients.interaction.questions.question_card import Choice, Form, Row
 from bridle.protocol.questions import (
     ConflictAnswer,
     ConflictQuestion,
@@ -23,58 +22,37 @@ from bridle.protocol.questions import (
 )
 
 
-def undo_question(question_id: str, asked: UndoQuestion) -> Question:
-    """The question as it is drawn."""
-    return Question(
-        id=question_id,
-        about=asked,
+def undo_form(asked: UndoQuestion) -> Form:
+    keep = UndoAnswer(choice="keep")
+    return Form(
         title=undo_headline(asked.preview),
         body=tuple(map(Row, undo_lines(asked.preview))),
         choices=(
-            Choice("y", "once", "redo" if asked.preview.redo else "undo"),
-            Choice("d", "pattern", "diff"),
-            Choice("n", "deny"),
+            Choice("y", "redo" if asked.preview.redo else "undo", UndoAnswer(choice="go")),
+            Choice("d", "diff", UndoAnswer(choice="diff")),
+            Choice("n", "", keep),
         ),
         inline=True,
-        last_words="Enter keep",
+        hint="Enter keep",
+        refusal=keep,
     )
 
 
-def undo_answer(answer: PermissionChoice) -> UndoAnswer:
-    match answer:
-        case "once":
-            return UndoAnswer(choice="go")
-        case "pattern":
-            return UndoAnswer(choice="diff")
-        case _:
-            return UndoAnswer(choice="keep")
-
-
-def conflict_question(question_id: str, asked: ConflictQuestion) -> Question:
-    """The question as it is drawn. What a redo writes over comes back by nothing."""
+def conflict_form(asked: ConflictQuestion) -> Form:
+    """Ask about one file. A redo cannot bring back the version it overwrites."""
     kept = "not kept" if asked.conflict.since == "undo" else "kept for /redo"
-    return Question(
-        id=question_id,
-        about=asked,
+    stop = ConflictAnswer(choice="stop")
+    return Form(
         title=f"{conflict_words(asked.conflict)}.",
         choices=(
-            Choice("s", "once", "skip it"),
-            Choice("o", "pattern", f"overwrite (your version is {kept})"),
-            Choice("n", "deny"),
+            Choice("s", "skip it", ConflictAnswer(choice="skip")),
+            Choice("o", f"overwrite (your version is {kept})", ConflictAnswer(choice="overwrite")),
+            Choice("n", "", stop),
         ),
         inline=True,
-        last_words="Enter stop",
+        hint="Enter stop",
+        refusal=stop,
     )
-
-
-def conflict_answer(answer: PermissionChoice) -> ConflictAnswer:
-    match answer:
-        case "once":
-            return ConflictAnswer(choice="skip")
-        case "pattern":
-            return ConflictAnswer(choice="overwrite")
-        case _:
-            return ConflictAnswer(choice="stop")
 
 
 _TITLE_CHARACTERS: Final = 60

@@ -22,10 +22,9 @@ from bridle.clients.interaction.composer.parse import (
     missing_files,
     parse,
 )
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.git_form import text_to_edit
-from bridle.clients.interaction.questions.question_card import Question, permission_question, setting_of
-from bridle.clients.interaction.questions.question_forms import asked_question
+from bridle.clients.interaction.questions.permission_form import permission_question, setting_of
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.clients.interaction.session.effects import (
     CopyText,
     Echo,
@@ -214,7 +213,7 @@ class Controller:
 
     def _question(self, asked: e.PermissionRequested | e.QuestionAsked, envelope: e.Envelope) -> Question:
         if isinstance(asked, e.QuestionAsked):
-            question = asked_question(asked)
+            question = ask_question(asked)
         else:
             question = permission_question(asked, setting_of(self.view.created, self.folder))
         return question.put_by(envelope.agent_path, envelope.invocation)
@@ -268,10 +267,11 @@ class Controller:
                 assert_never(intent)
 
     def _decided(self, decided: Decided) -> Sequence[Effect]:
-        if decided.question.about is not None and (text := text_to_edit(decided)) is not None:
-            return (EditMessage(decided.question, text),)
+        if isinstance(decided.answer, Edit):
+            return (EditMessage(decided.question, decided.answer),)
+        answered = tuple(self._questions.answer(decided.question, decided.answer))
         if not decided.stop:
-            return tuple(self._questions.decided(decided))
+            return answered
         self._stopped.add(decided.question.id)
         beside = self.view.children.beside(decided.question.invocation)
         stop = (
@@ -280,7 +280,7 @@ class Controller:
             else self.handle(StopTurn())
         )
         # the stop goes first: behind the no, the turn could go on for as long as that is on its way
-        return (*stop, *self._questions.decided(decided))
+        return (*stop, *answered)
 
     def nobody_is_left(self) -> Sequence[Effect]:
         """No answer can come any more: every question, open or to come, is answered with no."""

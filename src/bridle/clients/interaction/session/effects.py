@@ -11,7 +11,7 @@ from bridle.clients.interaction.commands.slash_table import Do
 from bridle.clients.interaction.composer.choice_list import ChoiceList
 from bridle.clients.interaction.composer.composer import Send
 from bridle.clients.interaction.composer.picker import Listed
-from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_card import Edit, Question
 from bridle.protocol.commands import AnyCommand
 from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import Envelope
@@ -65,11 +65,11 @@ class PutQuestion(msgspec.Struct, frozen=True):
 
 
 class EditMessage(msgspec.Struct, frozen=True):
-    """A text of the question in front of the person, for their editor. What they make of it is a `Decided` with it as
-    its words; where they make nothing of it, the question comes again."""
+    """A text of the question in front, for the user's editor. The edited text makes the answer; without one the
+    question is asked again."""
 
     question: Question
-    text: str
+    edit: Edit
 
 
 class CloseQuestion(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.clients.interaction.composer.choice_list import ListPurpose
 from bridle.clients.interaction.composer.composer import Send
-from bridle.clients.interaction.questions.card import Decided
+from bridle.clients.interaction.questions.question_card import Decided
 
 
 class StopTurn(msgspec.Struct, frozen=True):

@@ -23,8 +23,15 @@ from bridle.clients.interaction.composer.composer import (
     with_pictures,
 )
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
-from bridle.clients.interaction.questions.card import Card, Decided, Hint, Show, answered, drawn
-from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.questions.question_card import (
+    Card,
+    Decided,
+    Hint,
+    Question,
+    Show,
+    answer_card,
+    draw_card,
+)
 from bridle.protocol.errors import BridleError
 
 QUIET_S: Final = 1.0
@@ -61,7 +68,7 @@ class KeyRouter:
 
     def ask(self, question: Question, *, now_s: float, columns: int, rows: int, position: str = "") -> Show:
         """Puts a question in front of the draft and returns what is to be printed, now."""
-        self.card, show = drawn(question, columns=columns, rows=rows, position=position)
+        self.card, show = draw_card(question, columns=columns, rows=rows, position=position)
         self._drawn_s = now_s
         self._put_aside = False
         self.focus = "question" if self._lines_only else "draft"
@@ -149,7 +156,7 @@ class KeyRouter:
             case Press(name="ctrl-u" | "ctrl-w"):
                 self.card = msgspec.structs.replace(card, line="")
             case Press(name="enter"):
-                self.card, outcome = answered(card, card.line, columns=columns)
+                self.card, outcome = answer_card(card, card.line, columns=columns)
                 return outcome
             case Press(name="ctrl-z" | "ctrl-l"):
                 return self._compose(key)

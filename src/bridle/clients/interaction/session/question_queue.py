@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.questions.question_forms import given_answer
+from bridle.clients.interaction.questions.question_card import Answer, PermissionAnswer, Question
 from bridle.clients.interaction.session.effects import CloseQuestion, Effect, PutQuestion
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
@@ -40,7 +38,7 @@ class QuestionQueue:
     def ask_first(self) -> list[Effect]:
         """The first open question comes forward, if none has; where nobody is left, the answer to all is no."""
         if self._nobody:
-            refused = [self._command(Decided(question=question, stop=True)) for question in self._open]
+            refused = [self._command(one, one.form.later or one.form.refusal) for one in self._open]
             self._open.clear()
             return [*refused]
         if self._asked is not None or not self._open:
@@ -55,14 +53,19 @@ class QuestionQueue:
             self._open.append(question)
         return self.ask_first()
 
-    def decided(self, decided: Decided) -> list[Effect]:
-        """The person has answered the question in front; the next one comes forward. A late answer is none."""
-        if decided.question.id != self._asked:
+    def answer(self, question: Question, answer: Answer | None) -> list[Effect]:
+        """Send the answer to the question in front, and bring the next one forward. A late answer is ignored.
+
+        Without an answer the question is refused, or left open where only text answers it.
+        """
+        if question.id != self._asked:
             return []
-        self.drop(decided.question.id)
-        answers = decided.question.choices or not decided.stop
+        self.drop(question.id)
         self._asked = None
-        return [*([self._command(decided)] if answers else []), *self.ask_first()]
+        form = question.form
+        if answer is None and not form.open:
+            answer = form.later or form.refusal
+        return [*([] if answer is None else [self._command(question, answer)]), *self.ask_first()]
 
     def settled(self, question_id: str, why: str = "") -> list[Effect]:
         """The question is no longer open, whoever answered; `why` is for a person who has it in front of them."""
@@ -94,15 +97,13 @@ class QuestionQueue:
         asked, self._asked = self._asked, None
         return [*([] if asked is None else [CloseQuestion(asked)]), *self.ask_first()]
 
-    def _command(self, decided: Decided) -> AnyCommand:
-        question = decided.question
-        if question.about is not None:
-            answer = given_answer(question.about, decided)
+    def _command(self, question: Question, answer: Answer) -> AnyCommand:
+        if not isinstance(answer, PermissionAnswer):
             return AnswerQuestion(session=self._session, question_id=question.id, answer=answer)
         return AnswerPermission(
             session=self._session,
             call_id=question.id,
-            answer=decided.answer,
-            note=decided.note,
+            answer=answer.choice,
+            note=answer.note,
             digest=question.digest,
         )
