@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.commands.slash_table import (
-    Lines,
-    SlashContext,
-    carry_out,
-    completed_names,
-    names,
-)
+from bridle.clients.interaction.commands.slash_command import SlashContext
+from bridle.clients.interaction.commands.slash_table import SLASH
+from bridle.clients.interaction.effects import Effect, SayWords
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.commands.aliases import read_aliases
@@ -41,6 +37,17 @@ b = "/alias:a x"
 word = "help"
 number = 3
 """
+
+
+def standing(info: EngineInfo) -> SlashContext:
+    return SlashContext(
+        session="s", view=SessionView("c"), info=info, table=SLASH, is_file=lambda _path: False
+    )
+
+
+def carry_out(name: str, arguments: str, now: SlashContext) -> Effect:
+    (effect,) = SLASH.run(name, arguments, now)
+    return effect
 
 
 @pytest.mark.requirement("G46.4")
@@ -89,13 +96,13 @@ def test_a_client_does_what_an_alias_stands_for_and_never_instead_of_a_command_o
         SlashEntry(name="t", description="short for /user:tidy now", stands_for="/user:tidy now"),
         SlashEntry(name="help", description="never", stands_for="/quit"),
     )
-    now = SlashContext(session="s", view=SessionView("c"), info=EngineInfo(prompts=entries))
+    now = standing(EngineInfo(prompts=entries))
     assert carry_out("p", "", now) == SetMode(session="s", mode="plan")
     for name in ("t", "alias:t"):
         said = carry_out(name, "and here", now)
         assert said == RunSlash(session="s", name="user:tidy", arguments="now and here")
-    assert not isinstance(carry_out("help", "", now), RunSlash)
-    assert {"p", "t"} <= set(names(now.info))
+    assert not any(isinstance(one, RunSlash) for one in SLASH.run("help", "", now))
+    assert {"p", "t"} <= set(SLASH.names(now.info))
 
 
 @given(
@@ -150,10 +157,10 @@ def test_no_alias_and_no_plugin_takes_a_namespace_of_a_long_name(name: str) -> N
 @pytest.mark.requirement("C20", "G46.1")
 def test_a_client_takes_a_long_name_for_the_short_one_and_completes_it():
     entries = (SlashEntry(name="halt", description="short", stands_for="/run:stop"),)
-    now = SlashContext(session="s", view=SessionView("c"), info=EngineInfo(prompts=entries))
+    now = standing(EngineInfo(prompts=entries))
     for name in ("plan", "bridle:plan"):
         assert carry_out(name, "", now) == SetMode(session="s", mode="plan")
     for name in ("stop", "run:stop", "bridle:stop", "halt"):
-        assert carry_out(name, "", now) == Lines(("No turn is running.",))
+        assert carry_out(name, "", now) == SayWords("No turn is running.", "  ")
     assert carry_out("git:diff", "src", now) == RunSlash(session="s", name="git:diff", arguments="src")
-    assert {"git:commit", "run:stop"} <= set(completed_names(now.info))
+    assert {"git:commit", "run:stop"} <= set(SLASH.completed_names(now.info))

@@ -10,7 +10,7 @@ import pytest
 
 from bridle.agents.delegate_tool import DELEGATE
 from bridle.app.sources.settings_use import COMING
-from bridle.clients.interaction.commands.slash_table import KEYS
+from bridle.clients.interaction.composer.keys import KEYS
 from bridle.config.origins import OTHER_VARIABLES, VARIABLES
 from bridle.context.memory import memory_tool
 from bridle.context.skills import session_skills

@@ -8,7 +8,7 @@ from bridle._version import __version__
 from bridle.base.text.spelling import meant_words
 from bridle.cli.verbs import TALK, VERBS
 from bridle.cli.verbs.rows import HELP, Action, Option, Verb
-from bridle.clients.interaction.commands import slash_table
+from bridle.clients.interaction.composer.keys import KEYS as KEY_LINES
 from bridle.config.settings_report import reference
 
 OVERVIEW = """\
@@ -137,7 +137,7 @@ def page(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> tuple[str, 
         case "man":
             return man_page(verbs), 0
         case "keys":
-            return "\n".join(slash_table.KEYS) + "\n", 0
+            return "\n".join(KEY_LINES) + "\n", 0
         case "options":
             return option_page(verbs), 0
         case "settings":

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import typed
-from bridle.clients.interaction.questions.question_card import Decided, Question, answer_card, draw_card
-from bridle.clients.interaction.session.client_services import ClientServices
-from bridle.clients.interaction.session.effects import (
+from bridle.clients.interaction.effects import (
     ClientEffect,
+    Intent,
     PutQuestion,
     SayWords,
     SessionReady,
     ShowEvent,
 )
-from bridle.clients.interaction.session.intents import Intent
+from bridle.clients.interaction.questions.question_card import Decided, Question, answer_card, draw_card
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e

@@ -15,25 +15,28 @@ from hypothesis import strategies as st
 
 from app.test_spending import PRICED, opened, provider
 from bridle.clients.interaction.composer.composer import Send
-from bridle.clients.interaction.questions.question_card import Decided, Form, PermissionAnswer, Question
-from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.session.effects import (
+from bridle.clients.interaction.effects import (
+    ChooseSession,
     CloseQuestion,
     CopyText,
     Echo,
     EnterSession,
     Leave,
+    NextMode,
     PickSession,
     PutQuestion,
     RememberPrompt,
+    RunCommand,
     SayWords,
     SessionReady,
     ShowEvent,
     ShowSessions,
+    StopTurn,
     Waiting,
     WaitOver,
 )
-from bridle.clients.interaction.session.intents import ChooseSession, NextMode, RunCommand, StopTurn
+from bridle.clients.interaction.questions.question_card import Decided, Form, PermissionAnswer, Question
+from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.question_queue import QuestionQueue
 from bridle.clients.interaction.state.view import SessionView
 from bridle.conformance.fake_models import SilentModel, scripted

@@ -2,23 +2,19 @@
 
 import pytest
 
-from bridle.clients.interaction.commands.slash_table import (
-    Do,
-    Lines,
-    SlashContext,
-    carry_out,
-    choices_for,
-    names,
-    nearest_words,
-    next_mode,
-)
+from bridle.clients.interaction.commands import session_commands, work_commands
+from bridle.clients.interaction.commands.setting_commands import fetch_grants, next_mode
+from bridle.clients.interaction.commands.slash_command import SlashCommand, SlashContext, SlashTable, say
+from bridle.clients.interaction.commands.slash_table import SLASH
+from bridle.clients.interaction.composer.composer import typed as typed_text
+from bridle.clients.interaction.effects import Do, Effect, Fetch, Leave, LendTerminal, SayWords
 from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.commands.prompts import PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
-    AnyCommand,
     CancelTurn,
     PromoteGrant,
     RevokeGrant,
@@ -54,13 +50,18 @@ def standing(*events: e.AnyEvent, used: Tally | None = None, info: EngineInfo = 
             )
         )
     view.used = used or Tally()
-    return SlashContext(session="s", view=view, info=info)
+    return SlashContext(session="s", view=view, info=info, table=SLASH, is_file=lambda _path: False)
+
+
+def carry_out(name: str, arguments: str, now: SlashContext) -> Effect:
+    (effect,) = now.table.run(name, arguments, now)
+    return effect
 
 
 def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) -> tuple[str, ...]:
-    outcome = carry_out(name, arguments, now or standing())
-    assert isinstance(outcome, Lines)
-    return outcome.lines
+    now = now or standing()
+    effects = now.table.run(name, arguments, now)
+    return tuple(effect.text for effect in effects if isinstance(effect, SayWords))
 
 
 @table(
@@ -69,25 +70,25 @@ def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) ->
         ("plan", SetMode(session="s", mode="plan")),
         ("mode auto", SetMode(session="s", mode="auto")),
         ("model work:other", SetModel(session="s", model="work:other")),
-        ("new", Do("clear")),
-        ("resume 01J8", Do("resume", "01J8")),
-        ("rename a title", Do("rename", "a title")),
-        ("exit", Do("quit")),
-        ("sessions", Do("sessions")),
-        ("sessions:list", Do("sessions")),
-        ("sessions:resume 01J8", Do("resume", "01J8")),
-        ("sessions:pin", Do("pin")),
-        ("sessions pin off", Do("pin", "off")),
-        ("sessions dismiss", Do("verb", "sessions dismiss")),
-        ("sessions:branch", Do("branch")),
-        ("sessions:branch 3", Do("branch", "3")),
-        ("sessions:export a.md", Do("export", "a.md")),
+        ("new", Do(session_commands.start_new)),
+        ("resume 01J8", Do(session_commands.resume, "01J8")),
+        ("rename a title", Do(session_commands.rename, "a title")),
+        ("exit", Leave()),
+        ("sessions", Do(session_commands.show_sessions)),
+        ("sessions:list", Do(session_commands.show_sessions)),
+        ("sessions:resume 01J8", Do(session_commands.resume, "01J8")),
+        ("sessions:pin", Do(session_commands.pin)),
+        ("sessions pin off", Do(session_commands.pin, "off")),
+        ("sessions dismiss", LendTerminal(("sessions", "dismiss"))),
+        ("sessions:branch", Do(session_commands.branch)),
+        ("sessions:branch 3", Do(session_commands.branch, "3")),
+        ("sessions:export a.md", Do(work_commands.export, "a.md")),
         ("init now", RunSlash(session="s", name="init", arguments="now")),
         ("nobody:knows", RunSlash(session="s", name="nobody:knows")),
     ],
 )
 @pytest.mark.requirement("G45.1")
-def test_a_name_becomes_a_command_or_a_deed(typed: str, outcome: AnyCommand | Do) -> None:
+def test_a_name_becomes_a_command_or_a_deed(typed: str, outcome: Effect) -> None:
     name, _, arguments = typed.partition(" ")
     assert carry_out(name, arguments, standing()) == outcome
 
@@ -95,16 +96,16 @@ def test_a_name_becomes_a_command_or_a_deed(typed: str, outcome: AnyCommand | Do
 def test_help_lists_exactly_what_there_is() -> None:
     listed = {line.split()[0].removeprefix("/") for line in lines("help")}
     also = {name.strip("/,()") for line in lines("help") for name in line.partition("(also ")[2].split()}
-    assert listed | also == set(names(INFO))
-    for name in names(INFO):
-        outcome = carry_out(name, "", standing())
-        assert not isinstance(outcome, RunSlash) or name in {one.name for one in PROMPTS}
+    assert listed | also == set(SLASH.names(INFO))
+    for name in SLASH.names(INFO):
+        sent = [one for one in SLASH.run(name, "", standing()) if isinstance(one, RunSlash)]
+        assert not sent or name in {one.name for one in PROMPTS}
 
 
 def test_a_slip_is_answered_with_the_name_that_was_meant() -> None:
-    assert nearest_words("modle", INFO) == " Close: /mode"
-    assert nearest_words("reveiw", INFO) == " Close: /review"
-    assert nearest_words("zebra", INFO) == ""
+    assert SLASH.nearest_words("modle", INFO) == " Close: /mode"
+    assert SLASH.nearest_words("reveiw", INFO) == " Close: /review"
+    assert SLASH.nearest_words("zebra", INFO) == ""
 
 
 def test_shift_tab_goes_through_three_modes_and_never_into_yolo() -> None:
@@ -150,7 +151,9 @@ def test_permissions_lists_what_is_allowed_and_takes_it_back_by_its_number() -> 
         e.GrantAdded(grant_id="g3", tool="bash", pattern="git log", life="saved", match="key"),
         e.GrantRevoked(grant_id="g2"),
     )
-    assert carry_out("permissions", "", now) == Do("permissions")
+    listed = carry_out("permissions", "", now)
+    assert isinstance(listed, Fetch)
+    assert listed.fetch is fetch_grants
     assert carry_out("permissions", "revoke 2", now) == RevokeGrant(session="s", grant_id="g3")
     assert carry_out("permissions:revoke", "1", now) == RevokeGrant(session="s", grant_id="g1")
     assert carry_out("permissions", "promote 2", now) == PromoteGrant(session="s", grant_id="g3")
@@ -188,7 +191,7 @@ def test_context_tells_every_part_and_calls_estimates_estimates() -> None:
             step=1, stop="end_turn", text_sha256="", usage=Usage(input_tokens=900, output_tokens=100)
         ),
     )
-    assert carry_out("context", "", now) == Do("context")
+    assert carry_out("context", "", now) == Do(work_commands.show_context)
     told = now.view.contents.lines(now.info.window_of(now.view.model))
     assert told[0] == "In every request. Tokens are estimates: 4 characters each."
     assert any(line.split()[:1] == ["AGENTS.md"] and line.endswith("in use") for line in told)
@@ -235,17 +238,16 @@ def test_help_of_a_command_tells_how_it_is_written() -> None:
 
 
 def test_every_command_of_the_client_says_what_it_takes() -> None:
-    """A new one is told of in `_ARGUMENTS`, too: help of it, and Tab behind it, are made of that."""
-    for name in names(EngineInfo()):
+    for name in SLASH.names(EngineInfo()):
         assert lines("help", name)[0].startswith(f"/{name}"), name
-        choices_for(name, 0, INFO)
+        SLASH.choices_for(name, 0, INFO)
 
 
 @pytest.mark.requirement("G45.20")
 def test_words_behind_a_command_that_takes_none_are_not_dropped_unsaid() -> None:
     assert lines("hooks", "all") == ("/hooks takes no words.",)
     assert lines("copy", "all") == ("/copy takes no words.",)
-    assert carry_out("quit", "now", standing()) == Do("quit", "now")
+    assert carry_out("quit", "now", standing()) == Leave()
 
 
 @table(
@@ -263,4 +265,24 @@ def test_words_behind_a_command_that_takes_none_are_not_dropped_unsaid() -> None
 def test_tab_knows_what_may_stand_behind_a_name(name: str, at: int, known: tuple[str, ...]) -> None:
     where = SlashArgument(name="where", choices=("staging", "live"), examples=("canary",))
     deploy = SlashEntry(name="deploy", description="", args_schema=args_schema((where,)))
-    assert choices_for(name, at, EngineInfo(prompts=(deploy,))) == known
+    assert SLASH.choices_for(name, at, EngineInfo(prompts=(deploy,))) == known
+
+
+@pytest.mark.requirement("G45.20")
+def test_a_new_command_is_one_value() -> None:
+    """Dispatch, help, Tab and what is near a slip come from the table that has it."""
+    place = SlashArgument(name="PLACE", about="where to", choices=("staging", "live"))
+    deploy = SlashCommand("deploy", "send it out", lambda _now, where: say(f"to {where}"), (place,))
+    table = SlashTable((*SLASH.commands, deploy))
+    client = Controller(SessionView("cli_me"), "s", slash=table)
+    said = client.handle(typed_text("/deploy live"))
+    assert SayWords("to live", "  ") in said
+    helped = client.handle(typed_text("/help deploy"))
+    assert [one.text for one in helped if isinstance(one, SayWords)] == [
+        "/deploy [PLACE]",
+        "  send it out",
+        "  PLACE       where to: staging live",
+    ]
+    assert "deploy" in table.completed_names(EngineInfo())
+    assert table.choices_for("deploy", 0, EngineInfo()) == ("staging", "live")
+    assert table.nearest_words("deplyo", EngineInfo()) == " Close: /deploy"

@@ -37,9 +37,9 @@ from bridle.cli.stdin import typed_line
 from bridle.cli.talk.pictures import picture_at, picture_on_clipboard
 from bridle.cli.unlock import unlocked
 from bridle.clients.engine_link import EngineLink
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import Picture
 from bridle.clients.interaction.composer.picker import Deed, Listed, Picker, listed
-from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.state.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.session_picker import pick

@@ -10,15 +10,12 @@ from typing import Final, assert_never
 
 from bridle.base.text.terminal_text import visible
 from bridle.clients.engine_link import LOST
-from bridle.clients.interaction.commands.queue_commands import WriteDraft
+from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.composer.composer import composer_with, typed
 from bridle.clients.interaction.composer.pasted_paths import pictures_in
 from bridle.clients.interaction.composer.picker import Listed, session_lines
-from bridle.clients.interaction.questions.question_card import Decided, Edit, Hint, Question, Show
-from bridle.clients.interaction.render.output_excerpt import last_lines
-from bridle.clients.interaction.session.client_services import ClientServices
-from bridle.clients.interaction.session.effects import (
+from bridle.clients.interaction.effects import (
     ClientEffect,
     CloseQuestion,
     CopyText,
@@ -41,7 +38,10 @@ from bridle.clients.interaction.session.effects import (
     TurnOver,
     Waiting,
     WaitOver,
+    WriteDraft,
 )
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Hint, Question, Show
+from bridle.clients.interaction.render.output_excerpt import last_lines
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.interaction.session.status_line import StatusLine, span_words

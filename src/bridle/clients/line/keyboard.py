@@ -9,7 +9,8 @@ from typing import Final
 
 from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands import slash_table
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer import picker as picking
 from bridle.clients.interaction.composer.choice_list import ChoiceList, Chosen, list_lines, press_in_list
 from bridle.clients.interaction.composer.composer import (
@@ -24,16 +25,15 @@ from bridle.clients.interaction.composer.composer import (
 from bridle.clients.interaction.composer.keys import Key, Press, Text
 from bridle.clients.interaction.composer.picker import Deed, Gone, Listed, Picked, Picker
 from bridle.clients.interaction.composer.word_completion import completed, options_words
-from bridle.clients.interaction.questions.question_card import Decided, Hint, Show
-from bridle.clients.interaction.session.client_services import ClientServices
-from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.session.intents import (
+from bridle.clients.interaction.effects import (
     ChooseRow,
     ChooseSession,
     NextMode,
     RunCommand,
     StopTurn,
 )
+from bridle.clients.interaction.questions.question_card import Decided, Hint, Show
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.line.footer import HINT_S, Footer
@@ -266,8 +266,8 @@ class Keyboard:
         info = self._driver.info
         found = completed(
             self._router.composer,
-            names=slash_table.completed_names(info),
-            choices=lambda name, at: slash_table.choices_for(name, at, info),
+            names=SLASH.completed_names(info),
+            choices=lambda name, at: SLASH.choices_for(name, at, info),
             paths=self._services.paths,
         )
         self._router.composer = found.composer

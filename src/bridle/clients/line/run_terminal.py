@@ -16,15 +16,15 @@ from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.composer.composer import Wish, composer_with
 from bridle.clients.interaction.composer.keys import Key
-from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
-from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.session.effects import (
+from bridle.clients.interaction.effects import (
     CloseQuestion,
     EditMessage,
     Effect,
     PutQuestion,
     SayWords,
 )
+from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
+from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.outbox import Outbox
 from bridle.clients.interaction.state.engine_info import EngineInfo

@@ -9,6 +9,7 @@ from typing import Final
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
+from bridle.clients.interaction.effects import OpenDiff, SayWords
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.clients.interaction.render.answer_spans import AnswerSpans
 from bridle.clients.interaction.render.compaction_report import WHERE_IT_WENT
@@ -18,7 +19,6 @@ from bridle.clients.interaction.render.plan_lines import plan_rows, plan_title
 from bridle.clients.interaction.render.story import Story, changed_paths, edited_files
 from bridle.clients.interaction.render.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
 from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.session.effects import OpenDiff, SayWords
 from bridle.clients.interaction.session.event_rows import changed_words, event_rows, turn_words
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.start_info import (

@@ -11,8 +11,9 @@ from typing import Final, assert_never
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands import slash_table
-from bridle.clients.interaction.commands.queue_commands import WriteDraft
+from bridle.clients.interaction.commands.setting_commands import next_mode
+from bridle.clients.interaction.commands.slash_command import SlashContext, SlashTable, busy_words
+from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer.composer import Picture, Send
 from bridle.clients.interaction.composer.parse import (
     Shell,
@@ -22,32 +23,29 @@ from bridle.clients.interaction.composer.parse import (
     missing_files,
     parse,
 )
-from bridle.clients.interaction.questions.permission_form import permission_question, setting_of
-from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
-from bridle.clients.interaction.questions.question_forms import ask_question
-from bridle.clients.interaction.session.effects import (
-    CopyText,
+from bridle.clients.interaction.effects import (
+    ChooseRow,
+    ChooseSession,
     Echo,
     EditMessage,
     Effect,
-    Leave,
+    Intent,
+    NextMode,
     RememberPrompt,
+    RunCommand,
     SayWords,
     SessionReady,
     ShowEvent,
+    StopTurn,
     ThoughtOver,
     TurnOver,
     Waiting,
     WaitOver,
+    WriteDraft,
 )
-from bridle.clients.interaction.session.intents import (
-    ChooseRow,
-    ChooseSession,
-    Intent,
-    NextMode,
-    RunCommand,
-    StopTurn,
-)
+from bridle.clients.interaction.questions.permission_form import permission_question, setting_of
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
+from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.clients.interaction.session.question_queue import QuestionQueue
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
@@ -100,9 +98,10 @@ class Controller:
         opened_at: int = 0,
         folder: str = "",
         info: EngineInfo | None = None,
-        is_file: Callable[[str], bool] = slash_table.no_file,
+        is_file: Callable[[str], bool] = lambda _path: False,
         picture: Callable[[str], Picture | None] = lambda _path: None,
         covers: Callable[[str], bool] = lambda _kind: True,
+        slash: SlashTable = SLASH,
     ) -> None:
         self.view = view
         self.session = session
@@ -112,11 +111,12 @@ class Controller:
         self._is_file = is_file
         self._picture = picture
         self._covers = covers
+        self._slash_table = slash
         self._questions = QuestionQueue(session)
         self._past: deque[e.Envelope] = deque(maxlen=PAST_EVENTS)
         self._waiting: e.Envelope | None = None  # an attempt that failed, until the next one begins
         self._stopped: set[str] = set()  # questions at which the turn was stopped
-        self._about_queue: list[str] = []  # said of a queue into which something is still on its way
+        self._postponed: list[tuple[str, str]] = []  # commands that wait for what is still being sent
 
     # Events
 
@@ -128,8 +128,8 @@ class Controller:
         view.take(envelope)
         if envelope.id is not None and envelope.id <= self._opened_at:
             return self._take_past(envelope)
-        if self._about_queue and not view.sending_words:
-            return (*self._taken(envelope), *self._queue())
+        if self._postponed and not view.sending_words:
+            return (*self._taken(envelope), *self._run_postponed())
         return self._taken(envelope)
 
     def _taken(self, envelope: e.Envelope) -> Sequence[Effect]:
@@ -252,15 +252,15 @@ class Controller:
             case StopTurn():
                 return (CancelTurn(session=self.session),) if self.view.under_way else ()
             case NextMode():
-                return (SetMode(session=self.session, mode=slash_table.next_mode(self.view.mode)),)
+                return (SetMode(session=self.session, mode=next_mode(self.view.mode)),)
             case RunCommand(name=name, arguments=arguments):
                 return self._slash(name, arguments)
             case ChooseSession(id=session):
-                return (slash_table.Do("resume", session),)
+                return self._slash("resume", session)
             case ChooseRow(purpose="model", id=model):
                 return (SetModel(session=self.session, model=model),)
             case ChooseRow(purpose="profile", id=change):
-                return (slash_table.Do("change_profile", change),)
+                return self._slash("profiles", change)
             case ChooseRow(id=grant):  # a grant
                 return (RevokeGrant(session=self.session, grant_id=grant),)
             case _:
@@ -337,28 +337,21 @@ class Controller:
         sent = f'"{visible(key)}" was not sent: alone it looks like an answer.'
         return f"{sent}{waits} As a message: put a blank before it."
 
-    def _queue(self) -> Sequence[Effect]:
-        """What was said of the queue, now that all that was sent before is in it and has a number."""
-        said, self._about_queue = self._about_queue, []
-        return tuple(effect for arguments in said for effect in self._slash("queue", arguments))
+    def _run_postponed(self) -> Sequence[Effect]:
+        """Run commands about the queue, now that everything sent before is in it and has a number."""
+        postponed, self._postponed = self._postponed, []
+        return tuple(effect for command in postponed for effect in self._slash(*command))
 
     def _slash(self, name: str, arguments: str) -> Sequence[Effect]:
-        if name == "queue" and self.view.sending_words:
-            self._about_queue.append(arguments)
+        table = self._slash_table
+        command = table.find(name)
+        if command is not None and command.after_sending and self.view.sending_words:
+            self._postponed.append((name, arguments))
             return ()
-        now = slash_table.SlashContext(
-            session=self.session, view=self.view, info=self._info, is_file=self._is_file
+        now = SlashContext(
+            session=self.session, view=self.view, info=self._info, table=table, is_file=self._is_file
         )
-        match slash_table.carry_out(name, arguments, now):
-            case slash_table.Do(what="quit"):
-                return (Leave(),)
-            case slash_table.Do(what="copy"):
-                answer = self.view.answer
-                return (CopyText(answer) if answer else SayWords("There is no answer yet."),)
-            case slash_table.Lines(lines=lines, indent=indent):
-                return tuple(SayWords(line, indent) for line in lines)
-            case outcome:
-                return (outcome,)
+        return table.run(name, arguments, now)
 
     def refused(self, refusal: BridleError, command: AnyCommand | None = None) -> Sequence[Effect]:
         """What is said of a command that was not taken, or of other work that failed."""
@@ -369,12 +362,12 @@ class Controller:
         message = refusal.message
         if refusal.reason == "TurnInProgress" and refusal.data.get("originator") in self.view.clients:
             what = f"/{command.name}" if isinstance(command, RunSlash) else "that"
-            message = slash_table.busy_words(what, self.view)
+            message = busy_words(what, self.view)
         elif isinstance(command, RunSlash):
             message = sentence(refusal.reason, {**refusal.data, "what": f"/{command.name}"})
             if refusal.reason in ("UnknownSlash", "NotSupported"):
-                message += slash_table.nearest_words(command.name, self._info)
-        return (SayWords(visible(message), "  "), *(() if self.view.sending_words else self._queue()))
+                message += self._slash_table.nearest_words(command.name, self._info)
+        return (SayWords(visible(message), "  "), *(() if self.view.sending_words else self._run_postponed()))
 
     def _is_settled(self, refusal: BridleError, command: AnyCommand | None) -> bool:
         """Whether what was asked for came about by itself: a turn that has ended, a question that went with it."""

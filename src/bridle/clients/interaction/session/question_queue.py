@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bridle.clients.interaction.effects import CloseQuestion, Effect, PutQuestion
 from bridle.clients.interaction.questions.question_card import Answer, PermissionAnswer, Question
-from bridle.clients.interaction.session.effects import CloseQuestion, Effect, PutQuestion
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 

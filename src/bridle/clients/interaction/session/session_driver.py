@@ -7,6 +7,7 @@ what was said first is sent first. What is to be seen of it is for `perform`, wh
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -14,25 +15,22 @@ from typing import Any, Final
 import msgspec
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands.profile_change import ProfileChange, begun_words, parse_change
-from bridle.clients.interaction.commands.slash_table import Deed, Do
-from bridle.clients.interaction.composer.choice_list import ChoiceList
-from bridle.clients.interaction.session.client_services import ClientServices
-from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.session.effects import (
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.commands.session_commands import other_folder_words, short_id
+from bridle.clients.interaction.commands.setting_commands import begun_words
+from bridle.clients.interaction.effects import (
     ClientEffect,
+    Do,
     Effect,
     EngineLost,
     EnterSession,
+    Fetch,
+    Intent,
     Leave,
-    LendTerminal,
-    PickRow,
-    PickSession,
     SayWords,
 )
-from bridle.clients.interaction.session.intents import Intent
+from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.outbox import Outbox
-from bridle.clients.interaction.session.slash_actions import SlashActions
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.stored_sessions import folder_words
@@ -54,7 +52,7 @@ from bridle.protocol.commands import (
 )
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
-from bridle.protocol.queries import PreviewSession
+from bridle.protocol.queries import DescribeSession, PreviewSession
 
 STOP_S: Final = 3.0
 """So long somebody who stopped a turn and leaves waits for its end."""
@@ -76,10 +74,10 @@ class SessionDriver:
         perform: Callable[[ClientEffect], None],
         settle: Callable[[], None],
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._create = create
-        self._services = services
-        self._client_performs = perform
+        self.services = services
+        self.perform = perform
         self._settle = settle
         self.info = EngineInfo()
         self.controller = Controller(SessionView(connection.client), "", info=self.info)
@@ -89,7 +87,6 @@ class SessionDriver:
             refused=lambda refusal, command: self._perform(self.controller.refused(refusal, command)),
             done=settle,
         )
-        self._actions = SlashActions(connection, services, perform=perform)
         self._asked_models: set[str] = set()
         self._opened_at = 0
         self._stream = 0  # the number of the stream of events that counts
@@ -106,6 +103,10 @@ class SessionDriver:
     @property
     def view(self) -> SessionView:
         return self.controller.view
+
+    @property
+    def session(self) -> str:
+        return self.controller.session
 
     @property
     def idle(self) -> bool:
@@ -149,7 +150,7 @@ class SessionDriver:
         self._out_of_reach = gives_up_s is not None
         self._moved.set()
         if not self._left.done():
-            self._client_performs(EngineLost(gives_up_s))
+            self.perform(EngineLost(gives_up_s))
             self._settle()
 
     def leave(self, code: int) -> None:
@@ -158,7 +159,7 @@ class SessionDriver:
 
     async def _stop_before_leaving(self) -> None:
         """Two Ctrl-C stop the turn and leave: where the session stays behind, the first one still counts."""
-        if not self._stopping or not self._services.come_back:
+        if not self._stopping or not self.services.come_back:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
@@ -170,11 +171,11 @@ class SessionDriver:
         """What to say at the end about coming back; empty where nothing was said in the session."""
         if not self.view.title:
             return ""
-        short = await self._actions.short_id(self.controller.session)
-        if self.view.running and not self._out_of_reach and (come_back := self._services.come_back):
+        short = await short_id(self.connection, self.session)
+        if self.view.running and not self._out_of_reach and (come_back := self.services.come_back):
             return f'Left running: "{self.view.title}".  Come back: {come_back} {short}'
-        if "://" in self._services.come_back:  # it is not in the store of this machine
-            return f'Saved as "{self.view.title}".  Come back: {self._services.come_back} {short}'
+        if "://" in self.services.come_back:  # it is not in the store of this machine
+            return f'Saved as "{self.view.title}".  Come back: {self.services.come_back} {short}'
         return f'Saved as "{self.view.title}".  Come back: bridle -c   or   bridle -r {short}'
 
     # Following
@@ -182,12 +183,12 @@ class SessionDriver:
     async def _open(self, opened: Accepted) -> None:
         """Follows a session; the event it was opened with is the last of its past."""
         session, opened_at = opened.session, opened.event or 0
-        if self._services.covers("ListSlash"):
-            await self.info.learn_commands(self._connection, session)
-        if self._services.covers("ListProfiles"):
-            await self.info.learn_profiles(self._connection, session)
-        described = await self._actions.describe(session)
-        view = SessionView(self._connection.client)
+        if self.services.covers("ListSlash"):
+            await self.info.learn_commands(self.connection, session)
+        if self.services.covers("ListProfiles"):
+            await self.info.learn_profiles(self.connection, session)
+        described = (await self.connection.ask(DescribeSession(session=session))).session
+        view = SessionView(self.connection.client)
         view.title = visible(described.title, newlines=False)
         self._opened_at = opened_at
         self._perform(
@@ -197,15 +198,15 @@ class SessionDriver:
             view,
             session,
             opened_at=opened_at,
-            folder=folder_words(described.cwd, self._services.home),
+            folder=folder_words(described.cwd, self.services.home),
             info=self.info,
-            is_file=self._services.is_file,
-            picture=self._services.picture,
-            covers=self._services.covers,
+            is_file=self.services.is_file,
+            picture=self.services.picture,
+            covers=self.services.covers,
         )
         if self._nobody:
             self.controller.nobody_is_left()
-        self._client_performs(EnterSession())
+        self.perform(EnterSession())
         self._stream += 1
         self._start(self._follow(session, self._stream))
 
@@ -223,10 +224,10 @@ class SessionDriver:
     async def _follow(self, session: str, stream: int) -> None:
         """Takes the session's events until it ends, or until another session, or a new run of it, takes its place."""
         try:
-            async for envelope in self._connection.events(session):
+            async for envelope in self.connection.events(session):
                 if self._stream != stream:
                     return
-                self.view.clients.add(self._connection.client)
+                self.view.clients.add(self.connection.client)
                 await self._learn_models(envelope)
                 if effects := self.controller.take(envelope):
                     self._perform(effects)
@@ -238,7 +239,7 @@ class SessionDriver:
         except BridleError as failure:
             if self._stream != stream:
                 return
-            self._client_performs(SayWords(visible(failure.message)))
+            self.perform(SayWords(visible(failure.message)))
             self.leave(failure.exit_code)
         if self._stream == stream:
             self.leave(0)
@@ -254,17 +255,17 @@ class SessionDriver:
                 pass
         past = envelope.id is not None and envelope.id < self._opened_at
         if not past and isinstance(envelope.event, e.SkillRegistryChanged):
-            await self.info.learn_commands(self._connection, self.controller.session)
+            await self.info.learn_commands(self.connection, self.controller.session)
         if not past and (
             envelope.id == self._opened_at or isinstance(envelope.event, e.TurnEnded | e.ModelChanged)
         ):
             session = self.controller.session
-            if self._services.covers("ListModels"):
-                await self.info.learn_models(self._connection, session, self._asked_models)
-            if self._is_new and envelope.id == self._opened_at and self._services.covers("ListProviders"):
+            if self.services.covers("ListModels"):
+                await self.info.learn_models(self.connection, session, self._asked_models)
+            if self._is_new and envelope.id == self._opened_at and self.services.covers("ListProviders"):
                 self._is_new = False
                 names = {model.partition(":")[0] for model in self._asked_models}
-                await self.info.learn_providers(self._connection, session, names)
+                await self.info.learn_providers(self.connection, session, names)
 
     # Performing
 
@@ -275,37 +276,30 @@ class SessionDriver:
                     stops = isinstance(effect, CancelTurn) and effect.invocation is None
                     self._stopping = self._stopping or stops
                     self._outbox.put(effect)
-                case Do(what=what, arguments=words):
-                    self._do(what, words)
+                case Do(work=work, arguments=arguments):
+                    self._outbox.put(functools.partial(work, self, arguments))
+                case Fetch():
+                    self._fetch(effect)
                 case Leave(code=code):
                     self.leave(code)
                 case _:
-                    self._client_performs(effect)
+                    self.perform(effect)
 
-    def _do(self, what: Deed, words: str) -> None:
-        match what:
-            case "clear":
-                self._outbox.put(self._new_session)
-            case "resume" if words:
-                self._outbox.put(lambda: self._go_to(words))
-            case "resume":
-                self._client_performs(PickSession())
-                self._start(self._list_to_pick())
-            case "model":
-                self._start_list(lambda: self._actions.models_to_pick(self.controller.session, self.view))
-            case "change_profile" if (change := parse_change(words)) is not None:
-                self._change_profile(change)
-            case "permissions":
-                self._start_list(lambda: self._actions.grants_to_pick(self.controller.session, self.view))
-            case "context":
-                window = self.info.window_of(self.view.model)
-                self._outbox.put(
-                    lambda: self._actions.show_context(self.controller.session, self.view, window)
-                )
-            case "verb":
-                self._lend(tuple(words.split(None, 2)))
-            case _:
-                self._outbox.put(lambda: self._actions.run(what, words, self.controller.session, self.view))
+    def _fetch(self, effect: Fetch) -> None:
+        """Fetch something in the background; keys typed until it is there are for it."""
+
+        async def work() -> None:
+            fetched = effect.failed
+            try:
+                fetched = await effect.fetch(self)
+            except BridleError as refusal:
+                self._perform(self.controller.refused(refusal))
+            finally:
+                self.perform(fetched)
+                self._settle()
+
+        self.perform(effect.waiting)
+        self._start(work())
 
     def _readdressed(self, command: AnyCommand) -> AnyCommand:
         """What was said behind a `/clear` is meant for the new session."""
@@ -317,111 +311,61 @@ class SessionDriver:
 
     # Other sessions
 
-    async def _new_session(self) -> None:
+    async def start_session(self) -> None:
         """`/clear`: the old session ends and stays listed; a new one begins."""
         create = msgspec.structs.replace(
             self._create, resume=None, model=self.view.model, mode=self.view.mode
         )
         await self._change_to(create, "A new session.")
 
-    async def _go_to(self, session: str) -> None:
+    async def resume_session(self, session: str) -> None:
         """`/resume`: the old session ends and stays listed; the other goes on with its own model and mode."""
         current = self.controller.session
         if current.removeprefix("sess_").startswith(session.removeprefix("sess_")):
-            self._client_performs(SayWords("This is the session you are in."))
-        elif elsewhere := await self._actions.elsewhere(session, current):
-            self._client_performs(SayWords(elsewhere))
+            self.perform(SayWords("This is the session you are in."))
+        elif elsewhere := await other_folder_words(self, session):
+            self.perform(SayWords(elsewhere))
         else:
             create = msgspec.structs.replace(
                 self._create, resume=session, profile=None, model=None, mode=None
             )
             await self._change_to(create, "Another session.")
 
-    def _change_profile(self, change: ProfileChange) -> None:
-        """`/profiles:NAME`: what is not said yet is chosen from a list."""
-        if not change.in_place and not self.view.turns:
-            change = msgspec.structs.replace(change, turns=0)  # there is nothing to take along
-        if not change.is_complete:
-            self._start_list(lambda: self._actions.ways_to_change(change, self.controller.session))
-        elif change.in_place:
-            self._outbox.put(lambda: self._morph(change.name))
-        else:
-            self._outbox.put(lambda: self._begin_with(change.name, change.turns or 0))
-
-    async def _begin_with(self, profile: str, turns: int) -> None:
+    async def start_profile(self, profile: str, turns: int) -> None:
         """A new session with a profile; the old one ends and can be resumed."""
         old = self.controller.session
         create = msgspec.structs.replace(self._create, resume=None, profile=profile, model=None, mode=None)
-        model = (await self._connection.ask(PreviewSession(create=create))).model or self.view.model
+        model = (await self.connection.ask(PreviewSession(create=create))).model or self.view.model
         carried = {"carry_from": old, "carry_turns": turns} if turns else {}
-        created = await self._connection.send(msgspec.structs.replace(create, model=model, **carried))
+        created = await self.connection.send(msgspec.structs.replace(create, model=model, **carried))
         self._create = create
-        self._client_performs(SayWords(begun_words(profile, await self._actions.short_id(old), turns=turns)))
+        self.perform(SayWords(begun_words(profile, await short_id(self.connection, old), turns=turns)))
         await self._open(created)
-        await self._connection.send(EndSession(session=old))
+        await self.connection.send(EndSession(session=old))
 
-    async def _morph(self, profile: str) -> None:
+    async def change_profile(self, profile: str) -> None:
         """This session goes on with another profile: its run ends, and the next one has it."""
         session = self.controller.session
         create = msgspec.structs.replace(self._create, resume=session, profile=profile, model=None, mode=None)
-        await self._connection.ask(PreviewSession(create=create))  # refused here, nothing has ended yet
+        await self.connection.ask(PreviewSession(create=create))  # refused here, nothing has ended yet
         self._stream += 1  # that the old run ends is not the end
-        await self._connection.send(EndSession(session=session))
+        await self.connection.send(EndSession(session=session))
         try:
-            created = await self._connection.send(create)
+            created = await self.connection.send(create)
         except BridleError as refusal:
-            self._client_performs(SayWords(visible(refusal.message)))
-            created = await self._connection.send(msgspec.structs.replace(create, profile=None))
+            self.perform(SayWords(visible(refusal.message)))
+            created = await self.connection.send(msgspec.structs.replace(create, profile=None))
         else:
             self._create = msgspec.structs.replace(self._create, profile=profile)
             name = visible(profile, newlines=False)
-            self._client_performs(SayWords(f'This session goes on with the profile "{name}".'))
+            self.perform(SayWords(f'This session goes on with the profile "{name}".'))
         await self._open(created)
 
     async def _change_to(self, create: CreateSession, words: str) -> None:
         old, title = self.controller.session, self.view.title
-        created = await self._connection.send(create)
+        created = await self.connection.send(create)
         if title:
-            way_back = await self._actions.short_id(old)
-            self._client_performs(
-                SayWords(f'{words} The last one is saved as "{title}": bridle -r {way_back}')
-            )
+            way_back = await short_id(self.connection, old)
+            self.perform(SayWords(f'{words} The last one is saved as "{title}": bridle -r {way_back}'))
         await self._open(created)
-        await self._connection.send(EndSession(session=old))
-
-    def _lend(self, words: tuple[str, ...]) -> None:
-        """A verb of the program at this terminal, where it has one."""
-        after = (
-            "What is trusted now counts for sessions that begin from here on."
-            if words[1:2] == ("ack",)
-            else ""
-        )
-        self._client_performs(LendTerminal(words, after))
-
-    def _start_list(self, made: Callable[[], Awaitable[ChoiceList | None]]) -> None:
-        """A list that has to be asked for; keys typed until it is there are for the list."""
-
-        async def work() -> None:
-            choices = None
-            try:
-                choices = await made()
-            except BridleError as refusal:
-                self._perform(self.controller.refused(refusal))
-            finally:
-                self._client_performs(PickRow(choices))
-                self._settle()
-
-        self._client_performs(PickRow(ready=False))
-        self._start(work())
-
-    async def _list_to_pick(self) -> None:
-        sessions = ()
-        try:
-            sessions = await self._actions.others_here(self.controller.session)
-            if not sessions:
-                self._client_performs(SayWords("There is no other session in this folder."))
-        except BridleError as refusal:
-            self._perform(self.controller.refused(refusal))
-        finally:
-            self._client_performs(PickSession(sessions))
-            self._settle()
+        await self.connection.send(EndSession(session=old))

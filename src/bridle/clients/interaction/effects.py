@@ -1,20 +1,57 @@
-"""Commands to send and effects to perform, as values."""
+"""Intents of the user, and the commands and effects that come of them, as values.
+
+Two intents stand beside their makers: `Send` (a text) in the composer, `Decided` (an answer) in the question card.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-from bridle.clients.interaction.commands.queue_commands import WriteDraft
-from bridle.clients.interaction.commands.slash_table import Do
-from bridle.clients.interaction.composer.choice_list import ChoiceList
+from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.composer.choice_list import ChoiceList, ListPurpose
 from bridle.clients.interaction.composer.composer import Send
 from bridle.clients.interaction.composer.picker import Listed
-from bridle.clients.interaction.questions.question_card import Edit, Question
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
+from bridle.clients.interaction.state.engine_info import EngineInfo
+from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol.commands import AnyCommand
+from bridle.protocol.connection import Connection
 from bridle.protocol.display_values import EditedFile
 from bridle.protocol.events import Envelope
+
+
+class StopTurn(msgspec.Struct, frozen=True):
+    """The running turn is to stop."""
+
+
+class NextMode(msgspec.Struct, frozen=True):
+    """The mode after the one that holds."""
+
+
+class RunCommand(msgspec.Struct, frozen=True):
+    """A slash command, picked from a list instead of written."""
+
+    name: str
+    arguments: str = ""
+
+
+class ChooseSession(msgspec.Struct, frozen=True):
+    """Another session, picked from the list."""
+
+    id: str
+
+
+class ChooseRow(msgspec.Struct, frozen=True):
+    """Something picked from a list that was for this purpose."""
+
+    purpose: ListPurpose
+    id: str
+
+
+Intent: TypeAlias = Send | Decided | StopTurn | NextMode | RunCommand | ChooseSession | ChooseRow
 
 
 class SayWords(msgspec.Struct, frozen=True):
@@ -120,6 +157,12 @@ class PickRow(msgspec.Struct, frozen=True):
     ready: bool = True
 
 
+class WriteDraft(msgspec.Struct, frozen=True):
+    """A text for the user to continue with. The draft before it comes back with Up."""
+
+    text: str
+
+
 class LendTerminal(msgspec.Struct, frozen=True):
     """A verb of the program is to have the terminal until it ends; `after` is said then."""
 
@@ -192,5 +235,56 @@ ClientEffect: TypeAlias = (
 )
 """What a client performs itself, on whatever it has in place of a page."""
 
-Effect: TypeAlias = AnyCommand | Do | Leave | ClientEffect
-"""Everything that can come of an event or an intent; what is no client's affair is the driver's."""
+
+class SessionHost(Protocol):
+    """The session in front of the user, for work that takes queries. The driver is one."""
+
+    @property
+    def connection(self) -> Connection: ...
+    @property
+    def services(self) -> ClientServices: ...
+    @property
+    def info(self) -> EngineInfo: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def view(self) -> SessionView: ...
+
+    def perform(self, effect: ClientEffect, /) -> None:
+        """Have the client perform an effect."""
+        ...
+
+    async def start_session(self) -> None:
+        """End this session and start a new one."""
+        ...
+
+    async def resume_session(self, session: str) -> None:
+        """End this session and continue another one."""
+        ...
+
+    async def start_profile(self, profile: str, turns: int) -> None:
+        """Start a session with another profile, which is told of the last `turns`."""
+        ...
+
+    async def change_profile(self, profile: str) -> None:
+        """Continue this session with another profile."""
+        ...
+
+
+class Do(msgspec.Struct, frozen=True):
+    """Work that must not overtake the commands before it. It may raise `BridleError`."""
+
+    work: Callable[[SessionHost, str], Awaitable[None]]
+    arguments: str = ""
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Perform `waiting` now, and the result of `fetch` when it is there; `failed` where it cannot be had."""
+
+    fetch: Callable[[SessionHost], Awaitable[ClientEffect]]
+    waiting: ClientEffect
+    failed: ClientEffect
+
+
+Effect: TypeAlias = AnyCommand | Do | Fetch | Leave | ClientEffect
+"""Everything that can come of an event or an intent. A client performs a `ClientEffect`, the driver all others."""
