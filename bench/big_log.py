@@ -19,7 +19,7 @@ import logs
 from measure import BRIDLE, Figure, child, in_turns, scratch, times
 
 from bridle.app.user.stored_keys import session_store
-from bridle.cli.talk.talk import listed_sessions
+from bridle.clients.interaction.session.opening import list_stored_sessions
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
@@ -101,7 +101,9 @@ def _picked(home: str) -> float:
 async def _listed(home: str) -> float:
     async with harness(scripted(say("ok")), home=home) as session:
         begun = time.process_time()
-        listed = await listed_sessions(session.connection, _env(home), home)
+        listed = await list_stored_sessions(
+            session.connection, here=home, home=home, now_ms=time.time_ns() // 1_000_000
+        )
         spent_s = time.process_time() - begun
     assert len(listed) == SESSIONS + 2, "the long one, those beside it, and the one that asks"
     return spent_s

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.commands.slash_command import SlashContext
+from bridle.clients.interaction.commands.command_table import SlashContext
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.effects import Effect, SayWords
 from bridle.clients.interaction.state.engine_info import EngineInfo

@@ -13,9 +13,9 @@ import pytest
 from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.cli.accounts.first_run import choose_model
-from bridle.cli.talk.talk import do_deed, listed_sessions
 from bridle.clients.interaction.composer.picker import Deed
 from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.session.opening import change_session, list_stored_sessions
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
@@ -219,13 +219,13 @@ async def test_the_list_of_sessions_is_put_in_order_from_a_client(desk: Desk) ->
     session = await desk.session()
     await desk.says(session, "the first words")
     await desk.client.send(c.EndSession(session=session))
-    env = {"HOME": "/nowhere"}
-    (one,) = await listed_sessions(desk.client, env, str(desk.work))
+    place: dict[str, Any] = {"here": str(desk.work.resolve()), "home": "/nowhere", "now_ms": 0}
+    (one,) = await list_stored_sessions(desk.client, **place)
     assert (one.id, one.here, one.pinned) == (session, True, False)
-    await do_deed(desk.client, Deed("pin", session))
-    await do_deed(desk.client, Deed("rename", session, "kept"))
-    (one,) = await listed_sessions(desk.client, env, str(desk.work))
+    await change_session(desk.client, Deed("pin", session))
+    await change_session(desk.client, Deed("rename", session, "kept"))
+    (one,) = await list_stored_sessions(desk.client, **place)
     assert (one.title, one.pinned) == ("kept", True)
-    await do_deed(desk.client, Deed("pin", session))
-    await do_deed(desk.client, Deed("delete", session))
-    assert await listed_sessions(desk.client, env, str(desk.work)) == ()
+    await change_session(desk.client, Deed("pin", session))
+    await change_session(desk.client, Deed("delete", session))
+    assert await list_stored_sessions(desk.client, **place) == ()

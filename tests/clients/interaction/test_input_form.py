@@ -2,10 +2,10 @@
 
 from bridle.clients.interaction.questions.permission_form import Setting, permission_question
 from bridle.clients.interaction.questions.question_card import (
-    Answer,
     Decided,
     Edit,
     Form,
+    FormAnswer,
     answer_card,
     draw_card,
 )
@@ -25,7 +25,7 @@ def form(question: InputQuestion) -> Form:
     return ask_question(QuestionAsked(question_id="q", question=question)).form
 
 
-def answer(question: InputQuestion, line: str) -> Answer | Edit | None:
+def answer(question: InputQuestion, line: str) -> FormAnswer | Edit | None:
     asked = ask_question(QuestionAsked(question_id="q", question=question))
     _, outcome = answer_card(draw_card(asked, columns=80, rows=40)[0], line, columns=80)
     assert isinstance(outcome, Decided)

@@ -2,8 +2,7 @@
 
 from bridle.clients.interaction.composer.composer import Composer, Picture, Send, press, shown, with_pictures
 from bridle.clients.interaction.composer.keys import Paste, Press, Text
-from bridle.clients.interaction.composer.pasted_paths import pictures_in
-from bridle.clients.interaction.session.key_router import KeyRouter
+from bridle.clients.interaction.session.key_router import KeyRouter, pictures_in
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import ImageBlock
 from tables import table
@@ -39,7 +38,7 @@ def test_a_paste_that_names_only_images_is_images(pasted: str, paths: list[str])
 
 
 def test_an_image_is_one_cell_and_goes_with_the_message() -> None:
-    router = KeyRouter(Composer(), pictures_in=lambda pasted: pictures_in(pasted, picture))
+    router = KeyRouter(Composer(), picture=picture)
     router.press((Text("see "), Paste("/a/cart.png"), Text("there")), now_s=0, columns=80)
     assert shown(router.composer.cells) == "see [image /a/cart.png] there"
     (send,) = router.press((Press("enter"),), now_s=0, columns=80)
@@ -57,10 +56,10 @@ def test_an_image_is_taken_back_with_one_key() -> None:
 
 
 def test_an_image_that_cannot_be_sent_stays_text_and_says_why() -> None:
-    def too_large(_pasted: str) -> tuple[Picture, ...]:
+    def too_large(_path: str) -> Picture | None:
         raise UsageError("The image a.png is larger than 8 MB")
 
-    router = KeyRouter(Composer(), pictures_in=too_large)
+    router = KeyRouter(Composer(), picture=too_large)
     (hint,) = router.press((Paste("a.png"),), now_s=0, columns=80)
     assert "larger than 8 MB" in str(hint)
     assert shown(router.composer.cells) == "a.png"

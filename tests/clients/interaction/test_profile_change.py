@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.commands.setting_commands import ProfileChange, parse_change, ways_to_change
-from bridle.clients.interaction.composer.choice_list import ChoiceList
+from bridle.clients.interaction.composer.picker import ChoiceList
 from bridle.clients.interaction.effects import ChooseRow, PickRow, SessionReady
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness

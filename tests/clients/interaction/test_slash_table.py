@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridle.clients.interaction.commands import session_commands, work_commands
+from bridle.clients.interaction.commands import conversation_commands, work_commands
+from bridle.clients.interaction.commands.command_table import SlashCommand, SlashContext, SlashTable, say
 from bridle.clients.interaction.commands.setting_commands import fetch_grants, next_mode
-from bridle.clients.interaction.commands.slash_command import SlashCommand, SlashContext, SlashTable, say
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer.composer import typed as typed_text
 from bridle.clients.interaction.effects import Do, Effect, Fetch, Leave, LendTerminal, SayWords
@@ -70,18 +70,18 @@ def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) ->
         ("plan", SetMode(session="s", mode="plan")),
         ("mode auto", SetMode(session="s", mode="auto")),
         ("model work:other", SetModel(session="s", model="work:other")),
-        ("new", Do(session_commands.start_new)),
-        ("resume 01J8", Do(session_commands.resume, "01J8")),
-        ("rename a title", Do(session_commands.rename, "a title")),
+        ("new", Do(conversation_commands.start_new)),
+        ("resume 01J8", Do(conversation_commands.resume, "01J8")),
+        ("rename a title", Do(conversation_commands.rename, "a title")),
         ("exit", Leave()),
-        ("sessions", Do(session_commands.show_sessions)),
-        ("sessions:list", Do(session_commands.show_sessions)),
-        ("sessions:resume 01J8", Do(session_commands.resume, "01J8")),
-        ("sessions:pin", Do(session_commands.pin)),
-        ("sessions pin off", Do(session_commands.pin, "off")),
+        ("sessions", Do(conversation_commands.show_sessions)),
+        ("sessions:list", Do(conversation_commands.show_sessions)),
+        ("sessions:resume 01J8", Do(conversation_commands.resume, "01J8")),
+        ("sessions:pin", Do(conversation_commands.pin)),
+        ("sessions pin off", Do(conversation_commands.pin, "off")),
         ("sessions dismiss", LendTerminal(("sessions", "dismiss"))),
-        ("sessions:branch", Do(session_commands.branch)),
-        ("sessions:branch 3", Do(session_commands.branch, "3")),
+        ("sessions:branch", Do(conversation_commands.branch)),
+        ("sessions:branch 3", Do(conversation_commands.branch, "3")),
         ("sessions:export a.md", Do(work_commands.export, "a.md")),
         ("init now", RunSlash(session="s", name="init", arguments="now")),
         ("nobody:knows", RunSlash(session="s", name="nobody:knows")),

@@ -11,9 +11,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.composer.choice_list import ChoiceList, ListPurpose
 from bridle.clients.interaction.composer.composer import Send
-from bridle.clients.interaction.composer.picker import Listed
+from bridle.clients.interaction.composer.picker import ChoiceList, Listed, ListPurpose
 from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView

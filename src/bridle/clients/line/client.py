@@ -8,13 +8,19 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, assert_never
 
+import msgspec
+
 from bridle.base.text.terminal_text import visible
 from bridle.clients.engine_link import LOST
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.composer.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.composer.composer import composer_with, typed
-from bridle.clients.interaction.composer.pasted_paths import pictures_in
-from bridle.clients.interaction.composer.picker import Listed, session_lines
+from bridle.clients.interaction.composer.picker import (
+    ChoiceList,
+    Listed,
+    list_lines,
+    plain_rows,
+    session_lines,
+)
 from bridle.clients.interaction.effects import (
     ClientEffect,
     CloseQuestion,
@@ -40,17 +46,19 @@ from bridle.clients.interaction.effects import (
     WaitOver,
     WriteDraft,
 )
-from bridle.clients.interaction.questions.question_card import Decided, Edit, Hint, Question, Show
+from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
 from bridle.clients.interaction.render.output_excerpt import last_lines
+from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.key_router import KeyRouter
+from bridle.clients.interaction.session.keyboard import Keyboard
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.interaction.session.status_line import StatusLine, span_words
-from bridle.clients.interaction.state.start_info import StartInfo
+from bridle.clients.interaction.state.start_info import StartInfo, start_hint
 from bridle.clients.line.footer import Footer
-from bridle.clients.line.keyboard import Keyboard
+from bridle.clients.line.live_terminal import LiveTerminal
 from bridle.clients.line.page import Page, Prompt
-from bridle.clients.line.put_question import put_question
-from bridle.clients.line.screen import Screen, start_hint
+from bridle.clients.line.screen import Screen
+from bridle.clients.line.session_picker import picker_prompt
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, CreateSession
@@ -95,7 +103,10 @@ class LineClient:
         start: StartInfo,
     ) -> None:
         self._terminal = terminal
-        self._clock = services.clock
+        if not terminal.interactive:
+            services = msgspec.structs.replace(services, edit=None, page=None, run_verb=None)
+        elif terminal.look.reader:
+            services = msgspec.structs.replace(services, page=None)
         self._services = services
         self._start = start
         self._page = Page(
@@ -108,7 +119,7 @@ class LineClient:
         self._router = KeyRouter(
             composer_with(services.history),
             lines_only=not terminal.interactive,
-            pictures_in=lambda pasted: pictures_in(pasted, services.picture),
+            picture=services.picture,
         )
         self._driver = SessionDriver(connection, create, services, perform=self._perform, settle=self._settle)
         self._screen = Screen(
@@ -119,30 +130,24 @@ class LineClient:
             columns=terminal.columns,
             reader=services.claims.name if services.claims else "",
         )
-        self._status = StatusLine(self._clock, stops=services.covers("CancelTurn"))
+        self._status = StatusLine(services.clock, stops=services.covers("CancelTurn"))
         self._footer = Footer(
             self._page,
             self._router,
             look=terminal.look,
-            clock=self._clock,
+            clock=services.clock,
             interactive=terminal.interactive,
             say=self._screen.say,
             active=lambda: self._driver.view.under_way or self._status.is_out_of_reach,
             status=self._status_rows,
             beside=lambda: bool(self._driver.view.beside),
             mode=lambda: self._driver.view.mode,
-            instead=self._picker_prompt,
+            instead=self._list_prompt,
         )
-        self._keyboard = Keyboard(
-            terminal,
-            self._router,
-            self._page,
-            services,
-            driver=self._driver,
-            footer=self._footer,
-            show=self._show_more,
-            resized=self._resized,
+        self._live = LiveTerminal(
+            terminal, self._page, self._screen, self._footer, self._router, services.clock
         )
+        self._keyboard = Keyboard(self._live, self._router, services, self._driver)
         self._first_prompt: str | None = None
         self._begun = False
         self._input_over = False
@@ -250,8 +255,7 @@ class LineClient:
     def _ask(self, question: Question, position: str) -> None:
         """Draws a question. What was typed until now is taken first: it was not meant for it."""
         self._keyboard.take_waiting()
-        now_s = self._clock.monotonic()
-        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+        self._live.ask(question, position)
 
     def _edit_message(self, question: Question, edit: Edit) -> None:
         """What the person makes of it answers the question; where they make nothing of it, it is asked again."""
@@ -267,12 +271,6 @@ class LineClient:
                 "No editor can be opened here. Write the message behind the command: /commit MESSAGE"
             )
             self._ask(question, "")
-
-    def _show_more(self, more: Show | Hint) -> None:
-        if isinstance(more, Show):
-            self._screen.rows(more.rows)
-        else:
-            self._screen.say(more.text)
 
     def _wait(self, envelope: e.Envelope, seconds: float) -> None:
         """Counts down in place to the next attempt, or says once that it waits."""
@@ -317,8 +315,14 @@ class LineClient:
         printed = [] if self._status.is_out_of_reach else last_lines(view.activity.printed)
         return [*printed, *([words] if words else [])]
 
-    def _picker_prompt(self) -> Prompt | None:
-        return self._keyboard.picker_prompt()
+    def _list_prompt(self) -> Prompt | None:
+        """The list that is open to choose from, above the line that filters it."""
+        columns, rows = self._terminal.columns, self._terminal.rows
+        if (choices := self._keyboard.choices) is not None:
+            lines = tuple(list_lines(choices, columns=max(columns - 1, 0), rows=rows))
+            return Prompt(lead=MARK, cells=tuple(choices.filter), at=len(choices.filter), hints=lines)
+        picker = self._keyboard.picker
+        return None if picker is None else picker_prompt(picker, columns=columns, rows=rows)
 
     def _open(self, text: str) -> None:
         """A text in the person's pager, or on the page where there is none."""
@@ -343,8 +347,8 @@ class LineClient:
             signal.SIGTERM: lambda: self._driver.leave(143),
             signal.SIGHUP: lambda: self._driver.leave(129),
             signal.SIGINT: self._interrupted_from_outside,
-            signal.SIGWINCH: self._resized,
-            signal.SIGCONT: self._continued,
+            signal.SIGWINCH: self._live.resize,
+            signal.SIGCONT: self._live.resume,
         }
         for number, action in wanted.items():
             loop.add_signal_handler(number, action)
@@ -356,20 +360,9 @@ class LineClient:
 
     def _interrupted_from_outside(self) -> None:
         """A SIGINT: Ctrl-C is a key here, unless another program has the terminal. Then it was meant for that."""
-        if not self._keyboard.lent:
+        if not self._live.lent:
             self._keyboard.interrupt()
             self._footer.draw()
-
-    def _resized(self) -> None:
-        self._screen.resize(self._terminal.columns)
-        self._page.resized()
-
-    def _continued(self) -> None:
-        """SIGCONT. After a Ctrl-Z of ours everything is drawn already; after anybody else's stop it is not."""
-        self._terminal.resume()
-        if not self._keyboard.suspended:
-            self._page.begin_anew()
-        self._keyboard.suspended = False
 
     def _on_input_over(self) -> None:
         """No more keys can come: nobody is left to answer, and the last turn is the end."""

@@ -10,11 +10,13 @@ from bridle.base.clock import Clock, Timer
 from bridle.clients.interaction.composer.composer import search_words
 from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.key_router import KeyRouter
+from bridle.clients.interaction.session.keyboard import LEAVE_S
 from bridle.clients.interaction.session.status_line import REFRESH_S
 from bridle.clients.line.page import FAINT, Ink, Page, Prompt
 from bridle.clients.line.terminal import Look
 
-HINT_S: Final = 2.0
+HINT_S: Final = LEAVE_S
+"""A hint at a second key stays for as long as that key counts."""
 STILL_WORKING_S: Final = 30.0
 """How often people who listen are told that a turn still runs."""
 

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from typing import Final
 
 from bridle.base.clock import Clock
-from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.composer.composer import Wish, composer_with
 from bridle.clients.interaction.composer.keys import Key
 from bridle.clients.interaction.effects import (
@@ -26,12 +25,12 @@ from bridle.clients.interaction.effects import (
 from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.key_router import KeyRouter
-from bridle.clients.interaction.session.outbox import Outbox
+from bridle.clients.interaction.session.session_driver import Outbox
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.line.footer import Footer
+from bridle.clients.line.live_terminal import LiveTerminal
 from bridle.clients.line.page import Page
-from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.stored_sessions import folder_words
@@ -78,6 +77,7 @@ class RunTerminal:
             active=lambda: False,
             status=lambda: (),
         )
+        self._live = LiveTerminal(terminal, self._page, self._screen, self._footer, self._router, clock)
         self._outbox: Outbox | None = None
         self._sending: asyncio.Task[None] | None = None
         self._keyboard = ExitStack()
@@ -121,7 +121,7 @@ class RunTerminal:
             done=lambda: None,
         )
         self._sending = asyncio.create_task(self._outbox.run())
-        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._resized)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._live.resize)
 
     def take(self, envelope: e.Envelope) -> None:
         """One more event; only its questions are of interest."""
@@ -168,8 +168,7 @@ class RunTerminal:
 
     def _put(self, question: Question, position: str = "") -> None:
         self._take_keyboard()
-        now_s = self._clock.monotonic()
-        put_question(question, self._router, self._screen, self._terminal, now_s=now_s, position=position)
+        self._live.ask(question, position)
         self._footer.draw()
 
     def _take_keyboard(self) -> None:
@@ -191,16 +190,12 @@ class RunTerminal:
                 match meaning:
                     case Decided():
                         self._decide(meaning, card.line)
-                    case Show(rows=rows):
-                        self._screen.rows(rows)
-                    case Hint(text=text):
-                        self._screen.say(text)
+                    case Show() | Hint():
+                        self._live.show(meaning)
                     case Wish(what="suspend"):
-                        self._page.prompt(None)
-                        self._terminal.suspend()
-                        self._page.begin_anew()
+                        self._live.suspend()
                     case Wish(what="redraw"):
-                        self._page.redraw()
+                        self._live.redraw()
                     case _:
                         pass
         if self._router.card is None:
@@ -210,7 +205,7 @@ class RunTerminal:
 
     def _decide(self, decided: Decided, answer_line: str) -> None:
         if not decided.stop:
-            self._page.keep_prompt(self._footer.answer_lead, visible(answer_line))
+            self._live.keep_answer(answer_line)
         effects = self._controller.handle(decided)
         self._perform([effect for effect in effects if not isinstance(effect, CancelTurn)])
         if decided.stop:
@@ -218,7 +213,3 @@ class RunTerminal:
 
     def _nobody_is_left(self) -> None:
         self._perform(self._controller.nobody_is_left())
-
-    def _resized(self) -> None:
-        self._screen.resize(self._terminal.columns)
-        self._page.resized()

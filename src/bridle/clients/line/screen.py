@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.base.text.phrases import counted
@@ -82,17 +82,6 @@ _ROW_CODES: Final[dict[RowStyle | TokenStyle, tuple[str, str]]] = {
     "faint": (_FAINT, _FAINT),
     "own": ("\x1b[1;36m", _BOLD),
 }
-
-
-def start_hint(covers: Callable[[str], bool]) -> str:
-    """What somebody is greeted with: what they can do here, as far as their token says."""
-    if not covers("SendInput"):
-        does = "answer what is asked" if covers("AnswerPermission") else "look on"
-        stops = "Ctrl-C stops the turn, twice leaves" if covers("CancelTurn") else "Ctrl-C twice leaves"
-        return f"You can {does} here, and nothing else is sent.  / commands   {stops}"
-    shell = "   ! shell" if covers("ShellRequest") else ""
-    stops = "Ctrl-C stops, twice leaves" if covers("CancelTurn") else "Ctrl-C twice leaves"
-    return f"Type what you want.  / commands   @ files{shell}   {stops}"
 
 
 class Screen:

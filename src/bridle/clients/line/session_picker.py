@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from bridle.base.clock import Clock, SystemClock, Timer
 from bridle.clients.interaction.composer.keys import Key
 from bridle.clients.interaction.composer.picker import (
     Deed,
     Gone,
-    Listed,
     Picked,
     Picker,
     picker_lines,
@@ -19,17 +17,15 @@ from bridle.clients.interaction.composer.picker import (
     unwarned,
 )
 from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.session.opening import ChangeSession
 from bridle.clients.line.footer import HINT_S
 from bridle.clients.line.page import Ink, Page, Prompt
 from bridle.clients.line.terminal import Terminal
 from bridle.protocol.errors import BridleError
 
-Do = Callable[[Deed], Awaitable[tuple[Listed, ...]]]
-"""Does something to a session and lists what there is now; after a fork the new one stands first."""
-
 
 async def pick(
-    picker: Picker, terminal: Terminal, clock: Clock | None = None, *, do: Do | None = None
+    picker: Picker, terminal: Terminal, clock: Clock | None = None, *, do: ChangeSession | None = None
 ) -> str | None:
     """The id of the session a person chose, or None if they left. A fork of one is chosen by making it.
 

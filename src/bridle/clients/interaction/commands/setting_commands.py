@@ -9,14 +9,15 @@ import msgspec
 
 from bridle.base.text.phrases import agent_words, counted, window_words
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands.slash_command import (
+from bridle.clients.interaction.commands.command_table import (
     SlashCommand,
     SlashContext,
     busy_words,
+    do,
     is_number,
     say,
 )
-from bridle.clients.interaction.composer.choice_list import ChoiceList, ChoiceRow
+from bridle.clients.interaction.composer.picker import ChoiceList, ChoiceRow
 from bridle.clients.interaction.effects import (
     Do,
     Effect,
@@ -271,10 +272,6 @@ def ways_to_change(change: ProfileChange) -> ChoiceList:
     )
 
 
-def _profile(_now: SlashContext, _arguments: str) -> Sequence[Effect]:
-    return (Do(show_profile),)
-
-
 async def show_profile(host: SessionHost, _arguments: str) -> None:
     profile = await host.connection.ask(DescribeProfile(session=host.session))
     for line in page_rows(profile):
@@ -432,7 +429,7 @@ SETTING_COMMANDS: Final = (
         ),
         with_verbs=True,
     ),
-    SlashCommand("profile", "the profile in force, with its tools, servers and skills", _profile),
+    SlashCommand("profile", "the profile in force, with its tools, servers and skills", do(show_profile)),
     SlashCommand(
         "profiles",
         "the profiles there are; /profiles:NAME begins a session with one, --in-place",

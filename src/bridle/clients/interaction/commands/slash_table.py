@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridle.clients.interaction.commands.session_commands import SESSION_COMMANDS
-from bridle.clients.interaction.commands.setting_commands import SETTING_COMMANDS
-from bridle.clients.interaction.commands.slash_command import (
+from bridle.clients.interaction.commands.command_table import (
     NAME_COLUMNS,
     SlashCommand,
     SlashContext,
     SlashTable,
     say,
 )
+from bridle.clients.interaction.commands.conversation_commands import SESSION_COMMANDS
+from bridle.clients.interaction.commands.setting_commands import SETTING_COMMANDS
 from bridle.clients.interaction.commands.work_commands import WORK_COMMANDS
 from bridle.clients.interaction.composer.keys import KEYS
 from bridle.clients.interaction.effects import Effect

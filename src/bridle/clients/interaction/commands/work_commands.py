@@ -8,8 +8,8 @@ from typing import Final
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands.session_commands import short_id
-from bridle.clients.interaction.commands.slash_command import SlashCommand, SlashContext, is_number, say
+from bridle.clients.interaction.commands.command_table import SlashCommand, SlashContext, do, is_number, say
+from bridle.clients.interaction.commands.conversation_commands import short_id
 from bridle.clients.interaction.composer.parse import Words, parse
 from bridle.clients.interaction.effects import (
     CopyText,
@@ -122,10 +122,6 @@ def _todos(now: SlashContext, _arguments: str) -> Sequence[Effect]:
         return say("The model has made no plan in this session.", indent=" " * 4)
     rows = (f"  {row.text}" for row in plan_rows(todos, whole=True))
     return say(plan_title(todos), *rows, indent=" " * 4)
-
-
-def _output(_now: SlashContext, which: str) -> Sequence[Effect]:
-    return (Do(open_output, which),)
 
 
 async def _read_past(host: SessionHost) -> AsyncIterator[Envelope]:
@@ -298,10 +294,6 @@ def _about(agent: AgentEntry) -> str:
 # Where the session stands
 
 
-def _context(_now: SlashContext, _arguments: str) -> Sequence[Effect]:
-    return (Do(show_context),)
-
-
 async def show_context(host: SessionHost, _arguments: str) -> None:
     """Show what the model is sent; of the instruction files, what the engine says where it answers."""
     query = CustomQuery(namespace="instructions", verb="files", session=host.session)
@@ -358,10 +350,6 @@ def _copy(now: SlashContext, _arguments: str) -> Sequence[Effect]:
     return (CopyText(answer),) if answer else (SayWords("There is no answer yet."),)
 
 
-def _export(_now: SlashContext, path: str) -> Sequence[Effect]:
-    return (Do(export, path),)
-
-
 async def export(host: SessionHost, path: str) -> None:
     """Write the conversation into a new file."""
     save = host.services.save
@@ -410,7 +398,7 @@ WORK_COMMANDS: Final = (
     SlashCommand(
         "output",
         "what the last command printed or edit changed; /output 2 the one before, or CALL",
-        _output,
+        do(open_output),
         (SlashArgument(name="which", about="2 for the one before the last, or a call's id"),),
     ),
     SlashCommand(
@@ -439,14 +427,14 @@ WORK_COMMANDS: Final = (
             ),
         ),
     ),
-    SlashCommand("context", "what the model is sent, and how large it is", _context),
+    SlashCommand("context", "what the model is sent, and how large it is", do(show_context)),
     SlashCommand("cost", "what this session has used", _cost),
     SlashCommand("status", "model, mode, what runs, what it cost", _status),
     SlashCommand("copy", "the last answer to the clipboard", _copy),
     SlashCommand(
         "export",
         "this conversation as a Markdown file: /export [path]",
-        _export,
+        do(export),
         (SlashArgument(name="path", about="the file; else one with the session's id"),),
     ),
     SlashCommand("doctor", "how to check this installation", _doctor),

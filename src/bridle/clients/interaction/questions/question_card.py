@@ -40,14 +40,14 @@ class PermissionAnswer(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-Answer: TypeAlias = AnyAnswer | PermissionAnswer
+FormAnswer: TypeAlias = AnyAnswer | PermissionAnswer
 
 
 class Edit(msgspec.Struct, frozen=True):
     """A text for the user's editor; `answer` turns the edited text into the answer."""
 
     text: str
-    answer: Callable[[str], Answer]
+    answer: Callable[[str], FormAnswer]
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -59,9 +59,9 @@ class Choice(msgspec.Struct, frozen=True):
 
     key: str
     label: str
-    answer: Answer | Edit
+    answer: FormAnswer | Edit
     confirm: str = ""
-    noted: Callable[[str], Answer] | None = None
+    noted: Callable[[str], FormAnswer] | None = None
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     title: str
-    refusal: Answer
+    refusal: FormAnswer
     why: str = ""
     body: tuple[Row, ...] = ()
     context: tuple[str, ...] = ()
@@ -90,8 +90,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     whole_key: Literal["v", "d"] = "v"
     open: bool = False
     only_keys: bool = False
-    in_words: Callable[[str], Answer] | None = None
-    later: Answer | None = None
+    in_words: Callable[[str], FormAnswer] | None = None
+    later: FormAnswer | None = None
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """The user's answer; None where they gave none and `stop` the turn."""
 
     question: Question
-    answer: Answer | Edit | None = None
+    answer: FormAnswer | Edit | None = None
     stop: bool = False
 
 
@@ -201,7 +201,7 @@ def answer_card(card: Card, line: str, *, columns: int) -> tuple[Card, Outcome]:
     return card, _decide(card, form.in_words(text))
 
 
-def _decide(card: Card, answer: Answer | Edit) -> Decided:
+def _decide(card: Card, answer: FormAnswer | Edit) -> Decided:
     return Decided(question=card.question, answer=answer)
 
 

@@ -12,9 +12,9 @@ from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.questions.git_form import git_form
 from bridle.clients.interaction.questions.question_card import (
-    Answer,
     Choice,
     Form,
+    FormAnswer,
     Question,
     Row,
     marked_line,
@@ -86,7 +86,7 @@ def form_of(question: AnyQuestion) -> Form:
             assert_never(question)
 
 
-def _numbered(*answers: tuple[str, Answer]) -> tuple[Choice, ...]:
+def _numbered(*answers: tuple[str, FormAnswer]) -> tuple[Choice, ...]:
     """Return suggestions of an open form, to be picked by number."""
     return tuple(Choice(str(at), marked_line(label), answer) for at, (label, answer) in enumerate(answers, 1))
 
@@ -327,7 +327,7 @@ def _field_rows(asked: InputQuestion) -> Iterator[Row]:
         yield Row(f"  any of: {', '.join(map(marked_line, field.choices))}")
 
 
-def _field_answers(field: InputField | None) -> Iterator[tuple[str, Answer]]:
+def _field_answers(field: InputField | None) -> Iterator[tuple[str, FormAnswer]]:
     if field is None:
         return
     if not field.many:

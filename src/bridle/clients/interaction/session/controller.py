@@ -11,8 +11,8 @@ from typing import Final, assert_never
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
+from bridle.clients.interaction.commands.command_table import SlashContext, SlashTable, busy_words
 from bridle.clients.interaction.commands.setting_commands import next_mode
-from bridle.clients.interaction.commands.slash_command import SlashContext, SlashTable, busy_words
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer.composer import Picture, Send
 from bridle.clients.interaction.composer.parse import (

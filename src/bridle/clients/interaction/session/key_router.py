@@ -7,8 +7,10 @@ without having seen it stays theirs. Tab goes to the question at once, Esc goes 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -43,11 +45,44 @@ KeyMeaning: TypeAlias = Send | Wish | Decided | Show | Hint
 Focus: TypeAlias = Literal["draft", "question"]
 
 
+_LONGEST: Final = 4096
+IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""How the names of images end that can be sent."""
+
+
+def is_image_name(path: str) -> bool:
+    return path.lower().endswith(IMAGES)
+
+
+def pictures_in(pasted: str, picture: Callable[[str], Picture | None]) -> Sequence[Picture]:
+    """The images a paste names, if it names nothing else; `picture` reads the one at a path."""
+    if len(pasted) > _LONGEST or not any(end in pasted.lower() for end in IMAGES):
+        return ()
+    whole = pasted.strip()
+    if is_image_name(whole) and (one := picture(whole)) is not None:  # copied as it stands, with its blanks
+        return (one,)
+    found: list[Picture] = []
+    for path in _paths(pasted):
+        one = picture(path) if is_image_name(path) else None
+        if one is None:
+            return ()
+        found.append(one)
+    return found
+
+
+def _paths(pasted: str) -> list[str]:
+    try:
+        words = shlex.split(pasted)
+    except ValueError:  # an apostrophe in a name
+        words = [pasted.strip()]
+    return [unquote(word.removeprefix("file://")) if word.startswith("file://") else word for word in words]
+
+
 class KeyRouter:
     """The draft, the question in front of it, and which of them has the keyboard.
 
     `lines_only` is for input that is no terminal: there is no Tab, and a question drawn has the next line.
-    `pictures_in` gives the images that a paste names; it raises `BridleError` for one that cannot be sent.
+    `picture` reads the image at a path that a paste names; it raises `BridleError` for one that cannot be sent.
     """
 
     def __init__(
@@ -55,10 +90,10 @@ class KeyRouter:
         composer: Composer,
         *,
         lines_only: bool = False,
-        pictures_in: Callable[[str], Sequence[Picture]] = lambda _pasted: (),
+        picture: Callable[[str], Picture | None] = lambda _path: None,
     ) -> None:
         self.composer = composer
-        self._pictures_in = pictures_in
+        self._picture = picture
         self.card: Card | None = None
         self.focus: Focus = "draft"
         self._lines_only = lines_only
@@ -137,7 +172,7 @@ class KeyRouter:
     def _compose(self, key: Key) -> KeyMeaning | None:
         if isinstance(key, Paste):
             try:
-                pictures = self._pictures_in(key.text)
+                pictures = pictures_in(key.text, self._picture)
             except BridleError as problem:
                 self.composer, _ = press(self.composer, key)
                 return Hint(problem.message)

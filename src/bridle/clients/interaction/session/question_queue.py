@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridle.clients.interaction.effects import CloseQuestion, Effect, PutQuestion
-from bridle.clients.interaction.questions.question_card import Answer, PermissionAnswer, Question
+from bridle.clients.interaction.questions.question_card import FormAnswer, PermissionAnswer, Question
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, AnyCommand
 
 
@@ -53,7 +53,7 @@ class QuestionQueue:
             self._open.append(question)
         return self.ask_first()
 
-    def answer(self, question: Question, answer: Answer | None) -> list[Effect]:
+    def answer(self, question: Question, answer: FormAnswer | None) -> list[Effect]:
         """Send the answer to the question in front, and bring the next one forward. A late answer is ignored.
 
         Without an answer the question is refused, or left open where only text answers it.
@@ -97,7 +97,7 @@ class QuestionQueue:
         asked, self._asked = self._asked, None
         return [*([] if asked is None else [CloseQuestion(asked)]), *self.ask_first()]
 
-    def _command(self, question: Question, answer: Answer) -> AnyCommand:
+    def _command(self, question: Question, answer: FormAnswer) -> AnyCommand:
         if not isinstance(answer, PermissionAnswer):
             return AnswerQuestion(session=self._session, question_id=question.id, answer=answer)
         return AnswerPermission(

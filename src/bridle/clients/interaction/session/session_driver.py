@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.commands.session_commands import other_folder_words, short_id
+from bridle.clients.interaction.commands.conversation_commands import other_folder_words, short_id
 from bridle.clients.interaction.commands.setting_commands import begun_words
 from bridle.clients.interaction.effects import (
     ClientEffect,
@@ -30,7 +30,6 @@ from bridle.clients.interaction.effects import (
     SayWords,
 )
 from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.session.outbox import Outbox
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.stored_sessions import folder_words
@@ -53,6 +52,53 @@ from bridle.protocol.commands import (
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.queries import DescribeSession, PreviewSession
+
+
+class Outbox:
+    """Sends commands, and does other work that must not overtake them.
+
+    `readdressed` may change a command just before it goes, `refused` hears of one that was not taken, `done` after
+    each piece of work.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        readdressed: Callable[[AnyCommand], AnyCommand],
+        refused: Callable[[BridleError, AnyCommand | None], None],
+        done: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._readdressed = readdressed
+        self._refused = refused
+        self._done = done
+        self._waiting: asyncio.Queue[AnyCommand | Callable[[], Awaitable[None]]] = asyncio.Queue()
+        self._busy = False
+
+    @property
+    def empty(self) -> bool:
+        return not self._busy and self._waiting.empty()
+
+    def put(self, work: AnyCommand | Callable[[], Awaitable[None]]) -> None:
+        self._waiting.put_nowait(work)
+
+    async def run(self) -> None:
+        """Works for as long as it is not cancelled."""
+        while True:
+            work = await self._waiting.get()
+            self._busy = True
+            try:
+                if callable(work):
+                    await work()
+                else:
+                    await self._connection.send(self._readdressed(work))
+            except BridleError as refusal:
+                self._refused(refusal, None if callable(work) else work)
+            finally:
+                self._busy = False
+            self._done()
+
 
 STOP_S: Final = 3.0
 """So long somebody who stopped a turn and leaves waits for its end."""

@@ -118,3 +118,14 @@ def rules_line(used: Sequence[str], waiting: Sequence[str]) -> StartLine:
 
 def mode_line(mode: Mode) -> StartLine:
     return StartLine("mode", mode, MODE_WORDS[mode], weak=mode in ("auto", "yolo"))
+
+
+def start_hint(covers: Callable[[str], bool]) -> str:
+    """Return the hint before the first message: what the user can do here, as far as their token says."""
+    if not covers("SendInput"):
+        does = "answer what is asked" if covers("AnswerPermission") else "look on"
+        stops = "Ctrl-C stops the turn, twice leaves" if covers("CancelTurn") else "Ctrl-C twice leaves"
+        return f"You can {does} here, and nothing else is sent.  / commands   {stops}"
+    shell = "   ! shell" if covers("ShellRequest") else ""
+    stops = "Ctrl-C stops, twice leaves" if covers("CancelTurn") else "Ctrl-C twice leaves"
+    return f"Type what you want.  / commands   @ files{shell}   {stops}"

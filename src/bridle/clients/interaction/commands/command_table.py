@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.composer.word_completion import closest
-from bridle.clients.interaction.effects import Effect, SayWords
+from bridle.clients.interaction.effects import Do, Effect, SayWords, SessionHost
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol.commands import RunSlash
@@ -149,6 +149,11 @@ class SlashTable(msgspec.Struct, frozen=True):
 
 def say(*lines: str, indent: str = "  ") -> tuple[SayWords, ...]:
     return tuple(SayWords(line, indent) for line in lines)
+
+
+def do(work: Callable[[SessionHost, str], Awaitable[None]]) -> Handler:
+    """Return the handler of a command that is nothing but this work."""
+    return lambda _now, arguments: (Do(work, arguments),)
 
 
 def busy_words(what: str, view: SessionView) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.commands.slash_command import (
+from bridle.clients.interaction.commands.command_table import (
     SlashCommand,
     SlashContext,
     busy_words,

@@ -1,18 +1,21 @@
-"""What a person does at the keyboard of a terminal: keys in, intents out."""
+"""Keyboard policy of an interactive client: what a key means in each state.
+
+A client gives the keys and a screen. Lists, completion, stopping, leaving and the draft are decided here, so that every
+client has the same keys.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
 
 from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer import picker as picking
-from bridle.clients.interaction.composer.choice_list import ChoiceList, Chosen, list_lines, press_in_list
 from bridle.clients.interaction.composer.composer import (
     Send,
     Wish,
@@ -23,27 +26,25 @@ from bridle.clients.interaction.composer.composer import (
     with_pictures,
 )
 from bridle.clients.interaction.composer.keys import Key, Press, Text
-from bridle.clients.interaction.composer.picker import Deed, Gone, Listed, Picked, Picker
-from bridle.clients.interaction.composer.word_completion import completed, options_words
-from bridle.clients.interaction.effects import (
-    ChooseRow,
-    ChooseSession,
-    NextMode,
-    RunCommand,
-    StopTurn,
+from bridle.clients.interaction.composer.picker import (
+    ChoiceList,
+    Chosen,
+    Deed,
+    Gone,
+    Listed,
+    Picked,
+    Picker,
+    press_in_list,
 )
+from bridle.clients.interaction.composer.word_completion import completed, options_words
+from bridle.clients.interaction.effects import ChooseRow, ChooseSession, NextMode, RunCommand, StopTurn
 from bridle.clients.interaction.questions.question_card import Decided, Hint, Show
-from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.session.session_driver import SessionDriver
-from bridle.clients.line.footer import HINT_S, Footer
-from bridle.clients.line.page import Page, Prompt
-from bridle.clients.line.session_picker import picker_prompt
-from bridle.clients.line.terminal import Terminal
 from bridle.protocol.commands import CancelTurn
 from bridle.protocol.errors import BridleError
 
-LEAVE_S: Final = HINT_S
+LEAVE_S: Final = 2.0
 """A second Ctrl-C within this time leaves."""
 
 _ESCAPE: Final = "Esc again to stop"
@@ -55,58 +56,79 @@ _LEAVING: Final = "A turn is running.  s stop it and leave · Esc stay"
 _LEAVING_OR_NOT: Final = "A turn is running.  l leave it running · s stop it and leave · Esc stay"
 
 
-class Keyboard:
-    """Keys wait until the person may write (`begin`), and while a list is on its way that they are for.
+class KeyboardScreen(Protocol):
+    """The screen that the keys belong to."""
 
-    `show` prints what a key brings to light: more of a question, or a hint about it; `resized` draws
-    for the size the terminal has now.
+    @property
+    def columns(self) -> int: ...
+
+    def draw(self) -> None:
+        """Draw the line that has the keyboard, or the open list."""
+        ...
+
+    def hint(self, text: str, *, lasting: bool = False) -> None:
+        """Show a hint above the draft; an empty one takes it away."""
+        ...
+
+    def show(self, more: Show | Hint) -> None:
+        """Print more of a question, or a sentence."""
+        ...
+
+    def keep_answer(self, line: str) -> None:
+        """Make the typed answer part of the page."""
+        ...
+
+    def redraw(self) -> None: ...
+
+    def suspend(self) -> None:
+        """Stop this job until the user continues it."""
+        ...
+
+    def lend(self) -> AbstractContextManager[None]:
+        """Give the screen and the keys to another program."""
+        ...
+
+    def read_keys(self) -> list[Key]:
+        """Return the keys that have arrived and were not given to the keyboard."""
+        ...
+
+
+class Keyboard:
+    """Turns keys into intents. Keys wait until the user may write (`begin`), and for a list that is on its way.
+
+    `picker` and `choices` are the open list, which the screen draws in the place of the draft.
     """
 
     def __init__(
-        self,
-        terminal: Terminal,
-        router: KeyRouter,
-        page: Page,
-        services: ClientServices,
-        *,
-        driver: SessionDriver,
-        footer: Footer,
-        show: Callable[[Show | Hint], None],
-        resized: Callable[[], None],
+        self, screen: KeyboardScreen, router: KeyRouter, services: ClientServices, driver: SessionDriver
     ) -> None:
-        self._terminal = terminal
+        self._screen = screen
         self._router = router
-        self._page = page
         self._services = services
         self._driver = driver
-        self._footer = footer
-        self._show = show
-        self._resized = resized
         self._clock: Clock = services.clock
         self._keys: deque[Key] = deque()
         self._begun = False
         self._held = False
-        self._picker: Picker | None = None
-        self._choices: ChoiceList | None = None
+        self.picker: Picker | None = None
+        self.choices: ChoiceList | None = None
         self._escaped_s = float("-inf")
         self._interrupted_s = float("-inf")
         self._offered = False  # choices of Tab stand above the prompt
         self.leaving = False  # when the turn ends
-        self.suspended = False  # by us, a moment ago
-        self.lent = False  # another program has the terminal
 
     def take(self, keys: list[Key]) -> None:
         """Keys as they come."""
         self._keys += keys
         if self._begun:
             self._handle_keys()
-            self._footer.draw()
+            self._screen.draw()
         elif Press("ctrl-c") in keys:
             self.interrupt()
 
     def take_waiting(self) -> None:
         """Everything typed until now, read or not: it was typed before what comes next was on the screen."""
-        self._keys += self._terminal.read_now()
+        self._keys += self._screen.read_keys()
         self._handle_keys()
 
     def begin(self) -> None:
@@ -123,33 +145,33 @@ class Keyboard:
         if self._driver.view.under_way and not self._driver.controller.uncovered(CancelTurn):
             if stops:
                 self._driver.handle(StopTurn())
-            self._footer.hint(_STOPPING)
+            self._screen.hint(_STOPPING)
         elif not self._router.composer.empty:
             self._router.composer = cleared(self._router.composer)
-            self._footer.hint(_CLEARED)
+            self._screen.hint(_CLEARED)
         else:
-            self._footer.hint(_AGAIN)
+            self._screen.hint(_AGAIN)
 
     def _escape(self) -> None:
         """Esc: once says what a second one does, the second within two seconds stops what runs. The draft stays."""
         if not self._driver.view.under_way:
             return
         if words := self._driver.controller.uncovered(CancelTurn):
-            self._footer.hint(words)
+            self._screen.hint(words)
             return
         now_s = self._clock.monotonic()
         if now_s - self._escaped_s <= LEAVE_S:
             self._escaped_s = float("-inf")
             self._driver.handle(StopTurn())
-            self._footer.hint(_STOPS)
+            self._screen.hint(_STOPS)
         else:
             self._escaped_s = now_s
-            self._footer.hint(_ESCAPE)
+            self._screen.hint(_ESCAPE)
 
     def pick_row(self, choices: ChoiceList | None, *, ready: bool) -> None:
         """Opens a list to choose from. What is typed until it is there is for the list."""
         self._held = not ready
-        self._choices = choices
+        self.choices = choices
         if ready:
             self.take([])
 
@@ -161,19 +183,9 @@ class Keyboard:
         """Opens the list of sessions. What is typed until it is there is for the list."""
         self._held = sessions is None
         if sessions:
-            self._picker = Picker(sessions=sessions, folder=self._driver.controller.folder)
+            self.picker = Picker(sessions=sessions, folder=self._driver.controller.folder)
         if sessions is not None:
             self.take([])
-
-    def picker_prompt(self) -> Prompt | None:
-        columns, rows = self._terminal.columns, self._terminal.rows
-        if self._choices is not None:
-            lines = list_lines(self._choices, columns=max(columns - 1, 0), rows=rows)
-            typed = self._choices.filter
-            return Prompt(lead=MARK, cells=tuple(typed), at=len(typed), hints=tuple(lines))
-        if self._picker is None:
-            return None
-        return picker_prompt(self._picker, columns=columns, rows=rows)
 
     def _handle_keys(self) -> None:
         while self._keys and not self._held and not self._driver.leaving:
@@ -183,7 +195,7 @@ class Keyboard:
             self._forget_options()
             card = self._router.card
             answer_line = card.line if card is not None and self._router.focus == "question" else ""
-            columns = self._terminal.columns
+            columns = self._screen.columns
             had = self._router.composer.pictures
             for meaning in self._router.press((key,), now_s=self._clock.monotonic(), columns=columns):
                 self._act(meaning, answer_line)
@@ -197,10 +209,10 @@ class Keyboard:
             case Wish(what=what):
                 self._grant(what)
             case Show() | Hint():
-                self._show(meaning)
+                self._screen.show(meaning)
             case Decided(stop=stop):
                 if not stop:
-                    self._page.keep_prompt(self._footer.answer_lead, visible(answer_line))
+                    self._screen.keep_answer(answer_line)
                 self._driver.handle(meaning)
                 if stop:
                     self.interrupt(stops=False)
@@ -212,9 +224,9 @@ class Keyboard:
             case "leave":
                 self._leave_politely()
             case "suspend":
-                self._suspend()
+                self._screen.suspend()
             case "redraw":
-                self._page.redraw()
+                self._screen.redraw()
             case "edit":
                 self._edit()
             case "complete":
@@ -234,7 +246,7 @@ class Keyboard:
             self._driver.leave(0)
         else:
             self.leaving = True
-            self._footer.hint(_LEAVING_OR_NOT if self._services.come_back else _LEAVING, lasting=True)
+            self._screen.hint(_LEAVING_OR_NOT if self._services.come_back else _LEAVING, lasting=True)
 
     def _leaving_asked(self, key: Key) -> bool:
         """The key after Ctrl-D during a turn; True if it was the answer."""
@@ -242,24 +254,14 @@ class Keyboard:
             return False
         if key == Text("s"):
             self._driver.handle(StopTurn())
-            self._footer.hint("Stopping…", lasting=True)
+            self._screen.hint("Stopping…", lasting=True)
             return True
         self.leaving = False
-        self._footer.hint("")
+        self._screen.hint("")
         if key == Text("l") and self._services.come_back:
             self._driver.leave(0)
             return True
         return key == Press("esc")
-
-    def _suspend(self) -> None:
-        def forget() -> None:
-            self.suspended = False
-
-        self._page.prompt(None)
-        self.suspended = True
-        self._terminal.suspend()
-        self._page.begin_anew()
-        self._clock.call_later(HINT_S, forget)
 
     def _complete(self) -> None:
         """Tab: puts in what is certain and shows the choices that are left."""
@@ -273,14 +275,14 @@ class Keyboard:
         self._router.composer = found.composer
         if found.options:
             self._offered = True
-            self._footer.hint(
+            self._screen.hint(
                 options_words([visible(option, newlines=False) for option in found.options]), lasting=True
             )
 
     def _forget_options(self) -> None:
         if self._offered:
             self._offered = False
-            self._footer.hint("")
+            self._screen.hint("")
 
     def _edit(self) -> None:
         """Ctrl-G: the draft goes through the person's own editor."""
@@ -290,13 +292,13 @@ class Keyboard:
                 self._router.composer = rewritten(self._router.composer, changed)
 
         if not self.edit_text(text_of(self._router.composer.cells), edited):
-            self._footer.hint("No editor can be opened here.")
+            self._screen.hint("No editor can be opened here.")
 
     def edit_text(self, text: str, edited: Callable[[str | None], None]) -> bool:
         """Lets the person change a text in their own editor; `edited` gets it, None where they did not. False where no
         editor can be opened."""
         edit = self._services.edit
-        if edit is None or not self._terminal.interactive:
+        if edit is None:
             return False
 
         async def work() -> None:
@@ -305,7 +307,6 @@ class Keyboard:
                 with self._lend():
                     changed = await edit(text)
             finally:
-                self._resized()
                 edited(changed)
 
         self._driver.do_in_order(work)
@@ -315,14 +316,14 @@ class Keyboard:
         """Ctrl-V: an image from the person's clipboard, where one can be read."""
         read = self._services.clipboard_picture
         if read is None:
-            self._footer.hint("No clipboard can be read here.")
+            self._screen.hint("No clipboard can be read here.")
             return
 
         async def work() -> None:
             try:
                 picture = await read()
             except BridleError as problem:
-                self._show(Hint(problem.message))
+                self._screen.show(Hint(problem.message))
                 return
             self._router.composer = with_pictures(self._router.composer, (picture,))
             self._tell_of_pictures()
@@ -332,18 +333,17 @@ class Keyboard:
     def _tell_of_pictures(self) -> None:
         """Who shows a model an image that it does not take is told so before it is sent."""
         if words := self._driver.controller.picture_words():
-            self._footer.hint(words, lasting=True)
+            self._screen.hint(words, lasting=True)
 
     def open_in_pager(self, text: str) -> bool:
         """Shows a text in the person's own pager; False where none can be opened."""
         page = self._services.page
-        if page is None or not self._terminal.interactive or self._terminal.look.reader:
+        if page is None:
             return False
 
         async def work() -> None:
             with self._lend():
                 await page(text)
-            self._resized()
 
         self._driver.do_in_order(work)
         return True
@@ -351,62 +351,58 @@ class Keyboard:
     def run_verb(self, words: tuple[str, ...], after: str) -> bool:
         """Lets a verb of the program have the terminal; False where that cannot be."""
         run = self._services.run_verb
-        if run is None or not self._terminal.interactive:
+        if run is None:
             return False
 
         async def work() -> None:
             with self._lend():
                 await run(words)
-            self._resized()
             if after:
-                self._show(Hint(after))
+                self._screen.show(Hint(after))
 
         self._driver.do_in_order(work)
         return True
 
     @contextmanager
     def _lend(self) -> Generator[None]:
-        """Another program has the terminal meanwhile."""
-        self._page.prompt(None)
-        self.lent = True
+        """Lend the screen. A question that comes meanwhile has not been seen."""
         try:
-            with self._terminal.lent():
+            with self._screen.lend():
                 yield
         finally:
-            self.lent = False
             self._router.come_back(self._clock.monotonic())
 
     def _chose_row(self, key: Key) -> bool:
         """A key while a list is open to choose from; True if it was for the list."""
-        if self._choices is None:
+        if self.choices is None:
             return False
         if key == Press("ctrl-c"):
-            self._choices = None
+            self.choices = None
             self.interrupt()
             return True
-        purpose = self._choices.purpose
-        self._choices, choice = press_in_list(self._choices, key)
+        purpose = self.choices.purpose
+        self.choices, choice = press_in_list(self.choices, key)
         if choice is not None:
-            self._choices = None
+            self.choices = None
         if isinstance(choice, Chosen):
             self._driver.handle(ChooseRow(purpose, choice.id))
         return True
 
     def _picked(self, key: Key) -> bool:
         """A key while the list of sessions is open; True if it was for the list."""
-        if self._picker is None:
+        if self.picker is None:
             return False
         if key == Press("ctrl-c"):  # as everywhere: once goes back, twice leaves
-            self._picker = None
+            self.picker = None
             self.interrupt()
             return True
-        self._picker, choice = picking.press(self._picker, key)
+        self.picker, choice = picking.press(self.picker, key)
         match choice:
             case Picked(id=session):
-                self._picker = None
+                self.picker = None
                 self._driver.handle(ChooseSession(session))
             case Gone():
-                self._picker = None
+                self.picker = None
             case Deed() | None:  # inside a session nothing is changed from the list
                 pass
         return True
