@@ -16,9 +16,9 @@ import msgspec
 from bridle.base.text.json_answer import checked
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import json_line, visible
-from bridle.clients.interaction.render.goal_lines import changed_words
+from bridle.clients.interaction.render.progress_text import changed_words
 from bridle.clients.interaction.render.story import Story, describe_call, did_not_run, edited_files
-from bridle.clients.interaction.render.tally import LOCAL, UNKNOWN_COST, Tally
+from bridle.clients.interaction.render.usage import LOCAL, UNKNOWN_COST, Tally
 from bridle.clients.run_errors import error_fields
 from bridle.clients.structured import asked_again
 from bridle.protocol import events as e

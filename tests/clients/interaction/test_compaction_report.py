@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bridle.clients.interaction.render.context_parts import Contents
 from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.usage import Contents
 from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.questions.trust_form import trust_question
-from bridle.clients.interaction.render.context_parts import Contents, instruction_rows
 from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.usage import Contents, instruction_rows
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import TrustQuestion

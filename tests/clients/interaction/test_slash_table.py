@@ -12,7 +12,7 @@ from bridle.clients.interaction.commands.slash_table import (
     nearest_words,
     next_mode,
 )
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.usage import Tally
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.commands.prompts import PROMPTS

@@ -5,8 +5,8 @@ import re
 
 from bridle.base.text.line_diff import DiffLine
 from bridle.base.text.terminal_text import visible
+from bridle.clients.interaction.render.start_info import StartInfo, StartLine
 from bridle.clients.interaction.session.slash_actions import transcript
-from bridle.clients.interaction.state.start_info import StartInfo, StartLine
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

@@ -30,8 +30,8 @@ from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.render.as_html import html
 from bridle.clients.interaction.render.as_markdown import markdown
-from bridle.clients.interaction.render.child_lines import tree_lines
 from bridle.clients.interaction.render.file_changes import Changes, FileChange, changes_of
+from bridle.clients.interaction.render.progress_text import tree_lines
 from bridle.clients.interaction.render.story import Story
 from bridle.clients.replay import frames
 from bridle.protocol import events as e

@@ -36,16 +36,15 @@ from bridle.cli.sessions.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.talk.pictures import picture_at, picture_on_clipboard
 from bridle.cli.unlock import unlocked
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.composer import Picture
 from bridle.clients.interaction.composer.picker import Deed, Listed, Picker, listed
+from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line
 from bridle.clients.interaction.session.client_services import ClientServices
-from bridle.clients.interaction.state.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import RemoteConnection
-from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
 from bridle.protocol.commands import BranchSession, CreateSession, DeleteSession, PinSession, RenameSession

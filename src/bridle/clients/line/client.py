@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final, assert_never
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.engine_link import LOST
+from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.commands.queue_commands import WriteDraft
 from bridle.clients.interaction.composer.choice_list import ChoiceList, plain_rows
 from bridle.clients.interaction.composer.composer import composer_with, typed
@@ -18,6 +18,7 @@ from bridle.clients.interaction.composer.picker import Listed, session_lines
 from bridle.clients.interaction.questions.card import Decided, Hint, Show
 from bridle.clients.interaction.questions.question_card import Question
 from bridle.clients.interaction.render.output_excerpt import last_lines
+from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import (
     ClientEffect,
@@ -46,7 +47,6 @@ from bridle.clients.interaction.session.effects import (
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.interaction.session.status_line import StatusLine, span_words
-from bridle.clients.interaction.state.start_info import StartInfo
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.keyboard import Keyboard
 from bridle.clients.line.page import Page, Prompt

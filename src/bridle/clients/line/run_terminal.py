@@ -18,6 +18,7 @@ from bridle.clients.interaction.composer.composer import Wish, composer_with
 from bridle.clients.interaction.composer.keys import Key
 from bridle.clients.interaction.questions.card import Decided, Hint, Show
 from bridle.clients.interaction.questions.question_card import Question
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.effects import (
     CloseQuestion,
@@ -35,7 +36,6 @@ from bridle.clients.line.page import Page
 from bridle.clients.line.put_question import put_question
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.stored_sessions import folder_words
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, Command
 from bridle.protocol.connection import Connection

@@ -10,24 +10,23 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
-from bridle.clients.interaction.render.answer_spans import AnswerSpans
-from bridle.clients.interaction.render.compaction_report import WHERE_IT_WENT
+from bridle.clients.interaction.render.answer_spans import AnswerPiece, AnswerSpans, AnswerStyle, TokenStyle
 from bridle.clients.interaction.render.edit_rows import EditPiece, edit_rows, short_edit_rows
 from bridle.clients.interaction.render.output_excerpt import coloured_parts, output_lines
-from bridle.clients.interaction.render.plan_lines import plan_rows, plan_title
-from bridle.clients.interaction.render.story import Story, changed_paths, edited_files
-from bridle.clients.interaction.render.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
-from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.session.effects import OpenDiff, SayWords
-from bridle.clients.interaction.session.event_rows import changed_words, event_rows, turn_words
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.start_info import (
+from bridle.clients.interaction.render.progress_text import plan_rows, plan_title
+from bridle.clients.interaction.render.start_info import (
     StartInfo,
     StartLine,
     new_lines,
     start_lines,
     start_title,
 )
+from bridle.clients.interaction.render.story import Story, changed_paths, edited_files
+from bridle.clients.interaction.render.usage import WHERE_IT_WENT
+from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.session.effects import OpenDiff, SayWords
+from bridle.clients.interaction.session.event_rows import changed_words, event_rows, turn_words
+from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look

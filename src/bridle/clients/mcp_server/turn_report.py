@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from bridle.clients.interaction.render.story import Story, describe_call
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.usage import Tally
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildState, ChildTree
 

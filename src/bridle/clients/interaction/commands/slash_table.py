@@ -12,9 +12,9 @@ from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.profile_change import USAGE, parse_change
 from bridle.clients.interaction.commands.queue_commands import WriteDraft, queue_command
 from bridle.clients.interaction.composer.word_completion import closest
-from bridle.clients.interaction.render.child_lines import child_title, path_words
-from bridle.clients.interaction.render.plan_lines import plan_rows, plan_title
-from bridle.clients.interaction.render.tally import (
+from bridle.clients.interaction.render.progress_text import child_title, path_words, plan_rows, plan_title
+from bridle.clients.interaction.render.start_info import MODE_WORDS
+from bridle.clients.interaction.render.usage import (
     input_tokens,
     money_words,
     paid_words,
@@ -22,7 +22,6 @@ from bridle.clients.interaction.render.tally import (
     token_words,
 )
 from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.start_info import MODE_WORDS
 from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol.commands import (
     AnyCommand,

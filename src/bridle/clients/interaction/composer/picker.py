@@ -11,7 +11,7 @@ from bridle.base.text.phrases import age, counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
-from bridle.clients.stored_sessions import folder_words, marks
+from bridle.clients.interaction.render.start_info import folder_words, marks
 from bridle.protocol.queries import SessionInfo
 
 _TITLE_COLUMNS: Final = 34

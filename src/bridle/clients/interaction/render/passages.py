@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.clients.interaction.render.child_lines import child_title, ended_line
+from bridle.clients.interaction.render.progress_text import child_title, ended_line
 from bridle.clients.interaction.render.story import Story, describe_call, diff_text
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildTree

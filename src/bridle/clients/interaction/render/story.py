@@ -13,10 +13,16 @@ from typing import Any, Literal, TypeAlias, assert_never, get_args
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.base.text.untrusted import unwrapped
-from bridle.clients.interaction.render.child_lines import SAID_LINES, ChildStories, ToldRow, said_lines
-from bridle.clients.interaction.render.goal_lines import goal_lines
 from bridle.clients.interaction.render.output_excerpt import excerpt, plain_line, printed_text
-from bridle.clients.interaction.render.skill_words import skill_change_lines, skill_named
+from bridle.clients.interaction.render.progress_text import (
+    SAID_LINES,
+    ChildStories,
+    ToldRow,
+    goal_lines,
+    said_lines,
+    skill_change_lines,
+    skill_named,
+)
 from bridle.protocol import display_values as d
 from bridle.protocol import events as e
 from bridle.protocol.display_values import (
@@ -184,7 +190,7 @@ class Story:
                 self._prefix = event
                 return []
             case e.Compacted():
-                from bridle.clients.interaction.render.compaction_report import compacted_lines
+                from bridle.clients.interaction.render.usage import compacted_lines
 
                 return compacted_lines(event, self._prefix, hint=self._hint)
             case e.ContextAdded():
@@ -339,7 +345,7 @@ class Story:
         """How far the plan is, and what is being done; nothing where it is as it was."""
         if changed.todos == self._todos:
             return []
-        from bridle.clients.interaction.render.plan_lines import (  # most turns have none
+        from bridle.clients.interaction.render.progress_text import (  # most turns have none
             current_item,
             plan_title,
         )

@@ -9,10 +9,10 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.slash_table import grant_words
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
-from bridle.clients.interaction.render.tally import cost_words
+from bridle.clients.interaction.render.start_info import StartLine, mode_line
+from bridle.clients.interaction.render.usage import cost_words
 from bridle.clients.interaction.session.effects import SayWords
 from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.start_info import StartLine, mode_line
 from bridle.clients.interaction.state.view import SessionView, input_words
 from bridle.protocol import events as e
 

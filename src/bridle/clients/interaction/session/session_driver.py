@@ -17,6 +17,7 @@ from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.profile_change import ProfileChange, begun_words, parse_change
 from bridle.clients.interaction.commands.slash_table import Deed, Do
 from bridle.clients.interaction.composer.choice_list import ChoiceList
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.effects import (
@@ -35,7 +36,6 @@ from bridle.clients.interaction.session.outbox import Outbox
 from bridle.clients.interaction.session.slash_actions import SlashActions
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
-from bridle.clients.stored_sessions import folder_words
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     Accepted,

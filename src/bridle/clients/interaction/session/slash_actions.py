@@ -21,10 +21,10 @@ from bridle.clients.interaction.composer.choice_list import ChoiceList, ChoiceRo
 from bridle.clients.interaction.composer.picker import Listed, listed
 from bridle.clients.interaction.render.as_html import html
 from bridle.clients.interaction.render.as_markdown import markdown
-from bridle.clients.interaction.render.child_lines import tree_lines
-from bridle.clients.interaction.render.context_parts import instruction_rows
 from bridle.clients.interaction.render.output_excerpt import printed_text
+from bridle.clients.interaction.render.progress_text import tree_lines
 from bridle.clients.interaction.render.story import Story, edited_files
+from bridle.clients.interaction.render.usage import instruction_rows
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import OpenDiff, OpenText, SayWords, ShowSessions
 from bridle.clients.interaction.state.engine_info import PATIENCE_S

@@ -8,10 +8,10 @@ from typing import Final
 from bridle.base.clock import Clock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.engine_link import LOST
+from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.cells import fitting, width_of
-from bridle.clients.interaction.render.plan_lines import current_item
-from bridle.clients.interaction.render.tally import short_number
+from bridle.clients.interaction.render.progress_text import current_item
+from bridle.clients.interaction.render.usage import short_number
 from bridle.clients.interaction.state.view import Activity, SessionView
 
 REFRESH_S: Final = 0.25

@@ -8,9 +8,8 @@ import msgspec
 
 from bridle.base.text.terminal_text import visible
 from bridle.base.text.token_estimate import estimated_tokens
-from bridle.clients.interaction.render.context_parts import Contents
 from bridle.clients.interaction.render.story import changed_paths, describe_call
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.usage import Contents, Tally
 from bridle.protocol import events as e
 from bridle.protocol import inbox
 from bridle.protocol.child_tree import ChildTree

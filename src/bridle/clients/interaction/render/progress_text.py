@@ -1,16 +1,120 @@
-"""Render the progress and results of subagents as lines."""
+"""Text about subagents, plans, goals and skills."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible
+from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildEntry, ChildTree
+from bridle.protocol.events import SkillRegistryChanged, Todo
+from bridle.protocol.goal_state import check_words
+
+_MARKS: Final = {"done": "✓", "doing": "▸", "open": "·"}
+_WORDS: Final = {"done": "done:", "doing": "now:", "open": "open:"}
+_STYLES: Final[dict[str, RowStyle]] = {"done": "faint", "doing": "title", "open": "plain"}
+_LONG: Final = 12
+"""Of a longer plan the page has what is near the current item."""
+_BEFORE, _AFTER = 2, 7
+
+
+def plan_title(todos: Sequence[Todo]) -> str:
+    """How far it is."""
+    done = sum(todo.state == "done" for todo in todos)
+    return f"plan     {done} of {len(todos)} done" if todos else "plan     none"
+
+
+def current_item(todos: Sequence[Todo]) -> str:
+    """What is being done, "" where nothing is."""
+    return next((visible(todo.text, newlines=False) for todo in todos if todo.state == "doing"), "")
+
+
+def plan_rows(todos: Sequence[Todo], *, spoken: bool = False, whole: bool = False) -> Iterator[Row]:
+    """One row for each item, with a mark, or with a word where it is `spoken`. A long one is folded unless `whole`."""
+    first, last = (0, len(todos)) if whole or len(todos) <= _LONG else _near(todos)
+    marks = _WORDS if spoken else _MARKS
+    if first:
+        yield Row(f"{marks['done']} {first} before", "faint")
+    for todo in todos[first:last]:
+        yield Row(f"{marks[todo.state]} {visible(todo.text, newlines=False)}", _STYLES[todo.state])
+    if left := len(todos) - last:
+        yield Row(f"{marks['open']} {left} more: /todos", "faint")
+
+
+def _near(todos: Sequence[Todo]) -> tuple[int, int]:
+    at = next((index for index, todo in enumerate(todos) if todo.state != "done"), len(todos))
+    first = max(0, min(at - _BEFORE, len(todos) - _BEFORE - _AFTER))
+    return first, min(len(todos), first + _BEFORE + _AFTER)
+
+
+_OPENING = '<skill name="'
+
+
+def skill_named(text: str) -> str:
+    """The name of the skill whose words these are; empty where they are no skill's."""
+    if not text.startswith(_OPENING):
+        return ""
+    return visible(text.removeprefix(_OPENING).partition('"')[0], newlines=False)[:64]
+
+
+def skill_change_lines(event: SkillRegistryChanged) -> list[str]:
+    """How many there are, and what is different."""
+    parts = [counted(len(event.skills), "skill")]
+    for word, names in (("new", event.added), ("gone", event.removed), ("changed", event.changed)):
+        if names:
+            parts.append(f"{word}: {_listed(names)}")
+    if event.waiting:
+        parts.append(f"not trusted: {_listed(event.waiting)}")
+    return [f"skills   {' · '.join(parts)}", *(f"! {visible(one, newlines=False)}" for one in event.problems)]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return visible(", ".join(names[:10]), newlines=False) + more
+
+
+_NAMED = 10
+"""So many of the files of a check that were changed are named in a line."""
+
+
+def goal_lines(event: e.GoalBegun | e.GoalChecked | e.GoalEnded) -> list[str]:
+    """The lines that one of its events adds."""
+    match event:
+        case e.GoalBegun(check=check, limits=limits):
+            passes = _shown(check_words(check))
+            return [f"goal     until {passes:<24} {counted(limits.rounds, 'round')} at most"]
+        case e.GoalChecked(passed=True):
+            return [f"check    passed{'':<24} round {event.round}"]
+        case e.GoalChecked(problem=problem):
+            return [f"check    {f'not passed ({_shown(problem)})':<30} round {event.round}"]
+        case e.GoalEnded(reached=True, rounds=rounds):
+            return [f"goal     reached in {counted(rounds, 'round')}", *_changed(event)]
+        case e.GoalEnded(message=message):
+            return [f"goal     not reached. {_shown(message or '')}".rstrip(), *_changed(event)]
+
+
+def changed_words(changed: tuple[str, ...]) -> str:
+    """Which files of the check are not as they were; empty where all are."""
+    if not changed:
+        return ""
+    names = ", ".join(_shown(path) for path in changed[:_NAMED])
+    more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+    return f"The model changed these files of the check: {names}{more}"
+
+
+def _changed(event: e.GoalEnded) -> list[str]:
+    words = changed_words(event.changed)
+    return [f"warning  {words}"] if words else []
+
+
+def _shown(text: str) -> str:
+    return visible(text, newlines=False)
+
 
 SAID_LINES: Final = 4
 """So many lines of what a child says at once stand beside the conversation."""
