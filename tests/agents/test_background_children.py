@@ -13,7 +13,7 @@ from app.test_compacting import LONG, Model, windows
 from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.questions.card import Decided
-from bridle.clients.interaction.render.passages import Words, passages
+from bridle.clients.interaction.render.session_pages import Words, passages
 from bridle.clients.interaction.session.effects import CloseQuestion, PutQuestion
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import ScriptedAnswer, scripted

@@ -28,15 +28,12 @@ from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.as_chain import chain_lines
 from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.cells import fitting, width_of
-from bridle.clients.interaction.render.as_html import html
-from bridle.clients.interaction.render.as_markdown import markdown
-from bridle.clients.interaction.render.file_changes import Changes, FileChange, changes_of
 from bridle.clients.interaction.render.progress_text import tree_lines
-from bridle.clients.interaction.render.story import Story
-from bridle.clients.replay import frames
-from bridle.protocol import events as e
+from bridle.clients.interaction.render.session_fold import Changes, FileChange, changes_of
+from bridle.clients.interaction.render.session_pages import html, markdown
+from bridle.clients.replay import frames, transcript_lines
 from bridle.protocol.child_tree import ChildTree
-from bridle.protocol.codec import encode_envelope, is_expired
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import InputAccepted, text_of
 from bridle.protocol.queries import SearchHit
@@ -297,7 +294,6 @@ def _end_of(path: str, columns: int) -> str:
 
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
-    story = Story(diffs=True, outputs=True, child_words="all")
     lines = [
         f"{row.id}   {visible(row.title or '', newlines=False)}",
         f"in {visible(row.cwd, newlines=False)}{_with_profile(row.profile)}",
@@ -305,28 +301,7 @@ def _show(store: SessionStore, text: str) -> int:
     ]
     if row.expired_ms is not None:
         lines += [f"What was said expired on {day(row.expired_ms)} and is not kept any more.", ""]
-    said: list[str] = []
-    for envelope in store.events(row.id):
-        match envelope.event:
-            case event if is_expired(event):
-                pass
-            case _ if not e.concerns(envelope):
-                lines += [f"  {line}" for line in story.nested(envelope)]
-            case e.InputAccepted(content=content, goal=None, child=""):
-                lines += ["you", *_indented(e.text_of(content))]
-            case e.StepStarted() | e.StepFailed():
-                said.clear()
-                lines += [f"  {line}" for line in story.nested(envelope)]
-            case e.TextDelta(text=delta):
-                said.append(delta)
-            case e.StepEnded():
-                if said:
-                    lines += ["bridle", *_indented("".join(said))]
-                said.clear()
-            case e.TurnEnded(stop=stop, message=message) if stop != "end_turn":
-                lines += [f"  ended: {visible(message or stop)}"]
-            case _:
-                lines += [f"  {line}" for line in story.nested(envelope)]
+    lines += transcript_lines(store.events(row.id))
     return say("\n".join(lines) + "\n")
 
 
@@ -350,10 +325,6 @@ def _show_json(store: SessionStore, text: str) -> int:
     row = store.find(text)
     shown = {"session": row, "events": [Raw(encode_envelope(one)) for one in store.events(row.id)]}
     return say_json(shown)
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in visible(text).splitlines()]
 
 
 def replay(store: SessionStore, parsed: argparse.Namespace) -> int:

@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from bridle.clients.interaction.composer.parse import Words, parse
-from bridle.clients.interaction.state.view import SessionView, input_words
+from bridle.clients.interaction.render.event_rows import input_words
+from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol.commands import ChangeInput
 from bridle.protocol.events import InputChange
 from bridle.protocol.inbox import PendingInput

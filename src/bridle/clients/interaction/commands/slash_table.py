@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from bridle.base.text.phrases import agent_words, counted
+from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.profile_change import USAGE, parse_change
 from bridle.clients.interaction.commands.queue_commands import WriteDraft, queue_command
@@ -35,7 +35,7 @@ from bridle.protocol.commands import (
     SetModel,
 )
 from bridle.protocol.errors import sentence
-from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantAdded, Mode
+from bridle.protocol.events import Mode
 from bridle.protocol.messages import Effort, Usage
 from bridle.protocol.slash_arguments import (
     LONG_NAMES,
@@ -519,18 +519,6 @@ def _permissions(arguments: str, view: SessionView, session: str) -> SlashOutcom
     if verb:
         return Lines(("What about them? /permissions, /permissions revoke NUMBER, promote NUMBER",))
     return Do("permissions")
-
-
-def grant_words(grant: GrantAdded) -> str:
-    """What is allowed from now on, and for how long."""
-    tool = visible(grant.tool, newlines=False)
-    pattern = visible(grant.pattern, newlines=False)
-    what = f"{tool}({pattern})" if pattern else f"every {tool} call"
-    if grant.tool == DELEGATE:
-        what = f"agent {agent_words(pattern)}" if pattern else "every agent"
-    arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
-    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
-    return f"{what}{arguments}, {until}"
 
 
 def _todos(view: SessionView) -> tuple[str, ...]:

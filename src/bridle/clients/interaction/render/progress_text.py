@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-import msgspec
-
-from bridle.base.text.phrases import counted, dollars
+from bridle.base.text.phrases import counted, dollars, one_line
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.protocol import events as e
@@ -24,14 +22,20 @@ _BEFORE, _AFTER = 2, 7
 
 
 def plan_title(todos: Sequence[Todo]) -> str:
-    """How far it is."""
+    """The number of finished items."""
     done = sum(todo.state == "done" for todo in todos)
     return f"plan     {done} of {len(todos)} done" if todos else "plan     none"
 
 
 def current_item(todos: Sequence[Todo]) -> str:
-    """What is being done, "" where nothing is."""
+    """The item in progress; empty where there is none."""
     return next((visible(todo.text, newlines=False) for todo in todos if todo.state == "doing"), "")
+
+
+def plan_line(todos: Sequence[Todo]) -> str:
+    """The number of finished items and the item in progress."""
+    item = one_line(current_item(todos), TASK_CHARACTERS)
+    return f"{plan_title(todos):<39} {f'now: {item}' if item else ''}".rstrip()
 
 
 def plan_rows(todos: Sequence[Todo], *, spoken: bool = False, whole: bool = False) -> Iterator[Row]:
@@ -82,34 +86,29 @@ _NAMED = 10
 """So many of the files of a check that were changed are named in a line."""
 
 
-def goal_lines(event: e.GoalBegun | e.GoalChecked | e.GoalEnded) -> list[str]:
-    """The lines that one of its events adds."""
+def goal_line(event: e.GoalBegun | e.GoalChecked | e.GoalEnded) -> str:
+    """The line about a goal that began, was checked or ended."""
     match event:
         case e.GoalBegun(check=check, limits=limits):
             passes = _shown(check_words(check))
-            return [f"goal     until {passes:<24} {counted(limits.rounds, 'round')} at most"]
+            return f"goal     until {passes:<24} {counted(limits.rounds, 'round')} at most"
         case e.GoalChecked(passed=True):
-            return [f"check    passed{'':<24} round {event.round}"]
+            return f"check    passed{'':<24} round {event.round}"
         case e.GoalChecked(problem=problem):
-            return [f"check    {f'not passed ({_shown(problem)})':<30} round {event.round}"]
+            return f"check    {f'not passed ({_shown(problem)})':<30} round {event.round}"
         case e.GoalEnded(reached=True, rounds=rounds):
-            return [f"goal     reached in {counted(rounds, 'round')}", *_changed(event)]
+            return f"goal     reached in {counted(rounds, 'round')}"
         case e.GoalEnded(message=message):
-            return [f"goal     not reached. {_shown(message or '')}".rstrip(), *_changed(event)]
+            return f"goal     not reached. {_shown(message or '')}".rstrip()
 
 
-def changed_words(changed: tuple[str, ...]) -> str:
-    """Which files of the check are not as they were; empty where all are."""
-    if not changed:
+def check_warning(ended: e.GoalEnded) -> str:
+    """A warning about files of the check that the model changed; empty where it changed none."""
+    if not ended.changed:
         return ""
-    names = ", ".join(_shown(path) for path in changed[:_NAMED])
-    more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-    return f"The model changed these files of the check: {names}{more}"
-
-
-def _changed(event: e.GoalEnded) -> list[str]:
-    words = changed_words(event.changed)
-    return [f"warning  {words}"] if words else []
+    names = ", ".join(_shown(path) for path in ended.changed[:_NAMED])
+    more = f" and {len(ended.changed) - _NAMED} more" if len(ended.changed) > _NAMED else ""
+    return f"warning  The model changed these files of the check: {names}{more}"
 
 
 def _shown(text: str) -> str:
@@ -121,73 +120,6 @@ SAID_LINES: Final = 4
 TASK_CHARACTERS: Final = 60
 WHY_CHARACTERS: Final = 120
 _STATES: Final = {"working": "working", "waiting": "waiting for an answer", "done": "done"}
-
-
-class ToldRow(msgspec.Struct, frozen=True):
-    """A line of the story, so many levels below the main agent. `path` is whose doing it is; `label` names them where
-    several work at once."""
-
-    text: str
-    depth: int = 0
-    label: str = ""
-    path: str = ""
-
-    @property
-    def lead(self) -> str:
-        """What stands before it in a block."""
-        return "  " * self.depth + (f"{self.label}: " if self.label else "")
-
-
-Tell: TypeAlias = Callable[[e.AnyEvent], list[str]]
-"""The lines an event adds to the story of one agent."""
-
-
-class ChildStories:
-    """The stories of agents that were sent, each told by its own; `main` is that of whoever a person talks to."""
-
-    def __init__(self, main: Tell, make: Callable[[], Tell]) -> None:
-        self._main = main
-        self._make = make
-        self._tree = ChildTree()
-        self._stories: dict[str, Tell] = {}
-        self._above: str | None = None
-        """Whose line came last: where it was another's, the next one says whose it is."""
-
-    def rows(self, envelope: e.Envelope) -> list[ToldRow]:
-        self._tree.take(envelope)
-        own = self._tree.entries.get(envelope.invocation or "")
-        path, depth = path_words(envelope.agent_path), len(envelope.agent_path)
-        several = sum(len(one.path) == depth for one in self._tree.working) > 1
-        frames = isinstance(envelope.event, e.ChildStarted | e.ChildEnded)
-        apart = several or (self._above != envelope.invocation and not frames)
-        label = own.label if own is not None and apart else ""
-        texts = self._texts(envelope)
-        if texts:
-            begun = envelope.event.invocation if isinstance(envelope.event, e.ChildStarted) else None
-            self._above = begun or envelope.invocation
-        return [ToldRow(text, depth, visible(label, newlines=False), path) for text in texts]
-
-    def _texts(self, envelope: e.Envelope) -> Sequence[str]:
-        tell, event = self._story_of(envelope.invocation), envelope.event
-        match event:
-            case e.ChildStarted(invocation=invocation):
-                tell(event)
-                return (sent_line(self._tree.entries[invocation]),)
-            case e.ChildEnded(invocation=invocation):
-                self._stories.pop(invocation, None)
-                child = self._tree.entries.get(invocation)
-                return () if child is None else (ended_line(child),)
-            case e.Cancelled():
-                return ()  # its end says so
-            case _:
-                return tell(event)
-
-    def _story_of(self, invocation: str | None) -> Tell:
-        if invocation is None:
-            return self._main
-        if invocation not in self._stories:
-            self._stories[invocation] = self._make()
-        return self._stories[invocation]
 
 
 def path_words(path: Sequence[str]) -> str:

@@ -87,6 +87,15 @@ def sandbox_line(created: SessionCreated | None) -> StartLine | None:
     return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach, weak)
 
 
+def network_text(created: SessionCreated) -> str:
+    """The network access of commands in a word or two; empty where it is not limited."""
+    if created.network == "inherit" or created.confined == "off":
+        return ""
+    if created.network == "deny":
+        return "network off"
+    return f"network filtered ({counted(len(created.hosts), 'host')})"
+
+
 def _reach(created: SessionCreated) -> str:
     """What a command gets to whose network is limited: nothing, or hosts, of which a few are named."""
     if not created.hosts:

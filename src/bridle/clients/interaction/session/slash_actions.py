@@ -16,14 +16,15 @@ from bridle.clients.interaction.commands.profile_change import (
     ways_to_change,
     why_not,
 )
-from bridle.clients.interaction.commands.slash_table import Deed, grant_words
+from bridle.clients.interaction.commands.slash_table import Deed
 from bridle.clients.interaction.composer.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.composer.picker import Listed, listed
-from bridle.clients.interaction.render.as_html import html
-from bridle.clients.interaction.render.as_markdown import markdown
+from bridle.clients.interaction.render.call_text import grant_words
+from bridle.clients.interaction.render.event_rows import NOT_IN_TRANSCRIPTS, EventRows, RowKind, nested_lines
 from bridle.clients.interaction.render.output_excerpt import printed_text
 from bridle.clients.interaction.render.progress_text import tree_lines
-from bridle.clients.interaction.render.story import Story, edited_files
+from bridle.clients.interaction.render.session_fold import edited_files
+from bridle.clients.interaction.render.session_pages import html, markdown
 from bridle.clients.interaction.render.usage import instruction_rows
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import OpenDiff, OpenText, SayWords, ShowSessions
@@ -299,9 +300,9 @@ class SlashActions:
 
     async def _child(self, session: str, view: SessionView, invocation: str) -> None:
         """Everything one agent did that was sent, and all it said."""
-        story, lines = Story(diffs=True, outputs=True, child_words="all"), list[str]()
+        rows, lines = EventRows(left_out=NOT_IN_TRANSCRIPTS | frozenset[RowKind]({"gap"})), list[str]()
         async for envelope in self._past(session, view):
-            told = story.nested(envelope)
+            told = [line for row in rows.take(envelope) for line in nested_lines(row)]
             event = envelope.event
             about = event.invocation if isinstance(event, ChildStarted | ChildEnded) else None
             if invocation in (envelope.invocation, about):
