@@ -99,7 +99,9 @@ def has_excerpt(call: Call) -> bool:
 
 def _has_output(call: Call) -> bool:
     result = call.result
-    return result is not None and result.outcome in _ENDED and not did_not_run(result, began=call.is_started)
+    if result is None or result.outcome not in _ENDED or _judgement(result):
+        return False
+    return not did_not_run(result, began=call.is_started)
 
 
 def diff_text(result: e.ToolResult) -> str:

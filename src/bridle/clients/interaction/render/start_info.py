@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import Mode, SessionCreated
-from bridle.protocol.queries import SessionInfo
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import SessionInfo
 
 _DAY_MS = 86_400_000
 
