@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.as_chain import chain_lines
-from bridle.clients.dotted_events import events_lines
+from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.render.session_pages import Words, passages
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.print import Printer

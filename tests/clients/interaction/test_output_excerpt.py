@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.render.output_excerpt import (
+from bridle.clients.interaction.render.call_text import (
     coloured_parts,
     excerpt,
     last_lines,

@@ -25,8 +25,7 @@ from bridle.cli.sessions.session_changes import change
 from bridle.cli.sessions.session_words import day, notes, short, title_words
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.as_chain import chain_lines
-from bridle.clients.dotted_events import events_lines
+from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.render.progress_text import tree_lines
 from bridle.clients.interaction.render.session_fold import Changes, FileChange, changes_of

@@ -17,7 +17,7 @@ from bridle.clients.interaction.composer.pasted_paths import pictures_in
 from bridle.clients.interaction.composer.picker import Listed, session_lines
 from bridle.clients.interaction.questions.card import Decided, Hint, Show
 from bridle.clients.interaction.questions.question_card import Question
-from bridle.clients.interaction.render.output_excerpt import last_lines
+from bridle.clients.interaction.render.call_text import last_lines
 from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.interaction.session.client_services import ClientServices
 from bridle.clients.interaction.session.effects import (

@@ -11,9 +11,9 @@ from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.clients.interaction.render.answer_spans import AnswerSpans
+from bridle.clients.interaction.render.call_text import coloured_parts, excerpt, output_lines
 from bridle.clients.interaction.render.edit_rows import EditPiece, diff_rows, edit_rows, short_edit_rows
 from bridle.clients.interaction.render.event_rows import EventRow, EventRows, RowKind, Wording, failure_text
-from bridle.clients.interaction.render.output_excerpt import coloured_parts, excerpt, output_lines
 from bridle.clients.interaction.render.progress_text import SAID_LINES, plan_rows, plan_title, said_lines
 from bridle.clients.interaction.render.session_fold import changed_paths, edited_files
 from bridle.clients.interaction.render.start_info import (

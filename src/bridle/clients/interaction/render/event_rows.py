@@ -20,14 +20,15 @@ from bridle.clients.interaction.render.call_text import (
     allowed_text,
     approver,
     describe_call,
+    excerpt,
     grant_words,
     has_excerpt,
     outcome_line,
+    plain_line,
     short_text,
     typed_output,
 )
 from bridle.clients.interaction.render.edit_rows import edit_rows
-from bridle.clients.interaction.render.output_excerpt import excerpt, plain_line
 from bridle.clients.interaction.render.session_fold import AgentFold, Call, SessionFold, edited_files
 from bridle.clients.interaction.render.start_info import StartLine, mode_line, network_text
 from bridle.clients.interaction.render.usage import compacted_lines
@@ -246,39 +247,17 @@ def rows_of(envelope: e.Envelope, fold: SessionFold, wording: Wording) -> Iterat
         case e.Branched(at=at):
             yield EventRow(kind="branch", text=f"branched here (event {at})")
         case (
-            e.Compacted()
-            | e.SkillRegistryChanged()
-            | e.ApprovalGiven()
-            | e.HookTimeout()
-            | e.HookError()
-            | e.MCPServerDown()
-            | e.BackgroundStarted()
-            | e.BackgroundEnded()
-            | e.UndoApplied()
-            | e.AsideAsked()
-            | e.AsideAnswered()
-            | e.StreamGap()
-        ):
+            e.Compacted() | e.SkillRegistryChanged() | e.ApprovalGiven() | e.HookTimeout() | e.HookError()
+            | e.MCPServerDown() | e.BackgroundStarted() | e.BackgroundEnded() | e.UndoApplied() | e.AsideAsked()
+            | e.AsideAnswered() | e.StreamGap()
+        ):  # fmt: skip
             yield from (EventRow(kind="note", text=line) for line in _note_lines(event, agent, wording))
         case (
-            e.SessionCreated()
-            | e.TurnStarted()
-            | e.TurnTiming()
-            | e.SessionEnded()
-            | e.CommandTaken()
-            | e.ThinkingDelta()
-            | e.CostIncremented()
-            | e.PrefixSet()
-            | e.PermissionDecided()
-            | e.ToolCallStarted()
-            | e.ToolCallProgress()
-            | e.QuestionAnswered()
-            | e.ChildMemoryUpdated()
-            | e.CustomEvent()
-            | e.TokenExpiring()
-            | e.Presence()
-            | e.ClientRequest()
-        ):
+            e.SessionCreated() | e.TurnStarted() | e.TurnTiming() | e.SessionEnded() | e.CommandTaken()
+            | e.ThinkingDelta() | e.CostIncremented() | e.PrefixSet() | e.PermissionDecided() | e.ToolCallStarted()
+            | e.ToolCallProgress() | e.QuestionAnswered() | e.ChildMemoryUpdated() | e.CustomEvent()
+            | e.TokenExpiring() | e.Presence() | e.ClientRequest()
+        ):  # fmt: skip
             return  # seen by their effect, or by the rows of later events
         case _:
             assert_never(event)

@@ -19,9 +19,8 @@ from bridle.clients.interaction.commands.profile_change import (
 from bridle.clients.interaction.commands.slash_table import Deed
 from bridle.clients.interaction.composer.choice_list import ChoiceList, ChoiceRow
 from bridle.clients.interaction.composer.picker import Listed, listed
-from bridle.clients.interaction.render.call_text import grant_words
+from bridle.clients.interaction.render.call_text import grant_words, printed_text
 from bridle.clients.interaction.render.event_rows import NOT_IN_TRANSCRIPTS, EventRows, RowKind, nested_lines
-from bridle.clients.interaction.render.output_excerpt import printed_text
 from bridle.clients.interaction.render.progress_text import tree_lines
 from bridle.clients.interaction.render.session_fold import edited_files
 from bridle.clients.interaction.render.session_pages import html, markdown
