@@ -36,7 +36,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a permission is about."""
+    """The target of a permission."""
 
     kind: Literal["tool", "agent"]
     name: str
@@ -76,7 +76,7 @@ class DottedEvents:
         self._targets: dict[str, Target] = {}
 
     def of(self, envelope: e.Envelope) -> Iterator[Told]:
-        """What this event is called; nothing for one that has no name here, two names where it means two things."""
+        """The names of this event: none, one, or two where it means two things."""
         event = envelope.event
         match event:
             case e.SessionCreated():
@@ -360,7 +360,7 @@ class EventsForm:
             yield _encode(_line(told, envelope, whose)) + b"\n"
 
     def about(self, envelope: e.Envelope) -> None:
-        """Nothing stands beside this transcript."""
+        """Return None: this transcript has no file beside it."""
 
 
 def _line(told: Told, envelope: e.Envelope, whose: Fields) -> dict[str, Any]:
@@ -392,7 +392,7 @@ NAMES = {
     "tool.completed": "tool.completed",
     "tool.failed": "tool.completed",
 }
-"""What is told, and how it is called here. Turns are told too, with the tokens they took."""
+"""Dotted names and their names in a chain. Ends of turns are written too, with their tokens."""
 CHILD_NAMES = {
     "agent.invocation.started": "agent.started",
     "agent.invocation.completed": "agent.completed",
@@ -403,7 +403,7 @@ CHILD_NAMES = {
     "tool.completed": "agent.tool.completed",
     "tool.failed": "agent.tool.completed",
 }
-"""The same of agents that were sent: nothing of theirs has a name that the conversation itself uses."""
+"""The same for subagents: none of these names is used for the conversation itself."""
 _OF_CHILD = frozenset(name for name in CHILD_NAMES if name.startswith("agent."))
 
 

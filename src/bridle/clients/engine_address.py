@@ -17,7 +17,7 @@ LOST: Final = "engine lost, reconnecting"
 
 
 class EngineLink:
-    """What a connection that can break tells whoever shows it.
+    """Reports of a connection that can break.
 
     `hear` gets the seconds for which the connection tries to come back from now on, or None when it has come back; it
     hears of that while there are events to come. One that gave up tells that to whoever waits. `at_break` is called
@@ -30,11 +30,11 @@ class EngineLink:
 
 
 def _tell_nobody(_gives_up_s: float | None) -> None:
-    """Where nobody wants to know."""
+    """Ignore the report."""
 
 
 def _do_nothing() -> None:
-    """Where nothing depends on it."""
+    """Ignore the break."""
 
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]

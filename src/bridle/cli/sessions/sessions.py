@@ -86,7 +86,7 @@ def _two(store: SessionStore, first: tuple[SessionRow, Changes], second: tuple[S
 
 
 def _common_turns(store: SessionStore, first: SessionRow, second: SessionRow) -> int:
-    """How many inputs both sessions begin with: a branch shares those of its parent."""
+    """The number of inputs that both sessions begin with: a branch shares those of its parent."""
     said = [
         [text_of(one.event.content) for one in store.events(row.id) if isinstance(one.event, InputAccepted)]
         for row in (first, second)
@@ -108,7 +108,7 @@ def _diffs(file: FileChange) -> list[str]:
 
 
 def _beyond(row: SessionRow, changes: Changes) -> list[str]:
-    """What these lines do not show."""
+    """Changes that these lines do not show."""
     lines: list[str] = []
     if changes.commands:
         what = f"{counted(changes.commands, 'command')} may have changed more"
@@ -145,7 +145,7 @@ def export(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def _format(parsed: argparse.Namespace) -> str:
-    """What was asked for, else what the name of the file says."""
+    """The requested format, else that of the file name."""
     if parsed.format is not None:
         return "markdown" if parsed.format == "md" else parsed.format
     ending = os.path.splitext(parsed.output or "")[1].lower()
@@ -180,7 +180,7 @@ def _facts(row: SessionRow) -> list[str]:
 
 
 def _for_a_terminal(parts: Iterable[bytes], form: str) -> Iterator[bytes]:
-    """The same, and nothing in it is obeyed. Only here: who checks a chain wants its bytes."""
+    """Escape control characters for a terminal. Files keep the exact bytes, so that a chain can be checked."""
     harmless = visible if form in ("markdown", "html") else escaped
     return (harmless(part.decode()).encode() for part in parts)
 

@@ -46,7 +46,7 @@ def excerpt(result: e.ToolResult, *, more: str = "") -> list[str]:
 
 
 def printed_text(result: e.ToolResult) -> str:
-    """What a command printed, without what is only for the model: how it ended, and how to read what was left out."""
+    """The output of a command, without notes for the model about its end and about output that was left out."""
     shown = result.shown
     text = _without_end(result.content, shown) if isinstance(shown, ShownCommand) else result.content
     return (

@@ -60,14 +60,14 @@ _OPENING = '<skill name="'
 
 
 def skill_named(text: str) -> str:
-    """The name of the skill whose words these are; empty where they are no skill's."""
+    """The name of the skill that this text loads; empty for other text."""
     if not text.startswith(_OPENING):
         return ""
     return visible(text.removeprefix(_OPENING).partition('"')[0], newlines=False)[:64]
 
 
 def skill_change_lines(event: SkillRegistryChanged) -> list[str]:
-    """How many there are, and what is different."""
+    """The number of skills and their changes."""
     parts = [counted(len(event.skills), "skill")]
     for word, names in (("new", event.added), ("gone", event.removed), ("changed", event.changed)):
         if names:
@@ -123,17 +123,17 @@ _STATES: Final = {"working": "working", "waiting": "waiting for an answer", "don
 
 
 def path_words(path: Sequence[str]) -> str:
-    """Whose doing something is, for people."""
+    """The names of subagents down to one."""
     return visible(" → ".join(path), newlines=False)
 
 
 def sent_line(child: ChildEntry) -> str:
-    """An agent begins to work."""
+    """A subagent that starts."""
     return f"{child_title(child)}: {_short(child.task, TASK_CHARACTERS)}"
 
 
 def ended_line(child: ChildEntry) -> str:
-    """What it came to, in one line."""
+    """The result of a subagent in one line."""
     facts = ", ".join(child_facts(child))
     match child.state:
         case "done":
@@ -157,7 +157,7 @@ def child_facts(child: ChildEntry) -> list[str]:
 
 
 def _left(child: ChildEntry) -> list[str]:
-    """What it left in a worktree of its own."""
+    """The branch that it left in its own worktree."""
     if not (child.worktree and child.is_over):
         return []
     return [
@@ -166,7 +166,7 @@ def _left(child: ChildEntry) -> list[str]:
 
 
 def tree_lines(tree: ChildTree, *, ids: bool = False) -> list[str]:
-    """All of them, each below whoever sent it: state, what it came to, its task."""
+    """All subagents, each below its parent: state, facts and task."""
     lines: list[str] = []
     for depth, child in tree.walk():
         state = _STATES.get(child.state) or (
@@ -183,7 +183,7 @@ def tree_lines(tree: ChildTree, *, ids: bool = False) -> list[str]:
 
 
 def said_lines(text: str, most: int | None) -> list[str]:
-    """What a child says, told so that it is nobody else's words; all of it, or the beginning."""
+    """The text of a subagent, marked as such; at most `most` lines of it."""
     lines = visible(text.strip()).splitlines()
     if most is not None:
         lines = [line for line in lines if line.strip()]

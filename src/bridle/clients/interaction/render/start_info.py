@@ -18,7 +18,7 @@ _DAY_MS = 86_400_000
 
 
 def marks(session: SessionInfo, now_ms: int) -> str:
-    """Who is at work in it, where it comes from, and what expires; empty where there is nothing to say."""
+    """The state, origin and expiry of a stored session; empty where nothing is special."""
     found = (
         {"stored": "", "open": "● open", "waiting": "● waiting for your answer"}[session.state],
         "(run)" if session.headless else "",
@@ -79,7 +79,7 @@ class StartLine(msgspec.Struct, frozen=True):
 
 
 def sandbox_line(created: SessionCreated | None) -> StartLine | None:
-    """What holds the commands of this session; where something should and does not, a warning says more."""
+    """The sandbox of this session; None where a warning reports that it is missing."""
     if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
         return None
     reach = (
@@ -99,7 +99,7 @@ def network_text(created: SessionCreated) -> str:
 
 
 def _reach(created: SessionCreated) -> str:
-    """What a command gets to whose network is limited: nothing, or hosts, of which a few are named."""
+    """The hosts that a command with limited network can reach."""
     if not created.hosts:
         return "no network" if created.network == "deny" else "no host (sandbox.hosts is empty)"
     named = [visible(host, newlines=False) for host in created.hosts[:_NAMED_HOSTS]]
@@ -108,11 +108,11 @@ def _reach(created: SessionCreated) -> str:
 
 
 def _kept_nowhere(_said: Mapping[str, str]) -> None:
-    """Where every start is the first."""
+    """Keep nothing: every start is the first."""
 
 
 class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever starts a client knows of this start and no engine does.
+    """Facts about this start that the engine does not know.
 
     `branch` is the git branch of the folder, `model_from` says where the choice of model came from, `lines` are further
     start lines. `said` is what the last start here said of each, and `keep` keeps what this one says.

@@ -22,7 +22,7 @@ WHERE_IT_WENT: Final = "/context shows what went."
 
 
 def compacted_lines(event: e.Compacted, prefix: e.PrefixSet | None, *, hint: str = "") -> list[str]:
-    """What happened in one line; when a person asked for it, a second one with the counts."""
+    """A compaction in one line, and a second line with counts if the user asked for it."""
     kept = [*_instructions(prefix), *_kept(event)]
     staying = f" Kept: {', '.join(kept)}." if kept else ""
     line = f"{_what(event)}.{staying}{hint and ' '}{hint}"
@@ -30,7 +30,7 @@ def compacted_lines(event: e.Compacted, prefix: e.PrefixSet | None, *, hint: str
 
 
 def what_went(event: e.Compacted) -> list[str]:
-    """What is no longer sent, and what stands in its place."""
+    """The messages that are no longer sent, and their replacement."""
     lines = [f"{_what(event)}. {_counts(event)}"]
     if written := event.summary or "\n".join(event.ledger):
         who = "The model" if event.by == "model" else "Bridle"
@@ -108,7 +108,7 @@ LOCAL = "local"
 
 
 class Tally(msgspec.Struct):
-    """What a turn or a session has used, `by_model` at whose price. `usd` is None as soon as one price is unknown.
+    """The tokens and cost of a turn or a session, `by_model` too. `usd` is None as soon as one price is unknown.
 
     `local`: something was used, and every request of it stayed on the engine's machine, by what the events say.
     """
@@ -131,7 +131,7 @@ class Tally(msgspec.Struct):
         self.by_model[model] = _sum(self.by_model.get(model, 0.0), cost.usd)
 
     def is_local(self, is_local: Callable[[str], bool]) -> bool:
-        """Whether every model that was asked runs on this machine."""
+        """Return True if every model that was asked runs on this machine."""
         return bool(self.by_model) and all(map(is_local, self.by_model))
 
 
@@ -170,7 +170,7 @@ def money_words(turn: Tally, session: Tally, *, local: bool) -> list[str]:
 
 
 def _split(tally: Tally) -> str:
-    """Who got how much, where it was more than one."""
+    """The cost by model, if there was more than one."""
     if len(tally.by_model) < 2:
         return ""
     shares = [f"{model} {paid_words(usd)}" for model, usd in tally.by_model.items()]
@@ -331,17 +331,17 @@ class Contents:
         return lines if self._compacted is None else [*lines, *what_went(self._compacted)]
 
     def share(self, window: int | None) -> float | None:
-        """How much of the window is used: as counted with the last answer, else as estimated."""
+        """The used share of the window: as counted with the last answer, else as estimated."""
         return self.tokens / window if window and self._prefix is not None else None
 
     @property
     def is_counted(self) -> bool:
-        """Whether a provider counted all of it. Else it is an estimate, as a whole or of what came since."""
+        """True if a provider counted all of it. Otherwise it is an estimate, in whole or in part."""
         return bool(self.last_tokens) and not self._since
 
     @property
     def tokens(self) -> int:
-        """What the next request has so far."""
+        """The tokens of the next request so far."""
         if self.last_tokens:
             return self.last_tokens + (estimated_tokens(self._since) if self._since else 0)
         prefix = self._prefix
