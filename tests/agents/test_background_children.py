@@ -14,7 +14,7 @@ from bridle.agents.definition import AgentDefinition, AgentDelegation
 from bridle.clients.dotted_events import events_lines
 from bridle.clients.interaction.effects import CloseQuestion, PutQuestion
 from bridle.clients.interaction.questions.question_card import Decided
-from bridle.clients.interaction.render.passages import Words, passages
+from bridle.clients.interaction.render.session_pages import Words, passages
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import ScriptedAnswer, scripted
 from bridle.conformance.harness import HarnessSession, harness

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridle.clients.interaction.render.child_lines import ended_line
-from bridle.clients.interaction.render.story import did_not_run
+from bridle.clients.interaction.render.call_text import did_not_run
+from bridle.clients.interaction.render.progress_text import ended_line
 from bridle.clients.interaction.state.view import SessionView
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from bridle.agents.definition import AgentDefinition
 from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.render.story import Story
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import RecordingModel, ScriptedAnswer, scripted
 from bridle.conformance.harness import harness, of_kind
@@ -23,6 +22,7 @@ from bridle.protocol.messages import Usage
 from bridle.protocol.queries import CustomQuery, ListSlash
 from bridle.providers.script import call, say, wait
 from bridle.providers.scripted import ScriptedModel
+from rows_kit import lines_of
 from tables import table
 
 WRITER = AgentDefinition(name="writer", description="Writes.", mode="subagent", system="You write.")
@@ -186,8 +186,7 @@ async def test_a_person_has_an_agent_work_and_the_conversation_hears_what_came_o
     assert b"No faults." in main
     assert events[-1] == e.TurnEnded(stop="end_turn", steps=1)
     assert "agents:review" in {one.name for one in described}
-    story = Story()
-    assert "[scripted] No faults." in [line for one in stored for line in story.told(one)]
+    assert "[scripted] No faults." in lines_of(stored)
 
 
 async def test_words_for_an_agent_may_begin_on_a_line_of_their_own() -> None:

@@ -14,7 +14,6 @@ from bridle.app.engine import Engine
 from bridle.base.clock import SystemClock
 from bridle.cli.accounts.first_run import choose_model
 from bridle.clients.interaction.composer.picker import Deed
-from bridle.clients.interaction.render.story import Story
 from bridle.clients.interaction.session.opening import change_session, list_stored_sessions
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
@@ -203,7 +202,7 @@ async def test_a_key_that_is_refused_is_not_stored(desk: Desk) -> None:
 
 async def test_a_run_is_told_what_its_calls_changed_and_what_stands_for_its_log(desk: Desk) -> None:
     out = io.StringIO()
-    printer = Printer(form="json", out=out, write_line=lambda _line: None, story=Story())
+    printer = Printer(form="json", out=out, write_line=lambda _line: None)
     create = msgspec.structs.replace(desk.create, config={"yes": True})
     await printer.run(desk.client, create, (TextBlock(text="go"),))
     assert printer.finish() == 0

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from bridle.app.records.transcripts import session_transcript
 from bridle.app.user.stored_keys import session_store
-from bridle.clients.as_chain import chain_lines
-from bridle.clients.dotted_events import events_lines
+from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

@@ -8,9 +8,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.render.as_html import html
-from bridle.clients.interaction.render.as_markdown import fenced, inert, markdown
-from bridle.clients.interaction.render.passages import Call, ChildWork, Gap, Note, Words, passages
+from bridle.clients.interaction.render.session_pages import (
+    Call,
+    ChildWork,
+    Gap,
+    Note,
+    Words,
+    fenced,
+    html,
+    inert,
+    markdown,
+    passages,
+)
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED
 from bridle.protocol.display_values import EditedFile, ShownCommand, ShownEdit

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from bridle.clients.interaction.render.story import Story
-from bridle.clients.print import EXIT_READER_GONE, Format, Printer
+from bridle.clients.print import Printer
+from bridle.clients.run_output import EXIT_READER_GONE, Format
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput
@@ -113,7 +113,7 @@ async def printed(
     """Exit code, output and story of a run on this connection."""
     out = out or io.StringIO()
     story: list[str] = []
-    printer = Printer(form=form, out=out, write_line=story.append, story=Story())
+    printer = Printer(form=form, out=out, write_line=story.append)
     await printer.run(connection, create, (TextBlock(text="do it"),))
     code = printer.finish()
     return code, out.getvalue(), story

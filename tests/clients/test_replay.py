@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.interaction.render.file_changes import FileChange, changes_of
+from bridle.clients.interaction.render.session_fold import FileChange, changes_of
 from bridle.clients.replay import LONGEST_PAUSE_S, frames
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED

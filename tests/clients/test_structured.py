@@ -1,7 +1,7 @@
 """Answers that must fit a schema."""
 
 from bridle.base.text.json_answer import CheckedAnswer, checked
-from bridle.clients.structured import asked_again, asked_for
+from bridle.clients.run_result import schema_prompt, schema_retry_prompt
 from tables import table
 
 SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
@@ -33,8 +33,8 @@ def test_nothing_is_guessed_where_json_is_not_all_there_is(answer: str) -> None:
 def test_an_answer_that_does_not_fit_says_where(answer: str, problem: str) -> None:
     found = checked(answer, SCHEMA).problem or ""
     assert problem in found
-    assert found in asked_again(found), "the model is told the same"
+    assert found in schema_retry_prompt(found), "the model is told the same"
 
 
 def test_the_model_is_told_the_schema() -> None:
-    assert '"required":["n"]' in asked_for(SCHEMA)
+    assert '"required":["n"]' in schema_prompt(SCHEMA)

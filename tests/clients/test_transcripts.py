@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridle.clients.as_chain import ChainForm, chain_lines
-from bridle.clients.dotted_events import events_lines
+from bridle.clients.dotted_events import ChainForm, chain_lines, events_lines
 from bridle.protocol import events as e
 from bridle.protocol.codec import EXPIRED, kind_of
 from bridle.protocol.messages import FileMention, ImageBlock, TextBlock, ToolSchema, Usage

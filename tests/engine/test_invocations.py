@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.clients.as_chain import chain_lines
-from bridle.clients.dotted_events import events_lines
-from bridle.clients.interaction.render.passages import Words, passages
-from bridle.clients.interaction.render.story import Story
+from bridle.clients.dotted_events import chain_lines, events_lines
+from bridle.clients.interaction.render.session_pages import Words, passages
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.print import Printer
 from bridle.clients.replay import frames
@@ -260,7 +258,7 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
     async with harness(model, tools=[delegating.tool()]) as session:
         delegating.session = session
         told = []
-        printer = Printer(form="json", out=io.StringIO(), write_line=told.append, story=Story(words=True))
+        printer = Printer(form="json", out=io.StringIO(), write_line=told.append, detail=True)
         create = CreateSession(
             cwd=session.folder,
             env={"PATH": "/usr/bin:/bin", "HOME": session.home},
@@ -268,7 +266,7 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
             config={"allow": ("ask_review",)},
         )
         await printer.run(session.connection, create, (TextBlock(text="Have it reviewed."),))
-    assert printer.answer == "[scripted] All good."
+    assert printer.outcome.answer == "[scripted] All good."
     assert printer.finish() == 0
     assert not any("CHILD" in line for line in told)
     assert any(line.startswith("review: ran") for line in told), "what it did is told, with whose doing it is"

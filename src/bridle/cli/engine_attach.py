@@ -18,7 +18,7 @@ from bridle._version import __version__
 from bridle.base.clock import SystemClock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import safe, tell
-from bridle.clients.engine_link import LOST
+from bridle.clients.engine_address import LOST
 from bridle.clients.line.run_terminal import RunTerminal
 from bridle.clients.line.terminal import Look, Terminal, look_of
 from bridle.clients.print import RunInput

@@ -1,16 +1,22 @@
-"""What happened in a session, under the dotted names other tools know: the vocabulary of transcripts. Pure.
+"""Events under the dotted names that other tools know, as lines of a transcript or of a chain. Pure.
 
-Only what has a name here is told; the log itself holds everything. Names and fields follow from events alone, so the
-same log always gives the same transcript.
+Only events with a name here are written; the log itself holds everything. Names, fields, numbers and ids follow from
+events alone, so the same log always gives the same lines. In a chain, each line names the one before it:
+
+    {"version": 1, "seq": 7, "uuid": "…", "parentUuid": "…", "timestamp": "…", "sessionId": "sess_…",
+     "turnId": "turn_2", "cwd": "/home/me", "event": {"type": "assistant.completed", …}}
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, assert_never
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
+from bridle.base.clock import iso_ms
 from bridle.base.secrets.redact import redact
 from bridle.protocol import events as e
 from bridle.protocol.codec import is_expired
@@ -30,7 +36,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a permission is about."""
+    """The target of a permission."""
 
     kind: Literal["tool", "agent"]
     name: str
@@ -70,7 +76,7 @@ class DottedEvents:
         self._targets: dict[str, Target] = {}
 
     def of(self, envelope: e.Envelope) -> Iterator[Told]:
-        """What this event is called; nothing for one that has no name here, two names where it means two things."""
+        """The names of this event: none, one, or two where it means two things."""
         event = envelope.event
         match event:
             case e.SessionCreated():
@@ -118,43 +124,15 @@ class DottedEvents:
             case e.UnknownEvent() if is_expired(event):
                 yield Told("content.expired", {"kind": event.kind})
             case (
-                e.TurnStarted()
-                | e.CommandTaken()
-                | e.ApprovalGiven()
-                | e.TurnTiming()
-                | e.Cancelled()
-                | e.Branched()
-                | e.PrefixSet()
-                | e.ContextAdded()
-                | e.ThinkingDelta()
-                | e.BackgroundStarted()
-                | e.BackgroundEnded()
-                | e.UndoApplied()
-                | e.GitEnded()
-                | e.QuestionAsked()
-                | e.QuestionAnswered()
-                | e.TodosChanged()
-                | e.ModelChanged()
-                | e.ModeChanged()
-                | e.EffortChanged()
-                | e.InputChanged()
-                | e.AsideAsked()
-                | e.AsideAnswered()
-                | e.GrantAdded()
-                | e.GrantRevoked()
-                | e.MCPServerDown()
-                | e.SkillRegistryChanged()
-                | e.Degraded()
-                | e.Notice()
-                | e.Error()
-                | e.CustomEvent()
-                | e.ToolCallProgress()
-                | e.StreamGap()
-                | e.TokenExpiring()
-                | e.Presence()
-                | e.ClientRequest()
+                e.TurnStarted() | e.CommandTaken() | e.ApprovalGiven() | e.TurnTiming() | e.Cancelled()
+                | e.Branched() | e.PrefixSet() | e.ContextAdded() | e.ThinkingDelta() | e.BackgroundStarted()
+                | e.BackgroundEnded() | e.UndoApplied() | e.GitEnded() | e.QuestionAsked() | e.QuestionAnswered()
+                | e.TodosChanged() | e.ModelChanged() | e.ModeChanged() | e.EffortChanged() | e.InputChanged()
+                | e.AsideAsked() | e.AsideAnswered() | e.GrantAdded() | e.GrantRevoked() | e.MCPServerDown()
+                | e.SkillRegistryChanged() | e.Degraded() | e.Notice() | e.Error() | e.CustomEvent()
+                | e.ToolCallProgress() | e.StreamGap() | e.TokenExpiring() | e.Presence() | e.ClientRequest()
                 | e.UnknownEvent()
-            ):
+            ):  # fmt: skip
                 return
             case _:
                 assert_never(event)
@@ -382,7 +360,7 @@ class EventsForm:
             yield _encode(_line(told, envelope, whose)) + b"\n"
 
     def about(self, envelope: e.Envelope) -> None:
-        """Nothing stands beside this transcript."""
+        """Return None: this transcript has no file beside it."""
 
 
 def _line(told: Told, envelope: e.Envelope, whose: Fields) -> dict[str, Any]:
@@ -400,3 +378,107 @@ def _line(told: Told, envelope: e.Envelope, whose: Fields) -> dict[str, Any]:
         "ts": envelope.ts_ms,
     }
     return {name: value for name, value in line.items() if value is not None}
+
+
+VERSION = 1
+NAMES = {
+    "user.message": "user.message",
+    "model.text.delta": "assistant.delta",
+    "model.text": "assistant.completed",
+    "tool.started": "tool.started",
+    "permission.requested": "tool.permission",
+    "permission.granted": "tool.permission",
+    "permission.denied": "tool.permission",
+    "tool.completed": "tool.completed",
+    "tool.failed": "tool.completed",
+}
+"""Dotted names and their names in a chain. Ends of turns are written too, with their tokens."""
+CHILD_NAMES = {
+    "agent.invocation.started": "agent.started",
+    "agent.invocation.completed": "agent.completed",
+    "agent.invocation.failed": "agent.completed",
+    "agent.invocation.cancelled": "agent.completed",
+    "model.text": "agent.message",
+    "tool.started": "agent.tool.started",
+    "tool.completed": "agent.tool.completed",
+    "tool.failed": "agent.tool.completed",
+}
+"""The same for subagents: none of these names is used for the conversation itself."""
+_OF_CHILD = frozenset(name for name in CHILD_NAMES if name.startswith("agent."))
+
+
+def chain_lines(envelopes: Iterable[e.Envelope]) -> Iterator[bytes]:
+    """The transcript of a whole session, each line with its newline."""
+    form = ChainForm()
+    for envelope in envelopes:
+        yield from form.lines(envelope)
+
+
+class ChainForm:
+    """The same for a session as it grows: it takes the events in order, from the first one on."""
+
+    def __init__(self) -> None:
+        self._dotted = DottedEvents()
+        self._invocations = InvocationFields()
+        self._used: Counter[str] = Counter()
+        self._seq = 0
+        self._parent: UUID | None = None
+        self._cwd = ""
+        self._created_ms: int | None = None
+
+    def lines(self, envelope: e.Envelope) -> Iterator[bytes]:
+        if self._created_ms is None:
+            self._created_ms = envelope.ts_ms
+        if isinstance(envelope.event, e.SessionCreated):
+            self._cwd = envelope.event.cwd
+        if isinstance(envelope.event, e.CostIncremented):
+            self._used.update(usage_fields(envelope.event.usage))
+        whose, is_own = given_fields(self._invocations.of(envelope)), e.concerns(envelope)
+        for told in self._dotted.of(envelope):
+            if (event := self._event(told, is_own=is_own)) is not None:
+                yield _encode({**self._line(event, envelope), **whose}) + b"\n"
+
+    def about(self, envelope: e.Envelope) -> bytes:
+        """The session as one object, up to its event `envelope`, for the file beside the transcript."""
+        facts = {
+            "version": VERSION,
+            "sessionId": envelope.session,
+            "cwd": self._cwd,
+            "createdAt": iso_ms(self._created_ms or envelope.ts_ms),
+            "updatedAt": iso_ms(envelope.ts_ms),
+            "lastSeq": self._seq,
+            "lastUuid": None if self._parent is None else str(self._parent),
+        }
+        return _encode(facts) + b"\n"
+
+    def _event(self, told: Told, *, is_own: bool) -> Fields | None:
+        if told.name == "turn.ended" and is_own:
+            return self._turn(told.fields)
+        names = NAMES if is_own and told.name not in _OF_CHILD else CHILD_NAMES
+        name = names.get(told.name)
+        return None if name is None else {"type": name, **given_fields(told.fields)}
+
+    def _turn(self, fields: Fields) -> Fields:
+        usage = dict(self._used)
+        self._used.clear()
+        name = "turn.completed" if fields["stop"] in ("end_turn", "max_tokens") else "turn.failed"
+        return {"type": name, **given_fields(fields), "usage": usage}
+
+    def _line(self, event: Fields, envelope: e.Envelope) -> dict[str, Any]:
+        self._seq += 1
+        parent, self._parent = self._parent, _uuid(envelope.session, self._seq)
+        return {
+            "version": VERSION,
+            "seq": self._seq,
+            "uuid": str(self._parent),
+            "parentUuid": None if parent is None else str(parent),
+            "timestamp": iso_ms(envelope.ts_ms),
+            "sessionId": envelope.session,
+            "turnId": None if envelope.turn is None else f"turn_{envelope.turn}",
+            "cwd": self._cwd,
+            "event": event,
+        }
+
+
+def _uuid(session: str, seq: int) -> UUID:
+    return uuid5(NAMESPACE_URL, f"bridle:{session}/{seq}")

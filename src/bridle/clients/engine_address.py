@@ -1,9 +1,10 @@
-"""Where an engine is reached, as `unix:///…`, `http://…` or `https://…` says it, and connections to there."""
+"""Engine addresses (`unix:///…`, `http://…`, `https://…`), connections to them, and reports of a lost connection."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -11,6 +12,30 @@ import msgspec
 from bridle.base.net.engine_place import connected_socket
 from bridle.base.net.websocket_client import WebSocketClient, open_websocket
 from bridle.protocol.errors import CommandRefused, UsageError
+
+LOST: Final = "engine lost, reconnecting"
+
+
+class EngineLink:
+    """Reports of a connection that can break.
+
+    `hear` gets the seconds for which the connection tries to come back from now on, or None when it has come back; it
+    hears of that while there are events to come. One that gave up tells that to whoever waits. `at_break` is called
+    whenever the connection breaks, whatever was to come.
+    """
+
+    def __init__(self) -> None:
+        self.hear: Callable[[float | None], None] = _tell_nobody
+        self.at_break: Callable[[], object] = _do_nothing
+
+
+def _tell_nobody(_gives_up_s: float | None) -> None:
+    """Ignore the report."""
+
+
+def _do_nothing() -> None:
+    """Ignore the break."""
+
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

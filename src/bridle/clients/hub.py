@@ -21,7 +21,7 @@ import msgspec
 
 from bridle.base.clock import Clock, Timer, iso_ms
 from bridle.clients.hub_stream import RESULT, ApprovalRequest, HubEnvelope, HubResult, HubStream, HubTask
-from bridle.clients.run_errors import error_fields
+from bridle.clients.run_result import error_fields
 from bridle.protocol import events as e
 from bridle.protocol import questions as q
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CancelTurn, CreateSession, SendInput

@@ -21,8 +21,7 @@ import msgspec
 from bridle.base.net.backoff import Backoff
 from bridle.base.net.engine_place import EnginePlace
 from bridle.base.net.websocket_client import SocketClosed, TextSocket, UpgradeRefused, WebSocketClient
-from bridle.clients.engine_address import EngineAddress, unix_address
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineAddress, EngineLink, unix_address
 from bridle.protocol.codec import decode_envelope, encode_command
 from bridle.protocol.commands import (
     Accepted,

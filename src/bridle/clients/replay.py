@@ -1,23 +1,32 @@
-"""A stored session as it went, to be watched: what appears, and how long after the last thing. Nothing is run. Pure."""
+"""Stored sessions as plain text: whole, or in frames to be watched. Pure; nothing is run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
-from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.event_rows import (
+    NOT_IN_TRANSCRIPTS,
+    EventRow,
+    EventRows,
+    RowKind,
+    Wording,
+    gap_text,
+    nested_lines,
+    plain_lines,
+)
 from bridle.protocol import events as e
-from bridle.protocol.codec import is_expired
 
-LONGEST_PAUSE_S = 2.0
-"""Nobody watches a person think, or a build run."""
+LONGEST_PAUSE_S: Final = 2.0
+LEFT_OUT: Final = NOT_IN_TRANSCRIPTS | frozenset[RowKind]({"delta", "gap"})
+"""Rows that a transcript which is not streamed leaves out."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """Text that appears `pause_s` after what was there before. `rests`: something is complete here."""
+    """Text that appears after `pause_s`. `rests`: something is complete here."""
 
     text: str
     pause_s: float = 0.0
@@ -25,7 +34,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Frame]:
-    """What a person would have seen, `pace` times as fast as it happened."""
+    """The session as its user saw it, `pace` times as fast as it happened."""
     replay = EventReplay()
     shown_ms: int | None = None
     for envelope in envelopes:
@@ -40,45 +49,50 @@ def frames(envelopes: Iterable[e.Envelope], *, pace: float = 1.0) -> Iterator[Fr
 
 
 class EventReplay:
-    """What each event adds to what a person sees, in order. `reader` is their name, where their token gives one."""
+    """The text that each event adds, in order. `reader` is the reader's name, where their token gives one."""
 
     def __init__(self, reader: str = "") -> None:
-        self._story = Story(diffs=True, outputs=True, child_words="all", reader=reader)
+        self._rows = EventRows(left_out=NOT_IN_TRANSCRIPTS, wording=Wording(reader=reader))
         self._in_line = False
-        self._gone = 0
+        self._expired = 0
 
     def of(self, envelope: e.Envelope) -> tuple[str, bool]:
-        """What an event adds, and whether something is complete with it."""
-        event = envelope.event
-        if is_expired(event):
-            self._gone += 1
-            return "", False
-        match event if e.concerns(envelope) else None:
-            case e.InputAccepted(content=content, goal=None, child=""):
-                words = visible(e.text_of(content)).replace("\n", "\n  ")
-                return self._on_a_new_line(f"\n› {words}\n\n"), True
-            case e.TextDelta(text=text):
-                shown = visible(text)
+        """The text of an event, and whether something is complete with it."""
+        rows = self._rows.take(envelope)
+        return "".join(map(self._text, rows)), any(row.kind not in ("delta", "gap") for row in rows)
+
+    def _text(self, row: EventRow) -> str:
+        match row.kind:
+            case "delta":
+                shown = visible(row.text)
                 self._in_line = not shown.endswith("\n")
-                return shown, False
-            case e.StepEnded():
-                return self._on_a_new_line(""), True
-            case e.TurnEnded(stop=stop, message=message):
-                ended = "" if stop == "end_turn" else f"  ended: {visible(message or stop)}\n"
-                return self._on_a_new_line(ended), True
+                return shown
+            case "gap":
+                self._expired += 1
+                return ""
+            case "said" | "answer":  # streamed
+                return self._on_a_new_line("")
+            case "input":
+                words = visible(row.text).replace("\n", "\n  ")
+                return self._on_a_new_line(f"\n› {words}\n\n")
             case _:
-                lines = self._story.nested(envelope)
-                told = "".join(f"  {line}\n" for line in lines)
-                return (self._on_a_new_line(told), True) if told else ("", False)
+                return self._on_a_new_line("".join(f"  {line}\n" for line in nested_lines(row)))
 
     def end(self) -> str:
-        gone = (
-            f"The content of {counted(self._gone, 'event')} has expired and is not kept any more.\n"
-            if self._gone
-            else ""
-        )
-        return self._on_a_new_line(gone)
+        return self._on_a_new_line(f"{gap_text(self._expired)}\n" if self._expired else "")
 
     def _on_a_new_line(self, text: str) -> str:
         broken, self._in_line = self._in_line, False
         return f"\n{text}" if broken else text
+
+
+def transcript_lines(envelopes: Iterable[e.Envelope]) -> Iterator[str]:
+    """The whole session as lines."""
+    rows = EventRows(left_out=LEFT_OUT)
+    for row in (row for envelope in envelopes for row in rows.take(envelope)):
+        match row.kind:
+            case "input" | "said" | "answer":
+                yield "you" if row.kind == "input" else "bridle"
+                yield from (f"  {line}" for line in plain_lines(row))
+            case _:
+                yield from (f"  {line}" for line in nested_lines(row))

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from bridle.clients.interaction.render.context_parts import Contents
-from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.usage import Contents
 from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
+from rows_kit import told
 from tables import table
 
 SYSTEM = "Do good work.\n\n# Instructions from AGENTS.md\n\nUse tabs."
@@ -26,16 +26,16 @@ NINE_TURNS = e.Compacted(
 
 
 def told_of(compacted, **options):
-    story = Story(**options)
-    assert story.lines(e.PrefixSet(provider="p", model="m", system=SYSTEM)) == []
-    return story.lines(compacted)
+    return told(e.PrefixSet(provider="p", model="m", system=SYSTEM), compacted, **options)
 
 
 @pytest.mark.requirement("D7.24")
 def test_a_compaction_says_what_went_and_what_stayed():
     line = "Summarised turns 1-9: 131k → 3k. Kept: AGENTS.md, 2 pinned rules, the last 6 turns."
     assert told_of(NINE_TURNS) == [line]
-    assert told_of(NINE_TURNS, hint="/context shows what went.") == [f"{line} /context shows what went."]
+    assert told_of(NINE_TURNS, compaction_hint="/context shows what went.") == [
+        f"{line} /context shows what went."
+    ]
     asked = msgspec.structs.replace(NINE_TURNS, why="asked")
     assert told_of(asked) == [
         line,
@@ -71,7 +71,7 @@ def test_results_that_were_left_out_are_counted():
 
 def test_pinned_words_are_shown_as_pinned():
     pin = e.ContextAdded(source="pin", content=(TextBlock(text="Keep:"), TextBlock(text="never touch main")))
-    assert Story().lines(pin) == ["pinned   never touch main"]
+    assert told(pin) == ["pinned   never touch main"]
 
 
 def test_the_context_shows_what_went_and_what_stands_in_its_place():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.questions.question_card import Row
-from bridle.clients.interaction.session.event_rows import diff_rows
+from bridle.clients.interaction.render.edit_rows import diff_rows
 
 DIFF = """\
 Changes since the last commit (git diff HEAD):

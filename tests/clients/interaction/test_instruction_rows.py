@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.clients.interaction.questions.trust_form import trust_form
-from bridle.clients.interaction.render.context_parts import Contents, instruction_rows
-from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.usage import Contents, instruction_rows
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from bridle.protocol.questions import TrustQuestion
+from rows_kit import told
 
 ADDED = "added when a file of its folder was touched"
 TOLD: dict[str, Any] = {
@@ -65,7 +65,7 @@ def test_whatever_an_engine_says_is_lines_that_do_nothing(told: Any) -> None:
 def test_a_file_that_joins_is_told_in_a_line() -> None:
     text = "# Instructions from web/AGENTS.md\n\nWeb."
     joined = e.ContextAdded(source="instructions", content=(TextBlock(text=text),))
-    assert Story().lines(joined) == ["rules    web/AGENTS.md"]
+    assert told(joined) == ["rules    web/AGENTS.md"]
 
 
 @pytest.mark.requirement("C13")

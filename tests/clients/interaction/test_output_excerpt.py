@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.render.output_excerpt import (
+from bridle.clients.interaction.render.call_text import (
     coloured_parts,
     excerpt,
     last_lines,
     plain_line,
     printed_text,
 )
-from bridle.clients.interaction.render.story import Story
 from bridle.protocol import events as e
 from bridle.protocol.display_values import ShownCommand
+from rows_kit import told
 from tables import table
 
 COLOURS = ("\x1b[31m", "\x1b[0;1m", "\x1b[38;5;9m", "\x1b[38;2;1;2;3m", "\x1b[8m", "\x1b[7;41m")
@@ -79,14 +79,14 @@ def test_the_last_lines_are_plain_words() -> None:
 
 def test_a_story_tells_a_little_of_it_where_it_is_wanted() -> None:
     many = result("".join(f"\x1b[32mline {number}\x1b[m\n" for number in range(1, 101)), lines=100)
-    assert len(Story().lines(many)) == 1
-    _, *lines = Story(outputs=True).lines(many)
+    assert len(told(many)) == 1
+    _, *lines = told(many, also={"output"})
     assert lines == ["    line 1", "    line 2", "    … 100 lines", "    line 99", "    line 100"]
 
 
 def test_of_a_call_that_did_not_run_there_is_no_output() -> None:
     denied = e.ToolResult(call_id="c", tool="bash", outcome="denied", content="no", reason="PermissionDenied")
-    assert len(Story(outputs=True).lines(denied)) == 1
+    assert len(told(denied, also={"output"})) == 1
 
 
 def test_how_to_read_the_rest_is_told_to_people_in_their_words() -> None:

@@ -8,7 +8,7 @@ from bridle.clients.interaction.commands.setting_commands import fetch_grants, n
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer.composer import typed as typed_text
 from bridle.clients.interaction.effects import Do, Effect, Fetch, Leave, LendTerminal, SayWords
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.usage import Tally
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView

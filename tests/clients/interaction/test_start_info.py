@@ -1,6 +1,6 @@
 """What is said at the start about the border around commands."""
 
-from bridle.clients.interaction.state.start_info import sandbox_line
+from bridle.clients.interaction.render.start_info import sandbox_line
 from bridle.protocol.events import SessionCreated
 from tables import table
 

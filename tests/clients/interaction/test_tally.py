@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.interaction.render.tally import Tally, cost_words, short_number
+from bridle.clients.interaction.render.usage import Tally, cost_words, short_number
 from bridle.protocol.events import CostIncremented
 from bridle.protocol.messages import Usage
 from tables import table

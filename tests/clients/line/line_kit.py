@@ -21,7 +21,7 @@ from typing import Any
 
 from bridle.base.clock import Clock
 from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.state.start_info import StartInfo, StartLine
+from bridle.clients.interaction.render.start_info import StartInfo, StartLine
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import ESCAPE_S, Look, Terminal
 from bridle.conformance.fake_clock import FakeClock

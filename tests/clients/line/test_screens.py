@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from bridle.clients.interaction.render.start_info import StartInfo, start_hint
 from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.state.start_info import StartInfo, start_hint
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, RunSlash, SendInput

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.session.controller import MARK
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

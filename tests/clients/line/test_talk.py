@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.state.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.conformance.fake_clock import FakeClock

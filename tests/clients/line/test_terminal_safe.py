@@ -6,7 +6,7 @@ import re
 from bridle.base.text.line_diff import DiffLine
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.work_commands import transcript
-from bridle.clients.interaction.state.start_info import StartInfo, StartLine
+from bridle.clients.interaction.render.start_info import StartInfo, StartLine
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
 from bridle.protocol.commands import CreateSession

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.clients.as_chain import ChainForm
-from bridle.clients.dotted_events import EventsForm
+from bridle.clients.dotted_events import ChainForm, EventsForm
 from bridle.engine.store_ports import OpenLog
 from bridle.sessions.archive.transcript_file import Format, KeptTranscript, TranscriptForm
 

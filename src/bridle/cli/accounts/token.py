@@ -21,7 +21,7 @@ from bridle.cli.console import say, say_json, say_raw, tell
 from bridle.cli.sessions.session_words import minute
 from bridle.cli.sessions.sessions import COLUMNS
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.render.story import approver
+from bridle.clients.interaction.render.call_text import approver
 from bridle.clients.interaction.session.status_line import cut
 from bridle.config.folders import folders
 from bridle.control.capability_tokens import IssuedToken, Tokens

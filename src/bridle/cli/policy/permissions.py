@@ -18,7 +18,7 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import added_folders, settings_here
-from bridle.clients.interaction.state.start_info import MODE_WORDS
+from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.rule_list import put_rule_first
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence

@@ -23,7 +23,7 @@ from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.option_values import added_folders
 from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
-from bridle.clients.interaction.state.start_info import CONFINED_WORDS
+from bridle.clients.interaction.render.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers, load
 from bridle.engine.ports import Process

@@ -17,7 +17,6 @@ from bridle.base.process.processes import CannotStart, Processes
 from bridle.cli.console import safe
 from bridle.cli.run.run import run_prompt
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.render.story import Story
 from bridle.clients.print import Printer
 from bridle.config.folders import folders
 from bridle.protocol.commands import CreateSession
@@ -43,7 +42,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
     _say(f"folder   {scratch}")
     _say(f"you      {PROMPT}")
     _say("")
-    printer = Printer(form="text", out=sys.stdout, write_line=_say, story=Story(diffs=True, words=True))
+    printer = Printer(form="text", out=sys.stdout, write_line=_say, detail=True)
     create = CreateSession(
         cwd=scratch, env=allowed_environment(env), model="demo:fix-test", mode="auto", aliases=()
     )
@@ -52,7 +51,7 @@ async def run_demo(env: Mapping[str, str]) -> int:
         async with running_engine(env, notice=_say) as engine:
             connection = engine.connect(name="print", answers=False)
             await run_prompt(connection, printer, create, (TextBlock(text=PROMPT),))
-            parts = "engine, tools, sandbox and log" if printer.confined else parts
+            parts = "engine, tools, sandbox and log" if printer.outcome.is_sandboxed else parts
             await connection.close()
     except BridleError as failure:
         printer.fail(failure)

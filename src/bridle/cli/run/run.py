@@ -21,16 +21,9 @@ from bridle.cli.option_values import added_folders, with_env_file
 from bridle.cli.run.outlets import Outlets
 from bridle.cli.run.run_words import run_input
 from bridle.cli.unlock import unlocked
-from bridle.clients.interaction.render.story import Story
-from bridle.clients.print import (
-    EXIT_INTERRUPTED,
-    EXIT_READER_GONE,
-    EXIT_TERMINAL_GONE,
-    Format,
-    Printer,
-    RunInput,
-)
-from bridle.clients.structured import read_schema
+from bridle.clients.print import Printer, RunInput
+from bridle.clients.run_output import EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format
+from bridle.clients.run_result import EXIT_INTERRUPTED, read_schema
 from bridle.config.folders import folders
 from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
@@ -75,7 +68,6 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         out=sys.stdout,
         write_line=say,
         problem=tell_here,
-        story=Story(),
         is_full=outlets.full,
         streams=_streams(parsed, form),
         onlooker=None if at_terminal is None else at_terminal.page,
@@ -87,7 +79,7 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         env = with_env_file(env, parsed.env_file)
         schema = None if parsed.output_schema is None else read_schema(parsed.output_schema)
-        printer.expect(schema)
+        printer.outcome.schema = schema
         content = run_input(parsed, schema, say, env)
         _refuse_unwritable(parsed.output)
         create = session_wanted(parsed, env, output_schema=schema, asks=asks)
@@ -100,9 +92,9 @@ def run(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
             deadline_s = time.monotonic() + parsed.timeout
         asyncio.run(_run(printer, create, parsed, content, env, at_terminal))
         code = printer.finish()
-        fits = schema is None or bool(printer.answer)
+        fits = schema is None or bool(printer.outcome.answer)
         if parsed.output and fits and code not in {EXIT_READER_GONE, EXIT_TERMINAL_GONE}:
-            _write_answer(parsed.output, printer.answer)
+            _write_answer(parsed.output, printer.outcome.answer)
     return _delivered(outlets, printer, code, deadline_s)
 
 
@@ -141,7 +133,7 @@ def _hub_stream(form: Format, env: Mapping[str, str]) -> HubStream | None:
 def fail_as(failure: BridleError, form: Format, env: Mapping[str, str]) -> int:
     """What becomes of a run that never was, in a form for programs; returns the exit code."""
     hub = _hub_stream(form, env)
-    printer = Printer(form=form, out=sys.stdout, write_line=tell, story=Story(), hub=hub)
+    printer = Printer(form=form, out=sys.stdout, write_line=tell, hub=hub)
     printer.fail(failure)
     return printer.finish()
 
@@ -151,11 +143,13 @@ def _delivered(outlets: Outlets, printer: Printer, code: int, deadline_s: float 
     for number, signal_code in STOPPING.items():
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda _number, _frame, left=signal_code: os._exit(left))
-    in_time = outlets.drained(time.monotonic() + LAST_WORDS_S if printer.stopped is not None else deadline_s)
+    in_time = outlets.drained(
+        time.monotonic() + LAST_WORDS_S if printer.outcome.stopped is not None else deadline_s
+    )
     if outlets.stdout.failure is not None and not printer.unwritten:
         code = printer.without_output(outlets.stdout.failure)
     elif not in_time:
-        code = code or printer.stopped or exit_code_of("DeadlineReached")
+        code = code or printer.outcome.stopped or exit_code_of("DeadlineReached")
     if printer.unwritten or outlets.stdout.failure is not None:
         silence_stdout()
     return code
@@ -234,7 +228,7 @@ async def run_prompt(
             if at_terminal is not None:
                 at_terminal.page.restore()
             os._exit(code)
-        printer.interrupt(code)
+        printer.outcome.stopped = code
         (tell if at_terminal is None else at_terminal.tell)("stopping… again to leave at once")
         stop()
 
@@ -242,7 +236,7 @@ async def run_prompt(
         at_terminal.page.stop = lambda: interrupt(EXIT_INTERRUPTED)
 
     def time_is_up() -> None:
-        printer.reach_deadline(timeout_s or 0)
+        printer.outcome.reach_deadline(timeout_s or 0)
         stop()
 
     for number, code in STOPPING.items():

@@ -19,7 +19,7 @@ from bridle.cli.stdin import prompt_of as given_prompt
 from bridle.clients.images import image_block
 from bridle.clients.interaction.composer.parse import Slash, Words, missing_files, parse
 from bridle.clients.print import RunInput
-from bridle.clients.structured import asked_for
+from bridle.clients.run_result import schema_prompt
 from bridle.commands.git_commands import WRITES
 from bridle.commands.prompts import PROMPTS, prompt_of
 from bridle.commands.role_commands import ROLE_COMMANDS
@@ -62,7 +62,7 @@ def _content(
     """What the model is sent: words, images in the order of their flags, and the wish for a form."""
     wish = ""
     if schema is not None:
-        wish = asked_for(schema)
+        wish = schema_prompt(schema)
     words = input_of(given, cwd=parsed.cwd or ".", say=say, also=wish)
     return (*words, *(_images(parsed, env) if parsed.image else ()))
 
@@ -111,7 +111,7 @@ def goal_command(arguments: str) -> RunSlash:
 def _wish(schema: dict[str, Any] | None) -> str:
     if schema is None:
         return ""
-    return asked_for(schema)
+    return schema_prompt(schema)
 
 
 _PROMPTS = ("skills", "user", "project")

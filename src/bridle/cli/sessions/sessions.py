@@ -25,18 +25,14 @@ from bridle.cli.sessions.session_changes import change
 from bridle.cli.sessions.session_words import day, notes, short, title_words
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.as_chain import chain_lines
-from bridle.clients.dotted_events import events_lines
+from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.cells import fitting, width_of
-from bridle.clients.interaction.render.as_html import html
-from bridle.clients.interaction.render.as_markdown import markdown
-from bridle.clients.interaction.render.child_lines import tree_lines
-from bridle.clients.interaction.render.file_changes import Changes, FileChange, changes_of
-from bridle.clients.interaction.render.story import Story
-from bridle.clients.replay import frames
-from bridle.protocol import events as e
+from bridle.clients.interaction.render.progress_text import tree_lines
+from bridle.clients.interaction.render.session_fold import Changes, FileChange, changes_of
+from bridle.clients.interaction.render.session_pages import html, markdown
+from bridle.clients.replay import frames, transcript_lines
 from bridle.protocol.child_tree import ChildTree
-from bridle.protocol.codec import encode_envelope, is_expired
+from bridle.protocol.codec import encode_envelope
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import InputAccepted, text_of
 from bridle.protocol.queries import SearchHit
@@ -90,7 +86,7 @@ def _two(store: SessionStore, first: tuple[SessionRow, Changes], second: tuple[S
 
 
 def _common_turns(store: SessionStore, first: SessionRow, second: SessionRow) -> int:
-    """How many inputs both sessions begin with: a branch shares those of its parent."""
+    """The number of inputs that both sessions begin with: a branch shares those of its parent."""
     said = [
         [text_of(one.event.content) for one in store.events(row.id) if isinstance(one.event, InputAccepted)]
         for row in (first, second)
@@ -112,7 +108,7 @@ def _diffs(file: FileChange) -> list[str]:
 
 
 def _beyond(row: SessionRow, changes: Changes) -> list[str]:
-    """What these lines do not show."""
+    """Changes that these lines do not show."""
     lines: list[str] = []
     if changes.commands:
         what = f"{counted(changes.commands, 'command')} may have changed more"
@@ -149,7 +145,7 @@ def export(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 
 def _format(parsed: argparse.Namespace) -> str:
-    """What was asked for, else what the name of the file says."""
+    """The requested format, else that of the file name."""
     if parsed.format is not None:
         return "markdown" if parsed.format == "md" else parsed.format
     ending = os.path.splitext(parsed.output or "")[1].lower()
@@ -184,7 +180,7 @@ def _facts(row: SessionRow) -> list[str]:
 
 
 def _for_a_terminal(parts: Iterable[bytes], form: str) -> Iterator[bytes]:
-    """The same, and nothing in it is obeyed. Only here: who checks a chain wants its bytes."""
+    """Escape control characters for a terminal. Files keep the exact bytes, so that a chain can be checked."""
     harmless = visible if form in ("markdown", "html") else escaped
     return (harmless(part.decode()).encode() for part in parts)
 
@@ -297,7 +293,6 @@ def _end_of(path: str, columns: int) -> str:
 
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
-    story = Story(diffs=True, outputs=True, child_words="all")
     lines = [
         f"{row.id}   {visible(row.title or '', newlines=False)}",
         f"in {visible(row.cwd, newlines=False)}{_with_profile(row.profile)}",
@@ -305,28 +300,7 @@ def _show(store: SessionStore, text: str) -> int:
     ]
     if row.expired_ms is not None:
         lines += [f"What was said expired on {day(row.expired_ms)} and is not kept any more.", ""]
-    said: list[str] = []
-    for envelope in store.events(row.id):
-        match envelope.event:
-            case event if is_expired(event):
-                pass
-            case _ if not e.concerns(envelope):
-                lines += [f"  {line}" for line in story.nested(envelope)]
-            case e.InputAccepted(content=content, goal=None, child=""):
-                lines += ["you", *_indented(e.text_of(content))]
-            case e.StepStarted() | e.StepFailed():
-                said.clear()
-                lines += [f"  {line}" for line in story.nested(envelope)]
-            case e.TextDelta(text=delta):
-                said.append(delta)
-            case e.StepEnded():
-                if said:
-                    lines += ["bridle", *_indented("".join(said))]
-                said.clear()
-            case e.TurnEnded(stop=stop, message=message) if stop != "end_turn":
-                lines += [f"  ended: {visible(message or stop)}"]
-            case _:
-                lines += [f"  {line}" for line in story.nested(envelope)]
+    lines += transcript_lines(store.events(row.id))
     return say("\n".join(lines) + "\n")
 
 
@@ -350,10 +324,6 @@ def _show_json(store: SessionStore, text: str) -> int:
     row = store.find(text)
     shown = {"session": row, "events": [Raw(encode_envelope(one)) for one in store.events(row.id)]}
     return say_json(shown)
-
-
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in visible(text).splitlines()]
 
 
 def replay(store: SessionStore, parsed: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from bridle.cli.sessions.session_words import short
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
 from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines
-from bridle.clients.interaction.render.story import Story
+from bridle.clients.interaction.render.event_rows import Wording, undone_lines
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock
@@ -94,8 +94,8 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
     told = ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),))
     stored.journal.emit(told)
     stored.journal.emit(applied)
-    story = Story(undo="bridle undo", redo=redo)
-    return failed or say("\n".join(story.lines(applied)) + "\n")
+    lines = undone_lines(applied, Wording(undo="bridle undo", redo=redo))
+    return failed or say("\n".join(lines) + "\n")
 
 
 def _agreed(stored: StoredUndo, plan: Plan) -> bool:

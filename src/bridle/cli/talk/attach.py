@@ -17,7 +17,7 @@ from bridle.cli.engine_attach import tell_link, terminal_look
 from bridle.cli.talk.talk import ATTACH
 from bridle.cli.talk.terminal_services import terminal_services
 from bridle.clients.engine_address import engine_address, unix_address
-from bridle.clients.interaction.state.start_info import StartInfo
+from bridle.clients.interaction.render.start_info import StartInfo
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import Open, RemoteConnection, connect_remote, engine_opener, place_opener

@@ -32,15 +32,14 @@ from bridle.cli.sessions.sessions import session_lines
 from bridle.cli.stdin import typed_line
 from bridle.cli.talk.terminal_services import StartMemory, terminal_services
 from bridle.cli.unlock import unlocked
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.picker import Picker
+from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line
 from bridle.clients.interaction.session.opening import ChangeSession, pick_stored_session, prepare_session
-from bridle.clients.interaction.state.start_info import StartInfo, rules_line
 from bridle.clients.line.client import talk
 from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import RemoteConnection
-from bridle.clients.stored_sessions import folder_words
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import load
 from bridle.protocol.commands import CreateSession

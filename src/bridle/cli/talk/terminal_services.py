@@ -19,7 +19,7 @@ from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import read_output, run_in_foreground
 from bridle.base.text.terminal_text import visible
 from bridle.cli.editor import edited, open_pager, save_new
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineLink
 from bridle.clients.images import MAX_BYTES, image_of, read_image
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import Picture

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from bridle.base.clock import Clock
-from bridle.clients.engine_link import EngineLink
+from bridle.clients.engine_address import EngineLink
 from bridle.clients.interaction.composer.composer import Picture
 from bridle.protocol.tokens import Claims
 

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from bridle.base.text.terminal_text import visible
-from bridle.clients.engine_link import LOST
+from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import composer_with, typed
 from bridle.clients.interaction.composer.picker import (
@@ -47,13 +47,13 @@ from bridle.clients.interaction.effects import (
     WriteDraft,
 )
 from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
-from bridle.clients.interaction.render.output_excerpt import last_lines
+from bridle.clients.interaction.render.call_text import last_lines
+from bridle.clients.interaction.render.start_info import StartInfo, start_hint
 from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.keyboard import Keyboard
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.interaction.session.status_line import StatusLine, span_words
-from bridle.clients.interaction.state.start_info import StartInfo, start_hint
 from bridle.clients.line.footer import Footer
 from bridle.clients.line.live_terminal import LiveTerminal
 from bridle.clients.line.page import Page, Prompt

@@ -23,6 +23,7 @@ from bridle.clients.interaction.effects import (
     SayWords,
 )
 from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.session_driver import Outbox
@@ -33,7 +34,6 @@ from bridle.clients.line.live_terminal import LiveTerminal
 from bridle.clients.line.page import Page
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Terminal
-from bridle.clients.stored_sessions import folder_words
 from bridle.protocol import events as e
 from bridle.protocol.commands import CancelTurn, Command
 from bridle.protocol.connection import Connection

@@ -9,30 +9,30 @@ from typing import Final
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
-from bridle.clients.interaction.effects import OpenDiff, SayWords
+from bridle.clients.interaction.effects import OpenDiff
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.clients.interaction.render.answer_spans import AnswerSpans
-from bridle.clients.interaction.render.compaction_report import WHERE_IT_WENT
-from bridle.clients.interaction.render.edit_rows import EditPiece, edit_rows, short_edit_rows
-from bridle.clients.interaction.render.output_excerpt import coloured_parts, output_lines
-from bridle.clients.interaction.render.plan_lines import plan_rows, plan_title
-from bridle.clients.interaction.render.story import Story, changed_paths, edited_files
-from bridle.clients.interaction.render.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
-from bridle.clients.interaction.session.controller import MARK
-from bridle.clients.interaction.session.event_rows import changed_words, event_rows, turn_words
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.start_info import (
+from bridle.clients.interaction.render.call_text import coloured_parts, excerpt, output_lines
+from bridle.clients.interaction.render.edit_rows import EditPiece, diff_rows, edit_rows, short_edit_rows
+from bridle.clients.interaction.render.event_rows import EventRow, EventRows, RowKind, Wording, failure_text
+from bridle.clients.interaction.render.progress_text import SAID_LINES, plan_rows, plan_title, said_lines
+from bridle.clients.interaction.render.session_fold import changed_paths, edited_files
+from bridle.clients.interaction.render.start_info import (
     StartInfo,
     StartLine,
     new_lines,
     start_lines,
     start_title,
 )
+from bridle.clients.interaction.render.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
+from bridle.clients.interaction.render.usage import WHERE_IT_WENT
+from bridle.clients.interaction.session.controller import MARK
+from bridle.clients.interaction.session.status_line import changed_words, turn_words
+from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e
-from bridle.protocol.codec import is_expired
 from bridle.protocol.display_values import EditedFile
 
 _WORD_COLUMNS: Final = 8
@@ -46,6 +46,9 @@ _MOST_ROWS: Final = 4
 """So many rows one line of a change takes."""
 _LEVELS: Final = 1
 """So many levels of agents below the one a person talks to are shown at work."""
+LEFT_OUT: Final = frozenset[RowKind]({"start", "told_call", "waiting", "branch", "gap", "child_ended"})
+"""`start` is on the first page, questions are put to the user, and the rest is in exports."""
+_NOT_IN_THE_PAST: Final = frozenset[RowKind]({"degraded", "setting", "grant"})
 _NAME_COLUMNS: Final = 9
 _VALUE_COLUMNS: Final = 24
 _SENTENCE_END: Final = re.compile(r"[.!?:]\s|\n")
@@ -108,7 +111,8 @@ class Screen:
     def enter(self, view: SessionView) -> None:
         """What follows is about another session; what is said once is not said again."""
         self._view = view
-        self._story = Story(hint=WHERE_IT_WENT, typed=False, child_words="some", reader=self._reader)
+        wording = Wording(compaction_hint=WHERE_IT_WENT, reader=self._reader)
+        self._rows = EventRows(left_out=LEFT_OUT, wording=wording)
         self._answer = AnswerSpans(opens=self._look.links, colours=self._look.colour, folder=self._folder)
         self._sentence = ""
         self._partial = False
@@ -139,7 +143,7 @@ class Screen:
         for line in new_lines(start, lines):
             self.choice(line)
         for event in view.degraded.values():
-            self.degraded(event)
+            self.degraded(visible(event.message))
         self.blank()
 
     def choice(self, line: StartLine) -> None:
@@ -152,64 +156,72 @@ class Screen:
             self.say(f"{line.name:<{_NAME_COLUMNS}}{value}", indent=_INDENT)
             self.say(f"{_INDENT}{detail}", indent=_INDENT)
 
-    def degraded(self, event: e.Degraded) -> None:
+    def degraded(self, message: str) -> None:
         """Said once, at the top."""
-        if event.message not in self._said:
-            self._said.add(event.message)
-            self.say(f"! {visible(event.message)}", indent="  ")
+        if message not in self._said:
+            self._said.add(message)
+            self.say(f"! {message}", indent="  ")
 
     # Events
 
     def show(self, envelope: e.Envelope) -> None:
         """What this event adds to the page."""
-        event = envelope.event
-        if not e.concerns(envelope):
-            self._nest(envelope)
-            return
-        match event:
-            case e.ChildStarted() | e.ChildEnded():
-                self._nest(envelope)
-                return
-            case e.TextDelta(text=text):
-                self.stream(text)
-                return
-            case e.StepEnded():
-                self.end_text()
-            case e.StepFailed():
-                self._failed(event)
-                return
-            case e.TurnEnded():
-                self._turn_ended(event)
-            case e.ToolResult():
-                self._result(envelope, event)
-                return
-            case e.TodosChanged():
-                self._plan(envelope, event.todos)
-                return
-            case e.Degraded():
-                self.degraded(event)
-                return
-            case e.Error() if event.message in self._said:
-                return
-            case e.Error():
-                self._said.add(event.message)
-            case _:
-                for row in event_rows(event, self._view):
-                    self._add(row)
-        self._tell(envelope)
+        for row in self._rows.take(envelope):
+            if row.kind not in ("input", "command"):  # the composer has shown them
+                self._draw(row)
 
-    def _result(self, envelope: e.Envelope, result: e.ToolResult) -> None:
-        """A call that is over: of an edit what it changed, of a command a little of what it printed."""
-        typed = self._story.whole(result)
-        if typed:
+    def _draw(self, row: EventRow) -> None:
+        match row.kind:
+            case "delta":
+                self.stream(row.text)
+            case "said" | "answer":  # streamed
+                self.end_text()
+            case "setting" if row.setting is not None:
+                self.choice(row.setting)
+            case "grant" | "queue":
+                self.say(row.text, indent=_INDENT)
+            case "diff":
+                for line in (
+                    *diff_rows(row.text),
+                    Row("The model reads this with your next message.", "faint"),
+                ):
+                    self.say(line.text, style=line.style)
+            case "degraded":
+                self.degraded(row.text)
+            case _ if row.depth or row.kind == "child_said":
+                self._nest(row)
+            case "retry" | "failure":
+                self._failed(row.text)
+            case "ended" if row.ended is not None:
+                self._turn_ended(row.ended)
+            case "printed" | "call" | "edit" | "output":
+                self._call(row)
+            case "plan":
+                self._plan(row.todos)
+            case "error" if row.text in self._said:
+                return
+            case _:
+                self._said |= {row.text} if row.kind == "error" else set()
+                self.end_text()
+                self._line(row.text)
+
+    def _call(self, row: EventRow) -> None:
+        """A call that has ended, the start of its edits, or some lines of its output."""
+        result = row.call.result if row.call is not None else None
+        if row.kind == "printed":
             self.end_text()
-            self.output(typed, whole=True)
-        self._tell(envelope)
-        if files := edited_files(result):
+            self.output(row.text, whole=True)
+        elif row.kind == "call":
+            self.end_text()
+            self._line(row.text)
+            is_typed = row.call is not None and row.call.is_typed
+            if is_typed and result is not None and (words := changed_words(len(changed_paths(result)))):
+                self.say(words, style="faint")
+        elif result is not None and row.kind == "edit":
+            files = edited_files(result)
             self._edited(files, names=result.tool == "apply_patch" or len(files) > 1)
-        self.output("\n".join(self._story.excerpt(result, more=": /output")))
-        if self._story.is_typed(result) and (words := changed_words(len(changed_paths(result)))):
-            self.say(words, style="faint")
+        elif result is not None:
+            self.output("\n".join(excerpt(result, more=": /output")))
 
     def _edited(self, files: Sequence[EditedFile], *, names: bool) -> None:
         """The change itself, as much of it as fits beside the conversation."""
@@ -241,32 +253,15 @@ class Screen:
         code = self._code(_ROW_CODES[piece.style])
         return Ink(piece.text, code + (_BOLD + _UNDERLINED if piece.marked and self._look.codes else ""))
 
-    def _add(self, row: SayWords | Row | StartLine) -> None:
-        match row:
-            case SayWords(text=text, indent=indent, own=own):
-                self.say(text, indent=indent, style="own" if own else "plain")
-            case Row(text=text, style=style):
-                self.say(text, style=style)
-            case StartLine():
-                self.choice(row)
-
-    def _tell(self, envelope: e.Envelope) -> None:
-        if envelope.invocation is not None:
-            self._nest(envelope)
+    def _nest(self, row: EventRow) -> None:
+        """A row of a subagent, below the agent that started it. Of deeper subagents only their start and end show."""
+        if row.depth > _LEVELS or row.kind in ("edit", "output"):
             return
-        for line in self._story.lines(envelope.event):
+        for line in said_lines(row.text, SAID_LINES) if row.kind == "child_said" else [row.text]:
             self.end_text()
-            self._story_line(line)
+            self._line(line, lead=row.lead, indent="  " * row.depth)
 
-    def _nest(self, envelope: e.Envelope) -> None:
-        """What an agent does that was sent, in the block of whoever sent it. Of those that it sent itself only that
-        they work and what came of it."""
-        for row in self._story.child_rows(envelope):
-            if row.depth <= _LEVELS:
-                self.end_text()
-                self._story_line(row.text, lead=row.lead, indent="  " * row.depth)
-
-    def _story_line(self, line: str, *, lead: str = "", indent: str = "") -> None:
+    def _line(self, line: str, *, lead: str = "", indent: str = "") -> None:
         line = self._without_columns(line, self._columns - len(lead))
         below = _INDENT if line[_WORD_COLUMNS:].startswith(" ") else "  "
         self.say(f"{lead}{line}", indent=indent + below)
@@ -280,7 +275,7 @@ class Screen:
 
     def waiting(self, failed: e.StepFailed, left_s: float) -> str:
         """What is said of a failed attempt while so much of the wait for the next one is left."""
-        return visible(self._story.failure(failed, left_s=left_s))
+        return failure_text(failed, self._rows.fold.main.provider, left_s=left_s)
 
     def past(self, envelopes: Sequence[e.Envelope], rows: int) -> None:
         """The end of what happened in a session that goes on: about a screenful, or for people who listen the last
@@ -301,33 +296,23 @@ class Screen:
 
     def _past(self, envelopes: Sequence[e.Envelope]) -> None:
         said: dict[int | None, str] = {}
-        in_goal = False
         ends = (
             at for at, one in enumerate(envelopes) if isinstance(one.event, e.TurnEnded) and e.concerns(one)
         )
         last = max(ends, default=-1)
         for at, envelope in enumerate(envelopes):
-            match envelope.event:
-                case _ if not e.concerns(envelope):
-                    self._nest(envelope)
-                case event if is_expired(event):
-                    pass
-                case e.GoalBegun() | e.GoalEnded() as event:
-                    in_goal = isinstance(event, e.GoalBegun)
-                    self.show(envelope)
-                case e.InputAccepted(content=content, goal=None, child=""):
-                    said[envelope.id] = visible(e.text_of(content))
-                case e.TurnStarted(input=number) if number in said:
-                    self.own(MARK, said[number])
-                case e.ToolCallRequested(step=0, tool="bash", input={"command": str(command)}) if not in_goal:
-                    self.own(MARK, f"!{visible(command)}")
-                    self._tell(envelope)
-                case e.TurnEnded() if at != last:
+            rows = self._rows.take(envelope)
+            if isinstance(envelope.event, e.TurnStarted) and envelope.event.input in said:
+                self.own(MARK, said[envelope.event.input])
+            for row in rows:
+                if row.kind == "input":
+                    said[envelope.id] = visible(row.text)
+                elif row.kind == "command":
+                    self.own(MARK, f"!{row.text}")
+                elif row.kind == "ended" and at != last:
                     self.end_text()
-                case e.Degraded() | e.ModelChanged() | e.ModeChanged() | e.GrantAdded() | e.GrantRevoked():
-                    pass
-                case _:
-                    self.show(envelope)
+                elif row.kind not in _NOT_IN_THE_PAST:
+                    self._draw(row)
         self.end_text()
 
     def own(self, lead: str, text: str) -> None:
@@ -375,12 +360,11 @@ class Screen:
             self._page.stream(Ink(visible(rest)))
         self._page.end()
 
-    def _failed(self, event: e.StepFailed) -> None:
+    def _failed(self, text: str) -> None:
         kept = " Nothing partial was kept." if self._partial else ""
         self.end_text()
-        for line in self._story.lines(event):
-            self._said.add(event.message)
-            self.say(line if line.endswith(kept) else line + kept, indent="  ")
+        self._said.add(text)
+        self.say(text if text.endswith(kept) else text + kept, indent="  ")
 
     def output(self, text: str, *, whole: bool = False) -> None:
         """What a command printed, a row for each line: the beginning of it, or the `whole` line."""
@@ -406,18 +390,18 @@ class Screen:
         inks = [self._coloured(text, code, faint) for text, code in coloured_parts(line)]
         return [Ink(_OUTPUT_INDENT), *_fitted(inks, room)]
 
-    def _plan(self, envelope: e.Envelope, todos: tuple[e.Todo, ...]) -> None:
-        """The checklist, where it is another than the last."""
-        if self._story.told(envelope):
-            self.end_text()
-            self.say(plan_title(todos))
-            for row in plan_rows(todos, spoken=self._look.reader):
-                self.say(f"  {row.text}", style=row.style, indent="    ")
+    def _plan(self, todos: tuple[e.Todo, ...]) -> None:
+        """The checklist."""
+        self.end_text()
+        self.say(plan_title(todos))
+        for row in plan_rows(todos, spoken=self._look.reader):
+            self.say(f"  {row.text}", style=row.style, indent="    ")
 
     def _turn_ended(self, event: e.TurnEnded) -> None:
         self.end_text()
-        if event.message and event.message not in self._said:
-            self.say(visible(event.message))
+        message = visible(event.message or "")
+        if message and message not in self._said:
+            self.say(message)
         if words := changed_words(len(self._view.changed)):
             self.say(words, style="faint")
         self.say(turn_words(event, self._view, self._info), style="faint")

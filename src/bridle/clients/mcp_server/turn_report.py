@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from bridle.clients.interaction.render.story import Story, describe_call
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.call_text import describe_call
+from bridle.clients.interaction.render.event_rows import (
+    NOT_IN_TRANSCRIPTS,
+    EventRow,
+    EventRows,
+    RowKind,
+    path_lines,
+)
 from bridle.protocol import events as e
-from bridle.protocol.child_tree import ChildState, ChildTree
+from bridle.protocol.child_tree import ChildState
+
+LEFT_OUT: Final = NOT_IN_TRANSCRIPTS - {"waiting"} | frozenset[RowKind](
+    {"input", "delta", "said", "answer", "child_said", "edit", "output", "ended", "gap"}
+)
+"""Rows that are in the report itself, or too long for progress lines."""
 
 
 class DeniedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,15 +93,13 @@ class TurnFold:
         self.session = session
         self._input = input_
         self._heard = joins
-        self._story = Story()
+        self._rows = EventRows(left_out=LEFT_OUT)
         self._said: list[str] = []
-        self._used = Tally()
         self._steps = 0
         self._tools: dict[str, None] = {}
         self._calls: dict[str, str] = {}
         self._denied: list[DeniedCall] = []
         self._waiting: dict[str, WaitingCall] = {}
-        self._children = ChildTree()
         self.ended: e.TurnEnded | None = None
 
     @property
@@ -110,9 +119,16 @@ class TurnFold:
                     pass
         if not self._heard:
             return []
-        self._children.take(envelope)
+        rows = self._rows.take(envelope)
         self._collect(envelope)
-        return [*self._story.told(envelope), *self._question(envelope)]
+        return [line for row in rows for line in self._lines(row)]
+
+    def _lines(self, row: EventRow) -> list[str]:
+        """The lines of a row. A question holds the turn up: its line says how to attach and answer it."""
+        if row.kind != "waiting":
+            return path_lines(row)
+        who = row.text.replace(": ", f": {row.path} → ", 1) if row.path else row.text
+        return [f"{who}   {attach_words(self.session)}"]
 
     def _collect(self, envelope: e.Envelope) -> None:
         match envelope.event:
@@ -124,8 +140,12 @@ class TurnFold:
                 self._said.append(text)
             case e.StepEnded():
                 self._steps += 1
-            case e.CostIncremented() as cost:
-                self._used.add(cost)
+            case e.PermissionRequested(call_id=call_id, tool=tool):
+                call = self._calls.get(call_id, tool)
+                path = envelope.agent_path
+                self._waiting[call_id] = WaitingCall(call_id=call_id, tool=tool, call=call, agents=path)
+            case e.PermissionDecided(call_id=call_id):
+                self._waiting.pop(call_id, None)
             case e.ToolCallRequested() as call:
                 self._calls[call.call_id] = describe_call(call.tool, call.input)
             case e.ToolResult() as result:
@@ -141,23 +161,6 @@ class TurnFold:
         else:
             self._tools[result.tool] = None
 
-    def _question(self, envelope: e.Envelope) -> list[str]:
-        """A question that only a person can answer holds the turn up: that is said, with where they answer it."""
-        path = envelope.agent_path
-        match envelope.event:
-            case e.PermissionRequested(call_id=call_id, tool=tool):
-                call = self._calls.get(call_id, tool)
-                self._waiting[call_id] = WaitingCall(call_id=call_id, tool=tool, call=call, agents=path)
-                named = " → ".join((*path, call))
-                return [f"waits for a person: {named}   {attach_words(self.session)}"]
-            case e.PermissionDecided(call_id=call_id):
-                self._waiting.pop(call_id, None)
-            case e.QuestionAsked():
-                return [f"waits for a person   {attach_words(self.session)}"]
-            case _:
-                pass
-        return []
-
     def report(self, *, files_changed: tuple[str, ...] = (), log_digest: str | None = None) -> TurnReport:
         ended = self.ended
         return TurnReport(
@@ -169,12 +172,12 @@ class TurnFold:
             message=None if ended is None else ended.message,
             answer="".join(self._said),
             summary=TurnSummary(
-                cost=self._used.usd,
+                cost=self._rows.fold.used.usd,
                 turns=self._steps,
                 tools_used=tuple(self._tools),
                 agents=tuple(
                     SentAgent(path=one.path, task=one.task, state=one.state, steps=one.steps, cost=one.usd)
-                    for one in self._children.entries.values()
+                    for one in self._rows.fold.children.entries.values()
                 ),
             ),
             files_changed=files_changed,

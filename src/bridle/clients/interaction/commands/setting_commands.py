@@ -27,7 +27,7 @@ from bridle.clients.interaction.effects import (
     SayWords,
     SessionHost,
 )
-from bridle.clients.interaction.state.start_info import MODE_WORDS
+from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.protocol.commands import PromoteGrant, RevokeGrant, RunSlash, SetEffort, SetMode, SetModel
 from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantAdded, Mode
 from bridle.protocol.messages import Effort

@@ -22,15 +22,20 @@ from bridle.clients.interaction.effects import (
     SessionHost,
     WriteDraft,
 )
-from bridle.clients.interaction.render.as_html import html
-from bridle.clients.interaction.render.as_markdown import markdown
-from bridle.clients.interaction.render.child_lines import child_title, path_words, tree_lines
-from bridle.clients.interaction.render.context_parts import instruction_rows
-from bridle.clients.interaction.render.output_excerpt import printed_text
-from bridle.clients.interaction.render.plan_lines import plan_rows, plan_title
-from bridle.clients.interaction.render.story import Story, edited_files
-from bridle.clients.interaction.render.tally import (
+from bridle.clients.interaction.render.call_text import printed_text
+from bridle.clients.interaction.render.event_rows import NOT_IN_TRANSCRIPTS, EventRows, RowKind, nested_lines
+from bridle.clients.interaction.render.progress_text import (
+    child_title,
+    path_words,
+    plan_rows,
+    plan_title,
+    tree_lines,
+)
+from bridle.clients.interaction.render.session_fold import edited_files
+from bridle.clients.interaction.render.session_pages import html, markdown
+from bridle.clients.interaction.render.usage import (
     input_tokens,
+    instruction_rows,
     money_words,
     paid_words,
     short_number,
@@ -250,9 +255,9 @@ async def show_agents(host: SessionHost, _arguments: str) -> None:
 
 async def open_child(host: SessionHost, invocation: str) -> None:
     """Open everything that one subagent did and said."""
-    story, lines = Story(diffs=True, outputs=True, child_words="all"), list[str]()
+    rows, lines = EventRows(left_out=NOT_IN_TRANSCRIPTS | frozenset[RowKind]({"gap"})), list[str]()
     async for envelope in _read_past(host):
-        told = story.nested(envelope)
+        told = [line for row in rows.take(envelope) for line in nested_lines(row)]
         event = envelope.event
         about = event.invocation if isinstance(event, ChildStarted | ChildEnded) else None
         if invocation in (envelope.invocation, about):

@@ -12,7 +12,7 @@ from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.composer.word_completion import common_beginning
-from bridle.clients.stored_sessions import folder_words, marks
+from bridle.clients.interaction.render.start_info import folder_words, marks
 from bridle.protocol.queries import SessionInfo
 
 _LEAST_ROWS: Final = 5

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.interaction.questions.question_card import RowStyle
+from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.clients.interaction.render.syntax_colours import TokenStyle, coloured_lines, language_of
 from bridle.protocol.display_values import EditedFile
 
@@ -205,3 +205,68 @@ def _compared(old: str, new: str) -> Sequence[list[tuple[int, int]]]:
 
 def _text(text: str) -> str:
     return visible(text, newlines=False).replace("\t", "    ")
+
+
+_HEADING: Final = "diff --git "
+_DIFF_STYLES: Final[dict[str, RowStyle]] = {"+": "added", "-": "removed", "@": "faint"}
+_FILE_MARKS: Final = (
+    ("new file mode", "[new file]"),
+    ("deleted file mode", "[deleted]"),
+    ("rename from", "[renamed]"),
+    ("copy from", "[copied]"),
+    ("new mode", "[mode changed]"),
+    ("Binary files", "[binary]"),
+)
+
+
+def diff_rows(text: str) -> list[Row]:
+    """The rows of a git diff and of text around it. Trailing blanks of changed lines show as dots."""
+    rows: list[Row] = []
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        if not lines[at].startswith(_HEADING):
+            rows.append(Row(_diff_line(lines[at])))
+            at += 1
+            continue
+        end = next((n for n in range(at + 1, len(lines)) if _ends_file(lines[n])), len(lines))
+        rows += _file_rows(lines[at:end])
+        at = end
+    return rows
+
+
+def _ends_file(line: str) -> bool:
+    return not line or line.startswith(_HEADING)
+
+
+def _file_rows(lines: list[str]) -> Iterator[Row]:
+    hunks = next((n for n, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
+    head, body = lines[:hunks], lines[hunks:]
+    added = sum(line.startswith("+") for line in body)
+    removed = sum(line.startswith("-") for line in body)
+    counts = f"+{added} -{removed}" if body else ""
+    marks = (mark for start, mark in _FILE_MARKS if any(line.startswith(start) for line in head))
+    yield Row("   ".join(filter(None, (_diff_line(_file_name(head)), counts, *marks))), "title")
+    for line in body:
+        yield Row(_diff_line(line), _DIFF_STYLES.get(line[:1], "plain"))
+
+
+def _file_name(head: list[str]) -> str:
+    """The file's name: as it is now, or as it was where it is gone."""
+    names = {line[:4]: line[4:] for line in head if line.startswith(("--- ", "+++ "))}
+    for start, prefix in (("+++ ", "b/"), ("--- ", "a/")):
+        name = names.get(start, "/dev/null").removesuffix("\t")
+        if name != "/dev/null":
+            return name.removeprefix('"').removesuffix('"').removeprefix(prefix)
+    for line in head:
+        if line.startswith("rename to "):
+            return line.removeprefix("rename to ")
+    both = head[0].removeprefix(_HEADING)
+    return both[: len(both) // 2].removeprefix("a/")
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith(("+", "-")):
+        bare = line.rstrip(" \t")
+        line = bare + "·" * (len(line) - len(bare))
+    return visible(line, newlines=False).replace("\t", "    ")

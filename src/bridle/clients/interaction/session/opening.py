@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from bridle.clients.interaction.composer.picker import Deed, Listed, Picker, listed
-from bridle.clients.stored_sessions import folder_words
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.protocol.commands import BranchSession, CreateSession, DeleteSession, PinSession, RenameSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused

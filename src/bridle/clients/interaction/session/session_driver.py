@@ -29,10 +29,10 @@ from bridle.clients.interaction.effects import (
     Leave,
     SayWords,
 )
+from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import SessionView
-from bridle.clients.stored_sessions import folder_words
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     Accepted,

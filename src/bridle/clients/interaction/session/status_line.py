@@ -1,4 +1,4 @@
-"""Render the status line."""
+"""Render the status line, and the closing lines of a turn."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Final
 from bridle.base.clock import Clock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
-from bridle.clients.engine_link import LOST
+from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.cells import fitting, width_of
-from bridle.clients.interaction.render.plan_lines import current_item
-from bridle.clients.interaction.render.tally import short_number
+from bridle.clients.interaction.render.progress_text import current_item
+from bridle.clients.interaction.render.usage import cost_words, short_number
+from bridle.clients.interaction.state.engine_info import EngineInfo
 from bridle.clients.interaction.state.view import Activity, SessionView
+from bridle.protocol import events as e
 
 REFRESH_S: Final = 0.25
 """A line that is drawn in place changes no more often than this."""
@@ -135,3 +137,22 @@ def cut(text: str, columns: int) -> str:
     """The text in one row; one that is longer ends with a mark."""
     shown = visible(text, newlines=False)
     return shown if width_of(shown) <= columns else f"{shown[: fitting(shown, columns - 1)]}…"
+
+
+def changed_words(count: int) -> str:
+    """The number of changed files, and commands to see and undo the changes; empty for none."""
+    return f"changed {counted(count, 'file')} · /diff · /undo" if count else ""
+
+
+def turn_words(ended: e.TurnEnded, view: SessionView, info: EngineInfo) -> str:
+    """The time, steps and cost of a turn, and how full the context is now."""
+    seconds = view.turn_ms / 1000
+    took = f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    costs = cost_words(
+        view.used_in_turn,
+        view.used,
+        local=view.used_in_turn.is_local(info.is_local),
+        context=view.contents.share(info.window_of(view.asked or view.model)),
+        estimated=not view.contents.is_counted,
+    )
+    return " · ".join((took, counted(ended.steps, "step"), *costs))

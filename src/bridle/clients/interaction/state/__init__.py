@@ -1,1 +1,1 @@
-"""What a client knows of a session and its engine, folded from events."""
+"""State of a session and its engine, folded from events."""

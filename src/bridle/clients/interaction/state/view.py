@@ -6,18 +6,15 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
 from bridle.base.text.token_estimate import estimated_tokens
-from bridle.clients.interaction.render.context_parts import Contents
-from bridle.clients.interaction.render.story import changed_paths, describe_call
-from bridle.clients.interaction.render.tally import Tally
+from bridle.clients.interaction.render.call_text import describe_call
+from bridle.clients.interaction.render.event_rows import input_words
+from bridle.clients.interaction.render.session_fold import SessionFold, changed_paths
+from bridle.clients.interaction.render.usage import Contents, Tally
 from bridle.protocol import events as e
-from bridle.protocol import inbox
-from bridle.protocol.child_tree import ChildTree
 from bridle.protocol.commands import AnyCommand, SendInput
 from bridle.protocol.goal_state import GoalState, next_state
-from bridle.protocol.inbox import PendingInput, next_input
-from bridle.protocol.messages import FileMention, InputBlock, TextBlock
+from bridle.protocol.inbox import next_input
 
 _KEPT_CHARACTERS: Final = 4096
 _GIT: Final = "git"
@@ -163,11 +160,14 @@ class SessionView:
     def __init__(self, client: str) -> None:
         self.clients = {client}
         self.names: dict[str, str] = {}
-        self.inputs: dict[int, PendingInput] = {}
+        self.fold = SessionFold()
+        self.inputs = self.fold.inputs
+        self.children = self.fold.children
+        self.used = self.fold.used
+        self.jobs: dict[str, str] = {}
         self._asleep = False
         self._queued: set[int] = set()
         self._begun = ""
-        self._in_turn = False
         self._sending: list[tuple[str, bool]] = []
         self._typed_calls: set[str] = set()
         self.title = ""
@@ -178,21 +178,16 @@ class SessionView:
         self.last_id = 0
         self._early: list[tuple[str | None, e.AnyEvent]] = []
         self.degraded: dict[str, e.Degraded] = {}
-        self.created: e.SessionCreated | None = None
         self.grants: dict[str, e.GrantAdded] = {}
-        self.jobs: dict[str, str] = {}
         self.contents = Contents()
-        self.used = Tally()
         self.used_in_turn = Tally()
         self.turn_ms = 0.0
         self.changed: set[str] = set()
         self.activity = Activity()
-        self.todos: tuple[e.Todo, ...] = ()
         self.thought_ms = 0.0
         self.effort = ""
         self.asides: set[int] = set()
         self.goal: GoalState | None = None
-        self.children = ChildTree()
         self.child_activity: dict[str, Activity] = {}
         self.beside: set[str] = set()
         self.used_by_agent: dict[tuple[str, ...], Tally] = {}
@@ -207,7 +202,7 @@ class SessionView:
         """Whether a turn runs, or input is on its way that will start one, or a command the person typed, or an agent
         that a command of theirs sent."""
         return (
-            self._in_turn
+            self.in_turn
             or self.activity.summarising
             or self.activity.git_runs
             or self.has_goal
@@ -227,7 +222,15 @@ class SessionView:
 
     @property
     def in_turn(self) -> bool:
-        return self._in_turn
+        return self.fold.in_turn
+
+    @property
+    def created(self) -> e.SessionCreated | None:
+        return self.fold.created
+
+    @property
+    def todos(self) -> tuple[e.Todo, ...]:
+        return self.fold.main.todos
 
     @property
     def queued(self) -> list[str]:
@@ -273,21 +276,23 @@ class SessionView:
         return True
 
     def take(self, envelope: e.Envelope) -> None:
-        """One more event. What a child said is none of this."""
+        """Fold one more event. Text of a subagent is not kept."""
         self.last_id = envelope.id or self.last_id
         self.thought_ms = 0.0
-        self.children.take(envelope)
-        if not e.concerns(envelope):
+        if e.concerns(envelope):
+            self._take_own(envelope)
+        else:
             self._take_of_child(envelope)
-            return
+        self.fold.take(envelope)
+
+    def _take_own(self, envelope: e.Envelope) -> None:
         self.contents.take(envelope.event)
         self.thought_ms = self.activity.take(envelope)
         match envelope.event:
             case e.TextDelta():
                 pass
-            case e.SessionCreated(mode=mode) as created:
+            case e.SessionCreated(mode=mode):
                 self.mode = mode
-                self.created = created
                 self.degraded.clear()
                 self._begin_run()
             case e.Presence(clients=here):
@@ -301,7 +306,6 @@ class SessionView:
             case e.StepStarted(provider=provider, model=model):
                 self.asked = f"{provider}:{model}"
             case e.CostIncremented() as cost:
-                self.used.add(cost)
                 self.used_in_turn.add(cost)
                 self.used_by_agent.setdefault(envelope.agent_path, Tally()).add(cost)
             case e.ChildStarted(call_id=call, task=task, background=background, invocation=child):
@@ -309,7 +313,7 @@ class SessionView:
                 self.beside |= {child} if background else set()
             case e.ChildEnded(invocation=child):
                 self.child_activity.pop(child, None)
-                self.goal = next_state(self.goal, envelope) if self._in_turn else self.goal
+                self.goal = next_state(self.goal, envelope) if self.in_turn else self.goal
             case e.TurnTiming() as timing:
                 self.turn_ms = timing.work_ms
             case e.Degraded() as degraded:
@@ -325,31 +329,24 @@ class SessionView:
             case e.PrefixSet(parameters=parameters) if not self.effort:
                 self.effort = parameters.effort or ""
             case e.InputChanged() as changed:
-                inbox.change(self.inputs, changed)
                 self._asleep = self._asleep and changed.change not in ("release", "first")
-            case e.ContextAdded(input=number) if number is not None:
-                self.inputs.pop(number, None)
             case e.TurnStarted(input=number):
-                begun = self.inputs.pop(number, None)
+                begun = self.inputs.get(number)
                 self._begun = "" if begun is None else input_words(begun.event.content)
                 self._asleep = False
-                self._in_turn = True
                 self.turns += 1
                 self.used_in_turn = Tally()
                 self.changed = set()
             case e.GoalBegun() | e.GoalChecked() | e.GoalEnded():
                 self.goal = next_state(self.goal, envelope)
             case e.TurnEnded():
-                self._in_turn = False
                 self.goal = next_state(self.goal, envelope)
             case e.ToolCallRequested(step=0, call_id=call):
                 self._typed_calls.add(call)
             case e.ToolResult(call_id=call) as result:
                 self._typed_calls.discard(call)
-                if self._in_turn:
+                if self.in_turn:
                     self.changed.update(changed_paths(result))
-            case e.TodosChanged(todos=todos):
-                self.todos = todos
             case e.GrantAdded(grant_id=grant) as added:
                 self.grants[grant] = added
             case e.GrantRevoked(grant_id=grant):
@@ -365,7 +362,7 @@ class SessionView:
         """What a child is at, and the files it changed here: those are the turn's."""
         self.child_activity.setdefault(envelope.invocation or "", Activity()).take(envelope)
         apart = self.children.is_apart(envelope.invocation)
-        if isinstance(envelope.event, e.ToolResult) and self._in_turn and not apart:
+        if isinstance(envelope.event, e.ToolResult) and self.in_turn and not apart:
             self.changed.update(changed_paths(envelope.event))
 
     def _begin_run(self) -> None:
@@ -382,25 +379,12 @@ class SessionView:
     def _accepted(self, envelope: e.Envelope, accepted: e.InputAccepted) -> None:
         self.title = self.title or _title(input_words(accepted.content))
         self.beside.discard(accepted.child)
-        waits = self._in_turn or next_input(self.inputs) is not None
+        waits = self.in_turn or next_input(self.inputs) is not None
         if envelope.originator in self.clients and self._sending:
             waits = self._sending.pop(0)[1]
         self._asleep = False
-        if envelope.id is not None:
-            if waits and not accepted.child:  # nobody said those words
-                self._queued.add(envelope.id)
-            pending = PendingInput(id=envelope.id, event=accepted, originator=envelope.originator)
-            inbox.put(self.inputs, pending)
-
-
-def input_words(content: tuple[InputBlock, ...]) -> str:
-    """What was said, as one would write it again."""
-    parts = [
-        block.text if isinstance(block, TextBlock) else f"@{block.path}"
-        for block in content
-        if isinstance(block, TextBlock | FileMention)
-    ]
-    return visible("".join(parts))
+        if envelope.id is not None and waits and not accepted.child:  # nobody said those words
+            self._queued.add(envelope.id)
 
 
 def _title(words: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.base.text.terminal_text import hidden_characters
-from bridle.clients.interaction.render.story import COMMAND_WIDTH, Story, describe_call
+from bridle.clients.interaction.render.call_text import COMMAND_WIDTH, describe_call
 from bridle.protocol import events as e
 from bridle.protocol.display_values import (
     AnyShown,
@@ -17,6 +17,7 @@ from bridle.protocol.display_values import (
     ShownJudgement,
     ShownWait,
 )
+from rows_kit import told
 from tables import table
 
 CALL = "call_1"
@@ -24,16 +25,12 @@ HOSTILE = "rm\x1b[2K\x1b[1Aecho\u202e fine\u200b"
 RAN_WORDS = re.compile(r"exit \d|\d s$|[+]\d+ -\d+|^ran ")
 
 
-def told(
+def call_lines(
     *events: e.AnyEvent, tool: str = "bash", given: dict[str, Any] | None = None, **options: Any
 ) -> list[str]:
     """The lines for a call and what became of it."""
-    story = Story(**options)
     call = {"command": "npm test"} if given is None else given
-    lines = story.lines(e.ToolCallRequested(call_id=CALL, tool=tool, input=call, step=1))
-    for event in events:
-        lines += story.lines(event)
-    return lines
+    return told(e.ToolCallRequested(call_id=CALL, tool=tool, input=call, step=1), *events, **options)
 
 
 def result(outcome: e.Outcome, **fields: Any) -> e.ToolResult:
@@ -118,7 +115,7 @@ def decided(verdict: Any, by: str, **fields: Any) -> e.PermissionDecided:
     ],
 )
 def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
-    assert told(event) == [line]
+    assert call_lines(event) == [line]
 
 
 @table(
@@ -134,8 +131,8 @@ def test_every_outcome_has_its_line(event: e.ToolResult, line: str) -> None:
 def test_who_answered_is_named_to_everybody_else(reader: str, name: str, who: str) -> None:
     yes = decided("allow", "user", answered_by="cli_1", answered_name=name)
     no = decided("deny", "user", answered_by="cli_1", answered_name=name, note="later")
-    assert told(yes, result("ok"), reader=reader)[-1].endswith(f"allowed by {who}")
-    (denied,) = told(no, result("denied", reason="PermissionDenied"), reader=reader)
+    assert call_lines(yes, result("ok"), reader=reader)[-1].endswith(f"allowed by {who}")
+    (denied,) = call_lines(no, result("denied", reason="PermissionDenied"), reader=reader)
     assert denied.endswith(f'{who} said no: "later"')
 
 
@@ -155,12 +152,11 @@ def test_who_answered_is_named_to_everybody_else(reader: str, name: str, who: st
     ],
 )
 def test_a_call_that_had_begun_ran_unless_it_changed_nothing(ended: e.ToolResult, line: str) -> None:
-    story = Story()
     asked = e.ToolCallRequested(call_id="call_1", tool="bash", input={"command": "npm test"}, step=1)
     begun = e.ToolCallStarted(
         call_id="call_1", tool="bash", input={"command": "npm test"}, mutating=True, input_sha256=""
     )
-    assert [told for event in (asked, begun, ended) for told in story.lines(event)] == [line]
+    assert told(asked, begun, ended) == [line]
 
 
 def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -> None:
@@ -169,7 +165,7 @@ def test_a_command_in_the_background_is_told_when_it_starts_and_when_it_ends() -
     allowed = decided("allow", "yes")
     for outcome, word in (("ok", "ended  "), ("cancelled", "stopped")):
         ended = e.BackgroundEnded(call_id=CALL, outcome=outcome)
-        assert told(allowed, started, returned, ended) == [
+        assert call_lines(allowed, started, returned, ended) == [
             "started  npm start (in the background)  allowed by --yes",
             f"{word}  npm start (in the background)",
         ]
@@ -191,10 +187,8 @@ def test_a_call_of_bash_says_what_it_is_for(given: dict[str, Any], words: str) -
 def test_hooks_that_fail_are_told_in_words() -> None:
     late = e.HookTimeout(event="PreToolUse", command="scripts/check", timeout_ms=5000)
     broken = e.HookError(event="Stop", command="scripts/bell", exit_code=1, message="exit code 1")
-    assert Story().lines(late) == [
-        "Hook 'PreToolUse' command 'scripts/check' exceeded its 5s deadline. Killed."
-    ]
-    assert Story().lines(broken) == ["Hook scripts/bell failed at Stop: exit code 1"]
+    assert told(late) == ["Hook 'PreToolUse' command 'scripts/check' exceeded its 5s deadline. Killed."]
+    assert told(broken) == ["Hook scripts/bell failed at Stop: exit code 1"]
 
 
 @table(
@@ -210,7 +204,7 @@ def test_hooks_that_fail_are_told_in_words() -> None:
     ],
 )
 def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end: str) -> None:
-    (line,) = told(decision, result("ok", shown=ShownCommand(exit_code=0)))
+    (line,) = call_lines(decision, result("ok", shown=ShownCommand(exit_code=0)))
     assert line.startswith("ran      npm test                       exit 0")
     assert line.endswith(end)
 
@@ -227,7 +221,7 @@ def test_a_call_that_ran_says_who_allowed_it(decision: e.PermissionDecided, end:
     ],
 )
 def test_a_call_that_was_refused_says_by_what(decision: e.PermissionDecided, reason: str, why: str) -> None:
-    assert told(decision, result("denied", reason=reason)) == [
+    assert call_lines(decision, result("denied", reason=reason)) == [
         f"not run  npm test                       {why}"
     ]
 
@@ -241,7 +235,9 @@ def test_a_call_that_was_refused_says_by_what(decision: e.PermissionDecided, rea
 def test_a_call_that_did_not_run_never_looks_as_if_it_ran(
     outcome: e.Outcome, reason: str | None, shown: AnyShown | None, duration_ms: int | None
 ) -> None:
-    (line,) = told(result(outcome, reason=reason, shown=shown, duration_ms=duration_ms, content="words"))
+    (line,) = call_lines(
+        result(outcome, reason=reason, shown=shown, duration_ms=duration_ms, content="words")
+    )
     if outcome not in ("ok", "error", "timeout") or line.startswith("not run"):
         assert RAN_WORDS.search(line) is None
 
@@ -253,10 +249,10 @@ def test_a_change_shows_its_size_and_its_diff_where_wanted() -> None:
         tool="write_file",
         shown=ShownEdit(files=(EditedFile(path="src/a.txt", added=3, removed=1, diff=diff),)),
     )
-    assert told(changed, tool="write_file", given={"path": "src/a.txt"}) == [
+    assert call_lines(changed, tool="write_file", given={"path": "src/a.txt"}) == [
         "ran      write src/a.txt                +3 -1"
     ]
-    _, *shown = told(changed, tool="write_file", given={"path": "src/a.txt"}, diffs=True)
+    _, *shown = call_lines(changed, tool="write_file", given={"path": "src/a.txt"}, also={"edit"})
     assert shown == ["    1  - old", "    1  + new⟨ESC⟩[31m"]
 
 
@@ -266,7 +262,7 @@ def test_a_changed_line_that_looks_like_a_heading_of_a_diff_is_shown() -> None:
         EditedFile(path="a.sql", diff=sql),
         EditedFile(path="b", diff="--- b\n+++ b\n@@ -1 +0,0 @@\n--- gone\n"),
     )
-    _, *shown = told(result("ok", tool="apply_patch", shown=ShownEdit(files=files)), diffs=True)
+    _, *shown = call_lines(result("ok", tool="apply_patch", shown=ShownEdit(files=files)), also={"edit"})
     assert shown == [
         "a.sql   +0 -0",
         "    1  - -- a comment",
@@ -286,7 +282,7 @@ def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is
         )
     )
     patch = result("ok", tool="apply_patch", shown=shown)
-    assert told(patch, tool="apply_patch", diffs=True) == [
+    assert call_lines(patch, tool="apply_patch", also={"edit"}) == [
         "ran      patch                          +4 -7",
         "a   +1 -0",
         "    1  + a",
@@ -295,7 +291,7 @@ def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is
         "    … 2 more files, too long to keep",
     ]
     replaced = ShownEdit(files=(EditedFile(path="a.bin", added=3, removed=None),))
-    assert told(result("ok", tool="write_file", shown=replaced), tool="write_file") == [
+    assert call_lines(result("ok", tool="write_file", shown=replaced), tool="write_file") == [
         "ran      write                          +3"
     ]
 
@@ -303,15 +299,14 @@ def test_files_whose_diff_has_no_room_are_counted_and_what_cannot_be_compared_is
 def test_what_a_person_said_of_a_call_nobody_saw_end_is_told_and_nobodys_word_is_not() -> None:
     judgement = ShownJudgement(judgement="did not happen", by="cli_1")
     said = result("cancelled", reason="JudgedNotHappened", shown=judgement)
-    assert told(said) == ["judged   npm test                       you said: it did not"]
+    assert call_lines(said) == ["judged   npm test                       you said: it did not"]
     nobodys = result("unknown", reason="OutcomeUnknown", shown=ShownJudgement(judgement="unknown"))
-    assert told(nobodys) == ["unknown  npm test                       Bridle stopped while it ran"]
+    assert call_lines(nobodys) == ["unknown  npm test                       Bridle stopped while it ran"]
 
 
 def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its_words_back() -> None:
     def step(*events: e.AnyEvent, words: bool) -> list[str]:
-        story = Story(words=words)
-        return [line for event in events for line in story.lines(event)]
+        return told(*events, also={"said"} if words else ())
 
     calls = (e.RequestedCall(call_id=CALL, wire_id="w", tool="bash", input={}),)
     started = e.StepStarted(step=1, provider="p", model="m")
@@ -348,12 +343,8 @@ def test_words_before_calls_are_told_where_wanted_and_a_failed_attempt_takes_its
 )
 def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message: str, line: str) -> None:
     failed = e.StepFailed(step=1, attempt=1, reason=reason, message=message, retry_in_ms=20_000, attempts=5)
-    story = Story()
-    story.lines(e.StepStarted(step=1, provider="work", model="m"))
-    assert story.lines(failed) == [line]
-    assert story.lines(e.StepFailed(step=1, attempt=5, reason=reason, message="It is over.", attempts=5)) == [
-        "It is over."
-    ]
+    over = e.StepFailed(step=1, attempt=5, reason=reason, message="It is over.", attempts=5)
+    assert told(e.StepStarted(step=1, provider="work", model="m"), failed, over) == [line, "It is over."]
 
 
 @table(
@@ -374,7 +365,7 @@ def test_a_failure_that_is_not_the_end_says_what_comes_next(reason: str, message
     ],
 )
 def test_nothing_in_a_line_is_obeyed_by_a_terminal_or_hidden_by_it(events: tuple[e.AnyEvent, ...]) -> None:
-    lines = told(*events, given={"command": HOSTILE})
+    lines = call_lines(*events, given={"command": HOSTILE})
     assert lines
     assert [hidden_characters(line) for line in lines] == [[]] * len(lines)
 
@@ -389,6 +380,5 @@ def test_a_call_in_a_few_words_is_one_short_visible_line(text: str, tool: str) -
 
 
 def test_a_gap_and_a_stop_are_said() -> None:
-    story = Story()
-    assert story.lines(e.StreamGap(first=3, last=7, reason="slow")) == ["5 events were skipped here"]
-    assert story.lines(e.Cancelled(by="cli_1")) == ["stopped"]
+    gap, stop = e.StreamGap(first=3, last=7, reason="slow"), e.Cancelled(by="cli_1")
+    assert told(gap, stop) == ["5 events were skipped here", "stopped"]

@@ -1,14 +1,48 @@
-"""The first lines of a session: folder, model, mode and their sources."""
+"""The first lines of a session: folder, model, mode and their sources; marks of stored sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.protocol.events import Mode, SessionCreated
+
+if TYPE_CHECKING:
+    from bridle.protocol.queries import SessionInfo
+
+_DAY_MS = 86_400_000
+
+
+def marks(session: SessionInfo, now_ms: int) -> str:
+    """The state, origin and expiry of a stored session; empty where nothing is special."""
+    found = (
+        {"stored": "", "open": "● open", "waiting": "● waiting for your answer"}[session.state],
+        "(run)" if session.headless else "",
+        "(imported)" if session.imported_ms is not None else "",
+        "content expired" if session.expired_ms is not None else _expiry(session.expires_ms, now_ms),
+    )
+    return "  ".join(filter(None, found))
+
+
+def _expiry(expires_ms: int | None, now_ms: int) -> str:
+    if expires_ms is None:
+        return ""
+    left_days = max(0, expires_ms - now_ms) // _DAY_MS
+    if left_days < 1:
+        return "content expires today"
+    return f"content expires in {counted(left_days, 'day')}"
+
+
+def folder_words(folder: str, home: str) -> str:
+    """A folder as people write it, `~/code/shop`."""
+    home = home.rstrip("/")
+    inside = bool(home) and (folder == home or folder.startswith(home + "/"))
+    return f"~{folder.removeprefix(home)}" if inside else folder
+
 
 MODE_WORDS: Final[dict[Mode, str]] = {
     "strict": "everything asks first",
@@ -45,7 +79,7 @@ class StartLine(msgspec.Struct, frozen=True):
 
 
 def sandbox_line(created: SessionCreated | None) -> StartLine | None:
-    """What holds the commands of this session; where something should and does not, a warning says more."""
+    """The sandbox of this session; None where a warning reports that it is missing."""
     if created is None or not created.sandbox or (created.confined == "off" and created.sandbox != "off"):
         return None
     reach = (
@@ -55,8 +89,17 @@ def sandbox_line(created: SessionCreated | None) -> StartLine | None:
     return StartLine("sandbox", created.sandbox, CONFINED_WORDS[created.confined] + reach, weak)
 
 
+def network_text(created: SessionCreated) -> str:
+    """The network access of commands in a word or two; empty where it is not limited."""
+    if created.network == "inherit" or created.confined == "off":
+        return ""
+    if created.network == "deny":
+        return "network off"
+    return f"network filtered ({counted(len(created.hosts), 'host')})"
+
+
 def _reach(created: SessionCreated) -> str:
-    """What a command gets to whose network is limited: nothing, or hosts, of which a few are named."""
+    """The hosts that a command with limited network can reach."""
     if not created.hosts:
         return "no network" if created.network == "deny" else "no host (sandbox.hosts is empty)"
     named = [visible(host, newlines=False) for host in created.hosts[:_NAMED_HOSTS]]
@@ -65,11 +108,11 @@ def _reach(created: SessionCreated) -> str:
 
 
 def _kept_nowhere(_said: Mapping[str, str]) -> None:
-    """Where every start is the first."""
+    """Keep nothing: every start is the first."""
 
 
 class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever starts a client knows of this start and no engine does.
+    """Facts about this start that the engine does not know.
 
     `branch` is the git branch of the folder, `model_from` says where the choice of model came from, `lines` are further
     start lines. `said` is what the last start here said of each, and `keep` keeps what this one says.

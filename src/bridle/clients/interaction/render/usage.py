@@ -1,20 +1,200 @@
-"""Measure the parts of the model's context, and list instruction files."""
+"""Count tokens and cost, measure the model's context, and report compactions.
+
+An unknown price or size is never a number.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 
 from bridle.base.clock import iso_ms
+from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible
 from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS, estimated_tokens
-from bridle.clients.interaction.render.compaction_report import what_went
-from bridle.clients.interaction.render.tally import input_tokens, short_number
 from bridle.protocol import events as e
-from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock
+from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock, Usage
+
+WHERE_IT_WENT: Final = "/context shows what went."
+
+
+def compacted_lines(event: e.Compacted, prefix: e.PrefixSet | None, *, hint: str = "") -> list[str]:
+    """A compaction in one line, and a second line with counts if the user asked for it."""
+    kept = [*_instructions(prefix), *_kept(event)]
+    staying = f" Kept: {', '.join(kept)}." if kept else ""
+    line = f"{_what(event)}.{staying}{hint and ' '}{hint}"
+    return [line, _counts(event)] if event.why == "asked" else [line]
+
+
+def what_went(event: e.Compacted) -> list[str]:
+    """The messages that are no longer sent, and their replacement."""
+    lines = [f"{_what(event)}. {_counts(event)}"]
+    if written := event.summary or "\n".join(event.ledger):
+        who = "The model" if event.by == "model" else "Bridle"
+        lines += [
+            f"{who} wrote in its place:",
+            *(f"  {line}" for line in visible(written).splitlines()),
+        ]
+    return lines
+
+
+def short_tokens(tokens: int) -> str:
+    return str(tokens) if tokens < 1000 else f"{tokens / 1000:.0f}k"
+
+
+def _what(event: e.Compacted) -> str:
+    if not event.summary:
+        sizes = f"{short_tokens(event.tokens_before)} → {short_tokens(event.tokens_after)}"
+        if event.why == "ledger":
+            return f"Put earlier results of agents into a list: {sizes}"
+        return f"Left out {counted(len(event.cleared), 'old tool result')}: {sizes}"
+    sizes = f"{short_tokens(event.dropped.tokens)} → {short_tokens(event.summary_tokens)}"
+    return f"Summarised {_turns(event)}: {sizes}"
+
+
+def _turns(event: e.Compacted) -> str:
+    """`turns 1-9`; the turn that was cut through is named by itself."""
+    first, last = event.dropped.first_turn, event.dropped.last_turn
+    if last != event.kept.first_turn:
+        return _range(first, last)
+    begun = f"the beginning of turn {last}"
+    return begun if first == last else f"{_range(first, last - 1)} and {begun}"
+
+
+def _range(first: int, last: int) -> str:
+    return f"turn {first}" if first == last else f"turns {first}-{last}"
+
+
+def _kept(event: e.Compacted) -> list[str]:
+    kept = [counted(event.pins, "pinned rule")] if event.pins else []
+    if not event.summary:
+        return [*kept, "everything that was said"]
+    first, last = event.kept.first_turn, event.kept.last_turn
+    whole = last - first + (event.dropped.last_turn != first)
+    if whole > 0:
+        kept.append("the last turn" if whole == 1 else f"the last {whole} turns")
+    elif event.kept.messages:
+        kept.append(f"the end of turn {last}")
+    return kept
+
+
+def _counts(event: e.Compacted) -> str:
+    """The counts behind it. What is dropped counts messages; a summary is none of them."""
+    sizes = (
+        f"About {short_tokens(event.tokens_before)} → {short_tokens(event.tokens_after)} tokens in a request"
+    )
+    if not event.summary:
+        return f"{sizes}."
+    kept = event.kept.messages + len(event.also_kept)
+    return (
+        f"{sizes}; {counted(event.dropped.messages, 'message')} dropped, {kept} kept, "
+        f"the summary has about {short_tokens(event.summary_tokens)}."
+    )
+
+
+def _instructions(prefix: e.PrefixSet | None) -> list[str]:
+    found = _INSTRUCTIONS.findall(prefix.system if prefix is not None else "")
+    return [visible(str(name), newlines=False) for name in found]
+
+
+# What is not known is never a number.
+
+
+UNKNOWN_COST = "cost unknown for this model"
+LOCAL = "local"
+
+
+class Tally(msgspec.Struct):
+    """The tokens and cost of a turn or a session, `by_model` too. `usd` is None as soon as one price is unknown.
+
+    `local`: something was used, and every request of it stayed on the engine's machine, by what the events say.
+    """
+
+    usage: Usage = Usage()
+    usd: float | None = 0.0
+    by_model: dict[str, float | None] = {}
+    local: bool = False
+
+    def add(self, cost: e.CostIncremented) -> None:
+        self.usage = Usage(
+            input_tokens=self.usage.input_tokens + cost.usage.input_tokens,
+            output_tokens=self.usage.output_tokens + cost.usage.output_tokens,
+            cache_read_tokens=self.usage.cache_read_tokens + cost.usage.cache_read_tokens,
+            cache_write_tokens=self.usage.cache_write_tokens + cost.usage.cache_write_tokens,
+        )
+        self.local = cost.local and (self.local or not self.by_model)
+        self.usd = _sum(self.usd, cost.usd)
+        model = f"{cost.provider}:{cost.model}"
+        self.by_model[model] = _sum(self.by_model.get(model, 0.0), cost.usd)
+
+    def is_local(self, is_local: Callable[[str], bool]) -> bool:
+        """Return True if every model that was asked runs on this machine."""
+        return bool(self.by_model) and all(map(is_local, self.by_model))
+
+
+def cost_words(
+    turn: Tally,
+    session: Tally,
+    *,
+    local: bool = False,
+    context: float | None = None,
+    estimated: bool = False,
+) -> list[str]:
+    """Tokens, money, and how full the context is, each as far as it is known.
+
+    `local` says that the model runs on this machine; `context` is the used share of its window, `estimated` if nobody
+    counted it.
+    """
+    share = [] if context is None else [f"context {'about ' if estimated else ''}{round(100 * context)}%"]
+    if turn.usage == Usage():
+        return [*([UNKNOWN_COST] if turn.usd is None and not local else []), *share]
+    return [*token_words(turn.usage), *money_words(turn, session, local=local), *share]
+
+
+def token_words(usage: Usage) -> list[str]:
+    total = input_tokens(usage)
+    cached = f" ({round(100 * usage.cache_read_tokens / total)}% cached)" if usage.cache_read_tokens else ""
+    return [f"{short_number(total)} in{cached}", f"{short_number(usage.output_tokens)} out"]
+
+
+def money_words(turn: Tally, session: Tally, *, local: bool) -> list[str]:
+    if local:
+        return [LOCAL]
+    if turn.usd is None:
+        return [UNKNOWN_COST if len(turn.by_model) < 2 else f"cost unknown{_split(turn)}"]
+    paid = f"{dollars(turn.usd)}{_split(turn)}"
+    return [paid] if session.usd is None else [paid, f"session {dollars(session.usd)}"]
+
+
+def _split(tally: Tally) -> str:
+    """The cost by model, if there was more than one."""
+    if len(tally.by_model) < 2:
+        return ""
+    shares = [f"{model} {paid_words(usd)}" for model, usd in tally.by_model.items()]
+    return f" ({', '.join(shares)})"
+
+
+def paid_words(usd: float | None) -> str:
+    return "unknown" if usd is None else dollars(usd)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def input_tokens(usage: Usage) -> int:
+    """Everything that was sent, cached or not."""
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def short_number(number: int) -> str:
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1000:.1f}k" if number < 999_950 else f"{number / 1_000_000:.1f}M"
+
 
 NAME_COLUMNS: Final = 24
 
@@ -151,17 +331,17 @@ class Contents:
         return lines if self._compacted is None else [*lines, *what_went(self._compacted)]
 
     def share(self, window: int | None) -> float | None:
-        """How much of the window is used: as counted with the last answer, else as estimated."""
+        """The used share of the window: as counted with the last answer, else as estimated."""
         return self.tokens / window if window and self._prefix is not None else None
 
     @property
     def is_counted(self) -> bool:
-        """Whether a provider counted all of it. Else it is an estimate, as a whole or of what came since."""
+        """True if a provider counted all of it. Otherwise it is an estimate, in whole or in part."""
         return bool(self.last_tokens) and not self._since
 
     @property
     def tokens(self) -> int:
-        """What the next request has so far."""
+        """The tokens of the next request so far."""
         if self.last_tokens:
             return self.last_tokens + (estimated_tokens(self._since) if self._since else 0)
         prefix = self._prefix
