@@ -25,7 +25,7 @@ from bridle.base.fs.paths import (
 from bridle.base.fs.private_places import PrivatePlaces
 from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like, secret_matcher
 from bridle.engine.tools import Sight
-from bridle.safety.rules import fetch_problem
+from bridle.safety.url_rules import fetch_problem
 
 PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 FileAccess: TypeAlias = Literal["read", "write"]
