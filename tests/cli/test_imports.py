@@ -19,10 +19,10 @@ BEHIND_A_DOOR = frozenset(
     {
         "bridle.agents.session_goal", "bridle.app.engine_answers", "bridle.app.features.git_feature",
         "bridle.app.project_trust",
-        "bridle.app.service_access", "bridle.app.session_answers", "bridle.app.session_past",
-        "bridle.app.composition", "bridle.app.records.session_undo", "bridle.app.features.tool_layers",
+        "bridle.app.service_access", "bridle.app.session_past",
+        "bridle.app.records.session_undo", "bridle.app.features.tool_layers",
         "bridle.base.git.git_repository", "bridle.base.net.web", "bridle.clients.dotted_events",
-        "bridle.context.skills.skill_reading", "bridle.credentials.oauth", "bridle.protocol.queries",
+        "bridle.context.skills.skill_reading", "bridle.credentials.oauth",
         "bridle.sessions.log.undo_store", "bridle.tools.search.file_search", "bridle.undo", "urllib.parse",
     }
 )  # fmt: skip
