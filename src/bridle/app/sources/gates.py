@@ -18,10 +18,11 @@ from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, RunTool, Sight, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Mode, Notice
-from bridle.safety.grants import Grant, SavedGrants, promoted_words, rule_of
+from bridle.safety.grants import Grant, SavedGrants
 from bridle.safety.guards import PathPolicy, guarded
 from bridle.safety.path_guard import JudgeUrl, sight, without
 from bridle.safety.permission_policy import Permissions
+from bridle.safety.promoted_rule import promoted_words, rule_of
 from bridle.safety.rules import denied_paths, named_by_user, urls_of_user
 from bridle.safety.touched_files import Lifted
 from bridle.safety.url_rules import fetch_problem

@@ -22,7 +22,8 @@ from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.rule_list import put_rule_first
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
-from bridle.safety.grants import Grant, rule_of
+from bridle.safety.grants import Grant
+from bridle.safety.promoted_rule import rule_of
 from bridle.safety.question_reasons import granted_words
 from bridle.safety.rules import COMMAND_TOOLS, Rule
 
