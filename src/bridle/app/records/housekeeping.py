@@ -179,7 +179,7 @@ class Housekeeping:
 
     async def _sweep(self, cwd: str) -> None:
         from bridle.config.retention_days import days_kept
-        from bridle.sessions.archive.beside_store import forget_beside
+        from bridle.sessions.archive.beside_files import forget_beside
 
         expired = await self._archive.expire(
             days_kept(self._where, self._env, cwd),

@@ -18,7 +18,7 @@ from bridle.config.folders import folders
 from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sessions.archive.backup import is_backup
-from bridle.sessions.archive.beside_store import copy_outputs, forget_beside
+from bridle.sessions.archive.beside_files import copy_outputs, forget_beside
 from bridle.sessions.archive.import_session import UnreadableLine
 from bridle.sessions.archive.stored_archive import StoredArchive
 from bridle.sessions.sqlite_store import SqliteStore
