@@ -135,7 +135,8 @@ def _inner_imports(tree: ast.Module) -> set[int]:
     return found
 
 
-def print_packages() -> None:
+def print_packages() -> bool:
+    """Print the size of every package; return whether no folder has too many modules."""
     packages: dict[str, Size] = {}
     folders: Counter[str] = Counter()
     for path in sorted((ROOT / "src/bridle").rglob("*.py")):
@@ -153,12 +154,13 @@ def print_packages() -> None:
         print(f"{name:<14}" + "".join(f"{getattr(size, column):>14,}" for column in names))
     large = [f"{folder} {modules}" for folder, modules in folders.most_common() if modules > MAX_MODULES]
     print(f"folders with more than {MAX_MODULES} modules: {', '.join(large) or 'none'}")
+    return not large
 
 
 def main() -> int:
-    print_packages()
+    fits = print_packages()
     if "--packages" in sys.argv:
-        return 0
+        return 0 if fits else 1
     silenced = dict.fromkeys(SILENCED, 0)
     for path in sorted((ROOT / "src").rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -170,7 +172,7 @@ def main() -> int:
         except SyntaxError as error:
             print(f"{path.relative_to(ROOT).as_posix()}:{error.lineno} cannot be read: {error.msg}")
     print("silenced in src: " + ", ".join(f"{count} {name}" for name, count in silenced.items()))
-    return 0
+    return 0 if fits else 1
 
 
 if __name__ == "__main__":
