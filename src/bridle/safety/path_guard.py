@@ -26,8 +26,8 @@ from bridle.base.fs.private_places import PrivatePlaces
 from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like, secret_matcher
 from bridle.engine.tools import Sight
 from bridle.safety.rules import fetch_problem
+from bridle.safety.safety_settings import PathMode
 
-PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 FileAccess: TypeAlias = Literal["read", "write"]
 NamedByUser: TypeAlias = Callable[[str, FileAccess], bool]
 """Whether a rule of the person's own names this absolute path for this access; one that means many files does not."""
