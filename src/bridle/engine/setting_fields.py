@@ -164,12 +164,12 @@ def _without_none(annotation: Any) -> tuple[Any, Wanted | None]:
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         wanted = next((one for one in reversed(metadata) if isinstance(one, Wanted)), None)
-        kept = tuple(one for one in metadata if isinstance(one, Meta))
+        limits = tuple(one for one in metadata if isinstance(one, Meta))
         inner, below = _without_none(inner)
-        return (Annotated[(inner, *kept)] if kept else inner), wanted or below  # pyright: ignore[reportReturnType]
+        return cast("Any", Annotated)[(inner, *limits)] if limits else inner, wanted or below
     if get_origin(annotation) in (Union, UnionType):
         members = tuple(one for one in get_args(annotation) if one is not NoneType)
-        return _without_none(members[0]) if len(members) == 1 else (Union[members], None)  # noqa: UP007  the members are known at run time only
+        return _without_none(members[0]) if len(members) == 1 else (cast("Any", Union)[members], None)
     return annotation, None
 
 
