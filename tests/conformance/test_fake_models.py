@@ -43,7 +43,9 @@ from tables import table
 
 
 def request(answers: int = 0) -> ModelRequest:
-    return ModelRequest(model="any", body=f'{{"answers":{answers}}}'.encode(), step=1, answers=answers)
+    return ModelRequest(
+        model="any", body=f'{{"answers":{answers}}}'.encode(), step=1, answers=answers, purpose="main"
+    )
 
 
 async def parts(model: Provider, answers: int = 0) -> list[ModelPart]:

@@ -80,7 +80,9 @@ async def test_a_real_server_takes_calls_and_their_results(
     connections: HttpConnections, small_model: str, wire: WireName
 ) -> None:
     asked = model(connections, small_model, wire)
-    request = ModelRequest(model="small", body=sent(asked.wire, PREFIX, CONVERSATION), step=1, answers=0)
+    request = ModelRequest(
+        model="small", body=sent(asked.wire, PREFIX, CONVERSATION), step=1, answers=0, purpose="main"
+    )
     *parts, done = [part async for part in asked.stream(request)]
     assert isinstance(done, ModelDone)
     assert done.usage.output_tokens > 0
