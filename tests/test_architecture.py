@@ -300,7 +300,7 @@ def test_tests_against_foreign_programs_run_only_when_asked_for(repository):
     [
         "engine/ports.py",
         "engine/services.py",
-        "engine/watcher.py",
+        "engine/dispatch.py",
         "plugin/contract.py",
         "protocol/connection.py",
     ],
