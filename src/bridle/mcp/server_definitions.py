@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
 import msgspec
 
 from bridle.base.net.http_routes import is_loopback, parse_url
 from bridle.base.text.terminal_text import visible
+from bridle.engine.setting_fields import kind_of
 from bridle.mcp.mcp_settings import ServerOptions, ServerTable
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
@@ -96,6 +97,15 @@ class BadServer(ValueError):
         self.key = key
 
 
+def _bad_value(table: Mapping[str, Any]) -> BadServer | None:
+    """Name the first value that its setting does not take. The value itself may be a secret."""
+    for key, annotation in get_type_hints(ServerTable, include_extras=True).items():
+        kind = kind_of(annotation)
+        if key in table and kind.wanted and not kind.accepts(table[key]):
+            return BadServer(f"{key} is not {kind.wanted}")
+    return None
+
+
 def decode_server(
     name: str, table: Mapping[str, Any], *, part: str, of_project: bool = False
 ) -> ServerDefinition:
@@ -111,7 +121,7 @@ def decode_server(
     try:
         server = msgspec.convert(table, ServerTable)
     except msgspec.ValidationError as problem:
-        raise BadServer(str(problem)) from None
+        raise _bad_value(table) or BadServer(str(problem)) from None
     argv, url = _words(server), server.url or ""
     if bool(argv) == bool(url):
         raise BadServer("it needs either command or url" if not argv else "it has both command and url")
