@@ -5,7 +5,7 @@
 
 A setting is used when something reads it, a reason when something gives it, a kind of event when something emits it, a
 kind of command when something carries it out, a port when somebody asks for it. What comes before
-its user stands on the list beside it (`AWAITED…`, `Setting.awaits`), with the capability that will use it; what is
+its user stands on the list beside it (`AWAITED…`, `About.awaits`), with the capability that will use it; what is
 used stands on none. The sources are read, nothing runs.
 """
 
@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "bridle"
 CARRIED_OUT_BY = ("control", "app", "engine")
 """The packages that carry commands out. Clients and checks only send them."""
+DECLARED_IN = ("_settings.py", "setting_sections.py")
+"""How the files end in which settings are declared."""
 
 
 class Module(NamedTuple):
@@ -28,8 +30,7 @@ class Module(NamedTuple):
 
     path: str
     strings: frozenset[str]
-    beginnings: frozenset[str]
-    """What text that is put together begins with."""
+    attributes: frozenset[str]
     names: frozenset[str]
     made: frozenset[str]
     """Names that are called: classes among them are made."""
@@ -49,7 +50,7 @@ def read_module(source: str, path: str) -> Module:
     tree = ast.parse(source, filename=path)
     told = {id(docstring) for node in ast.walk(tree) if (docstring := _docstring(node)) is not None}
     strings: set[str] = set()
-    beginnings: set[str] = set()
+    attributes: set[str] = set()
     names: set[str] = set()
     made: set[str] = set()
     matched: set[str] = set()
@@ -57,15 +58,15 @@ def read_module(source: str, path: str) -> Module:
         match node:
             case ast.Constant(value=str(text)) if id(node) not in told:
                 strings.add(text)
-            case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
-                beginnings.add(text)
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
                 matched |= {_name(part) for part in ast.walk(classes)}
             case ast.Call(func=called):
                 made.add(_name(called))
             case ast.MatchClass(cls=called):
                 matched.add(_name(called))
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+            case ast.Attribute(attr=name):
+                attributes.add(name)
+            case ast.Name(id=name) | ast.keyword(arg=str(name)):
                 names.add(name)
             case ast.ImportFrom(names=imported):
                 names |= {alias.name for alias in imported}
@@ -74,8 +75,8 @@ def read_module(source: str, path: str) -> Module:
     return Module(
         path,
         frozenset(strings),
-        frozenset(beginnings),
-        frozenset(names),
+        frozenset(attributes),
+        frozenset(names | attributes),
         frozenset(made),
         frozenset(matched),
     )
@@ -117,7 +118,7 @@ def problems(words: Iterable[Word], modules: Sequence[Module]) -> list[str]:
 def _is_used(word: Word, modules: Sequence[Module]) -> bool:
     match word.kind:
         case "setting":
-            return _is_read(word.name, [one for one in modules if one.path != "config/setting_table.py"])
+            return _is_read(word.name, [one for one in modules if not one.path.endswith(DECLARED_IN)])
         case "reason":
             return any(word.name in one.strings for one in modules if one.path != "protocol/errors.py")
         case "event":
@@ -131,16 +132,10 @@ def _is_used(word: Word, modules: Sequence[Module]) -> bool:
 
 
 def _is_read(key: str, modules: Sequence[Module]) -> bool:
-    """By its whole name; else its section is read, or its name put together, and somebody knows its last part."""
-    strings = frozenset[str]().union(*(one.strings for one in modules))
-    if key in strings:
-        return True
+    """By its whole name; else its section is read, and its last part is an attribute or a key somewhere."""
+    words = frozenset[str]().union(*(one.strings | one.attributes for one in modules))
     section, _, last = key.replace("[]", ".*").rpartition(".")
-    named = section.removesuffix(".*").split(".*")[0]
-    begun = any(f"{section}." in one.beginnings for one in modules)
-    if not begun and (section == named or named not in strings):
-        return False
-    return any(last in one.names or last in one.strings for one in modules)
+    return key in words or (section.split(".*")[0] in words and last in words)
 
 
 def read_sources(folder: Path = SOURCES) -> list[Module]:
@@ -160,7 +155,7 @@ def ports(folder: Path = SOURCES) -> Iterator[str]:
 
 def words() -> list[Word]:
     """Everything that is to be used, with what it may wait for."""
-    from bridle.config.setting_table import SETTINGS
+    from bridle.app.user.setting_sections import TABLE
     from bridle.protocol.codec import COMMAND_KINDS, EVENT_KINDS
     from bridle.protocol.errors import AWAITED_REASONS, SENTENCES
     from bridle.protocol.handshake import AWAITED_COMMANDS, AWAITED_EVENTS
@@ -169,7 +164,7 @@ def words() -> list[Word]:
         yield from (Word(kind, name, awaited.get(name, "")) for name in names)
 
     return [
-        *(Word("setting", setting.key, setting.awaits) for setting in SETTINGS),
+        *(Word("setting", setting.key, setting.about.awaits) for setting in TABLE.settings),
         *listed("reason", SENTENCES, AWAITED_REASONS),
         *listed("event", EVENT_KINDS, AWAITED_EVENTS),
         *listed("command", COMMAND_KINDS, AWAITED_COMMANDS),

@@ -277,9 +277,11 @@ def test_no_other_agents_program_is_started(repository):
 
 @pytest.mark.requirement("D3.2")
 def test_the_core_has_three_wires_and_no_market(repository):
-    from bridle.config.setting_table import WIRES
+    from typing import get_args
 
-    assert WIRES == ("openai_chat", "openai_responses", "anthropic")
+    from bridle.providers.endpoints import WireName
+
+    assert get_args(WireName) == ("openai_chat", "openai_responses", "anthropic")
     named = {path.stem for path in sources(repository)}
     assert not [name for name in named if re.search("gemini|vertex|market|swarm", name)]
 
@@ -298,7 +300,7 @@ def test_tests_against_foreign_programs_run_only_when_asked_for(repository):
     [
         "engine/ports.py",
         "engine/services.py",
-        "engine/watcher.py",
+        "engine/dispatch.py",
         "plugin/contract.py",
         "protocol/connection.py",
     ],

@@ -33,8 +33,8 @@ def test_every_setting_reason_port_and_kind_is_used_or_on_a_list(script: ModuleT
         (
             "setting",
             "context.max_tokens",
-            'tiers.get(f"context.{name}"), max_tokens',
-            'f"limits.{name}", max_tokens',
+            'tiers.section("context", ContextSettings).max_tokens',
+            'tiers.section("limits", ContextSettings).max_tokens',
         ),
         ("setting", "servers.*.url", 'tiers.get("servers")["a"].url', "a.url"),
         ("setting", "hooks[].event", 'tiers.written("hooks"), value["event"]', 'tiers.written("hooks")'),

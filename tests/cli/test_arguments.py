@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from bridle._version import __version__
+from bridle.app.user.setting_sections import TABLE
 from bridle.cli.help import pages, topics
 from bridle.cli.verbs import TALK, VERBS, verb_names
-from bridle.config.setting_table import SETTINGS
 from cli_kit import BRIDLE, Place
 
 PAGES = pages()
@@ -56,7 +56,7 @@ def test_the_overview_names_every_verb_and_every_other_page() -> None:
 def test_the_page_of_settings_has_every_key(place: Place) -> None:
     ran = place.bridle("help", "settings")
     assert (ran.code, ran.err) == (0, "")
-    assert [line.split()[0] for line in ran.out.splitlines()] == [setting.key for setting in SETTINGS]
+    assert [line.split()[0] for line in ran.out.splitlines()] == [setting.key for setting in TABLE.settings]
 
 
 def test_a_page_nobody_wrote_is_answered_with_those_there_are(place: Place) -> None:

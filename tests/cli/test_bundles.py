@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.config.bundles import bundle_sources
 from bridle.protocol.events import AnyEvent, ContextAdded, InputAccepted, PrefixSet, ToolResult, text_of
 from cli_kit import Place
@@ -409,7 +410,7 @@ oauth_client_id = "somebody"
     for key in ("sandbox", "network", "read_only_trusted", "readOnlyTrusted", "sampling"):
         assert f"not used    {key} of server files, which only your own settings may say" in shown, key
     add(place, bundle)
-    (source,) = bundle_sources(str(place.home / ".local/share/bridle"), [])
+    (source,) = bundle_sources(TABLE, str(place.home / ".local/share/bridle"), [])
     servers = source.values["mcp_servers"]
     assert servers["tidy_files"].keys() == {"command", "cwd"}
     assert servers["tidy_web"].keys() == {"url", "headers"}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
@@ -217,4 +218,4 @@ async def test_a_key_of_the_environment_is_used_too_and_reaches_no_other_process
 
 def test_no_workspace_can_set_it() -> None:
     for value in ("always", "serve", "never"):
-        assert may_a_workspace_set(("credentials", "helper"), value, {}) == "never"
+        assert may_a_workspace_set(TABLE, ("credentials", "helper"), value, {}) == "never"

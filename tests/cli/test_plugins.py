@@ -118,7 +118,7 @@ def test_a_value_that_a_plugin_cannot_use_is_not_written(
 
     assert says("plugins.weather.town", "3") == (
         2,
-        "bridle: plugins.weather.town = 3 cannot be used (Expected `str`, got `int`)\n",
+        "bridle: plugins.weather.town = 3 is not text\n",
     )
     assert says("plugins.weather.twon", "Ulm") == (
         2,
@@ -353,7 +353,7 @@ def test_a_wrong_value_of_a_plugins_setting_is_named_with_file_and_line(
     plugged: Plugged, weather: dict[str, str]
 ) -> None:
     plugged.settings(weather["config.toml"].replace('"Bonn"', "3"))
-    sentence = "config.toml line 5: plugins.weather.town = 3 cannot be used (Expected `str`, got `int`)."
+    sentence = "config.toml line 5: plugins.weather.town = 3 is not text."
     ran = plugged.bridle("run", "-m", "demo", "hi")
     assert (ran.code, ran.story, plugged.place.sessions()) == (2, [sentence], [])
     checked = plugged.bridle("config", "validate")

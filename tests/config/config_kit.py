@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bridle.app.user.setting_sections import TABLE, load
 from bridle.config.folders import Folders, folders
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 
 
 class Desk:
@@ -53,6 +54,19 @@ class Desk:
     def told(self, **given: Any) -> list[str]:
         """Every problem as a sentence."""
         return [problem.text for problem in self.load(**given).problems]
+
+
+def no_looser_choices() -> dict[str, dict[object, tuple[object, ...]]]:
+    """Return, for every setting with choices that a workspace file may only tighten, what each choice allows it."""
+    found: dict[str, dict[object, tuple[object, ...]]] = {}
+    for setting in TABLE.settings:
+        rule = setting.workspace
+        choices = setting.kind.choices or ((True, False) if setting.kind.accepts(True) else ())
+        if callable(rule) and choices:
+            found[setting.key] = {
+                own: tuple(value for value in choices if rule(value, own)) for own in choices
+            }
+    return found
 
 
 def thawed(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.config.bundle_contents import read_bundle
 from bridle.config.bundles import (
     BundleRecord,
@@ -51,7 +52,7 @@ def install(data: Path, name: str = "tidy", manifest: str = MANIFEST, **changed:
 
 def problems_of(data: Path) -> list[str]:
     found: list[Problem] = []
-    assert bundle_sources(str(data), found) == []
+    assert bundle_sources(TABLE, str(data), found) == []
     return [one.problem for one in found]
 
 
@@ -63,7 +64,7 @@ def only(data: Path) -> InstalledBundle:
 def test_a_bundle_as_it_was_agreed_to_counts_and_sets_what_it_says(tmp_path: Path) -> None:
     record = install(tmp_path)
     assert only(tmp_path).counts
-    (source,) = bundle_sources(str(tmp_path), [])
+    (source,) = bundle_sources(TABLE, str(tmp_path), [])
     folder = os.path.realpath(os.path.join(bundles_folder(str(tmp_path)), record.folder_name))
     assert (source.tier, source.path) == ("user", folder)
     assert source.values["mcp_servers"]["tidy_files"]["command"] == [f"{folder}/serve"]
@@ -140,7 +141,7 @@ def test_hooks_of_a_bundle_whose_folder_cannot_stand_in_a_command_are_left_out(t
     data = tmp_path / "with blanks"
     install(data)
     problems: list[Problem] = []
-    (source,) = bundle_sources(str(data), problems)
+    (source,) = bundle_sources(TABLE, str(data), problems)
     assert ("hooks" in source.values, "mcp_servers" in source.values) == (False, True)
     assert [one.problem for one in problems] == [
         "its hooks are left out, because its folder has blanks or quotes in it"
@@ -154,7 +155,7 @@ def test_settings_that_mean_nothing_are_named_before_they_are_agreed_to_and_left
     install(tmp_path, manifest=bad)
     contents = only(tmp_path).contents
     assert contents is not None
-    assert "connect_s" in wrong_settings(contents)
+    assert "connect_s" in wrong_settings(TABLE, contents)
     (problem,) = problems_of(tmp_path)
     assert problem.startswith("left out, because mcp_servers.tidy_files.connect_s")
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.config.tiers import Tiers, load
+from bridle.app.user.setting_sections import TABLE, load
+from bridle.config.tiers import Tiers
 from bridle.config.workspace import WorkspaceFile, wishes
 from config.config_kit import Desk
 from effort import examples
@@ -145,7 +146,7 @@ JSON = st.recursive(
 @settings(max_examples=examples(80), deadline=None)
 @given(st.dictionaries(st.sampled_from(("hooks", "mcp_servers", "model", "context", "permissions")), JSON))
 def test_wishes_can_be_told_whatever_stands_there(values: dict[str, Any]):
-    told = wishes(values)
+    told = wishes(TABLE, values)
     assert all("\n" not in wish and "\x1b" not in wish for wish in told)
 
 

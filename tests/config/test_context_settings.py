@@ -2,12 +2,11 @@
 
 import pytest
 
+from bridle.app.user.setting_sections import TABLE, load
 from bridle.app.user.settings import SessionOptions, session_settings
-from bridle.config.context_presets import preset
 from bridle.config.origins import GivenOption
-from bridle.config.setting_table import CONTEXT_PRESET, SETTINGS
-from bridle.config.tiers import load
-from bridle.context.compaction_layer import CompactionSettings
+from bridle.config.settings_loading import CONTEXT_PRESETS
+from bridle.context.context_settings import CompactionSettings
 from config.config_kit import Desk
 
 BY_VARIABLE = {
@@ -20,12 +19,13 @@ BY_VARIABLE = {
 def compaction(desk: Desk, env: dict[str, str] | None = None, **options: object) -> CompactionSettings:
     """What a session is composed with."""
     given = SessionOptions(**options)  # type: ignore[arg-type]
-    return session_settings(given, where=desk.where, cwd=str(desk.workspace), env=env or {}).compaction
+    found = session_settings(given, where=desk.where, cwd=str(desk.workspace), env=env or {}).context
+    return CompactionSettings(**{name: getattr(found, name) for name in CompactionSettings.__struct_fields__})
 
 
 def test_without_settings_the_limit_is_what_the_model_takes(desk: Desk) -> None:
     assert compaction(desk) == CompactionSettings(
-        max_tokens=None,
+        max_tokens="auto",
         compact_at=0.7,
         recent_turns=6,
         max_messages=None,
@@ -85,9 +85,10 @@ def test_whatever_somebody_wrote_goes_before_the_preset(desk: Desk) -> None:
 
 
 def test_every_preset_sets_settings_there_are_to_values_they_take() -> None:
-    kinds = {setting.key: setting.kind for setting in SETTINGS}
-    for name in CONTEXT_PRESET.choices:
-        for key, value in preset(name).items():
+    kinds = {setting.key: setting.kind for setting in TABLE.settings}
+    assert set(kinds["context.preset"].choices) == set(CONTEXT_PRESETS)
+    for name, values in CONTEXT_PRESETS.items():
+        for key, value in values.items():
             assert kinds[f"context.{key}"].accepts(value), (name, key)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.config.lines import json_lines, toml_lines
+from bridle.config.settings_file import json_lines, toml_lines
 
 NAMES = st.one_of(
     st.sampled_from(["mode", "a-b", "x1", "a.b", 'q"t', "it's", "#", "[x]", "=", "é", ""]),

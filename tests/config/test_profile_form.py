@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridle.app.user.setting_sections import load
 from bridle.config.profile_form import as_settings
 from bridle.config.settings_file import ParsedFile, SettingsFile
-from bridle.config.tiers import Tiers, load
-from bridle.config.workspace import NOWHERE_LOOSER
+from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError
-from config.config_kit import Desk, thawed
+from config.config_kit import Desk, no_looser_choices, thawed
 from effort import examples
 
 PIN = "ab" * 32
@@ -272,7 +272,7 @@ def test_no_profile_of_a_project_loosens_what_the_person_has(desk: Desk, data: s
     """Whatever both say: with the profile, every value is one that allows nothing the person's own does not."""
     lines: dict[str, list[str]] = {"user/config.toml": [], CHOICE: []}
     for name in lines:
-        for key, table in NOWHERE_LOOSER.items():
+        for key, table in no_looser_choices().items():
             value = data.draw(st.sampled_from([None, *table]))
             if value is not None:
                 lines[name].append(
@@ -282,5 +282,5 @@ def test_no_profile_of_a_project_loosens_what_the_person_has(desk: Desk, data: s
         desk.write(name, "\n".join(texts) + "\n")
     before = load(where=desk.where, cwd=str(desk.root), env={}).checked()
     after = agreed(desk).checked()
-    for key, table in NOWHERE_LOOSER.items():
+    for key, table in no_looser_choices().items():
         assert after.get(key) in table[before.get(key)], key

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.config.setting_table import SETTINGS
+from bridle.app.user.setting_sections import TABLE
 from bridle.config.settings_report import reference, rows, show, shown_value, validate
 from config.config_kit import Desk
 
@@ -69,8 +69,8 @@ def test_validation_is_data_errors_first(desk: Desk):
 
 
 def test_help_has_one_line_for_each_setting():
-    lines = reference()
-    assert len(lines) == len(SETTINGS)
+    lines = reference(TABLE)
+    assert len(lines) == len(TABLE.settings)
     assert "mode " in lines[3]
     assert lines[3].endswith("What runs without a question. (strict, default, safe, auto, yolo, plan)")
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.config.problems import written
 from bridle.config.settings_writer import SettingChange, set_value, unset
 from bridle.protocol.errors import BridleError, UsageError
@@ -40,7 +41,7 @@ verdict = "deny"
 
 def test_comments_order_and_layout_stay(desk: Desk):
     path = desk.write("user/config.toml", COMMENTED)
-    assert set_value(desk.where, "mode", "plan") == SettingChange(
+    assert set_value(TABLE, desk.where, "mode", "plan") == SettingChange(
         os.path.join(desk.where.config, "config.toml"), "mode", "default", "plan"
     )
     assert path.read_text() == COMMENTED.replace('mode = "default"  ', 'mode = "plan"  ')
@@ -48,10 +49,10 @@ def test_comments_order_and_layout_stay(desk: Desk):
 
 def test_a_setting_is_changed_under_the_name_it_has_there(desk: Desk):
     path = desk.write("user/config.toml", COMMENTED)
-    set_value(desk.where, "providers.work.base_url", "http://localhost:1")
+    set_value(TABLE, desk.where, "providers.work.base_url", "http://localhost:1")
     assert path.read_text() == COMMENTED.replace("https://models.example/v1", "http://localhost:1")
     desk.write("user/config.toml", 'permissionMode = "plan"\n')
-    set_value(desk.where, "mode", "auto")
+    set_value(TABLE, desk.where, "mode", "auto")
     assert path.read_text() == 'permissionMode = "auto"\n'
 
 
@@ -59,7 +60,7 @@ def test_the_file_and_its_folder_are_made_private(tmp_path: Path):
     from bridle.config.folders import folders
 
     where = folders({"BRIDLE_HOME": str(tmp_path / "new")})
-    change = set_value(where, "model", "work:some-model")
+    change = set_value(TABLE, where, "model", "work:some-model")
     assert Path(change.path).read_text() == 'model = "work:some-model"\n'
     assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(where.config).st_mode) == 0o700
@@ -68,15 +69,15 @@ def test_the_file_and_its_folder_are_made_private(tmp_path: Path):
 def test_a_linked_file_is_changed_where_it_really_is(desk: Desk):
     real = desk.write("dotfiles/bridle.toml", "# mine\n")
     (desk.root / "user" / "config.toml").symlink_to(real)
-    set_value(desk.where, "mode", "plan")
+    set_value(TABLE, desk.where, "mode", "plan")
     assert (desk.root / "user" / "config.toml").is_symlink()
     assert real.read_text() == '# mine\nmode = "plan"\n'
 
 
 def test_a_json_file_stays_json(desk: Desk):
     path = desk.write("user/settings.json", '{"budget": {"maxSteps": 7}, "unknown": [1]}')
-    set_value(desk.where, "budget.max_steps", "9")
-    set_value(desk.where, "ui.theme", "mono")
+    set_value(TABLE, desk.where, "budget.max_steps", "9")
+    set_value(TABLE, desk.where, "ui.theme", "mono")
     assert msgspec.json.decode(path.read_bytes()) == {
         "budget": {"maxSteps": 9}, "unknown": [1], "ui": {"theme": "mono"},
     }  # fmt: skip
@@ -86,11 +87,11 @@ def test_a_json_file_stays_json(desk: Desk):
 
 def test_unset_takes_one_setting_out(desk: Desk):
     path = desk.write("user/config.toml", COMMENTED)
-    assert unset(desk.where, "budget.max_steps").before == 7
+    assert unset(TABLE, desk.where, "budget.max_steps").before == 7
     assert "max_steps" not in path.read_text()
     assert "# What a turn may do" in path.read_text()
     before = path.read_text()
-    assert unset(desk.where, "budget.max_steps").before is None
+    assert unset(TABLE, desk.where, "budget.max_steps").before is None
     assert path.read_text() == before
 
 
@@ -115,7 +116,7 @@ def test_unset_takes_one_setting_out(desk: Desk):
 )
 def test_what_does_not_exist_is_not_written(desk: Desk, key: str, text: str, sentence: str):
     with pytest.raises(UsageError) as caught:
-        set_value(desk.where, key, text)
+        set_value(TABLE, desk.where, key, text)
     assert caught.value.message == sentence
     assert not (desk.root / "user" / "config.toml").exists()
 
@@ -125,7 +126,7 @@ def test_what_does_not_exist_is_not_written(desk: Desk, key: str, text: str, sen
 )
 def test_a_secret_is_not_written(desk: Desk, key: str):
     with pytest.raises(UsageError, match="is a secret and is not written") as caught:
-        set_value(desk.where, key, "hush-hush")
+        set_value(TABLE, desk.where, key, "hush-hush")
     assert "hush" not in caught.value.message
     assert "key_env" in caught.value.message
     assert not (desk.root / "user" / "config.toml").exists()
@@ -134,7 +135,7 @@ def test_a_secret_is_not_written(desk: Desk, key: str):
 def test_a_file_that_cannot_be_read_is_left_alone(desk: Desk):
     path = desk.write("user/config.toml", 'mode = "plan\n')
     with pytest.raises(BridleError) as caught:
-        set_value(desk.where, "mode", "auto")
+        set_value(TABLE, desk.where, "mode", "auto")
     assert (caught.value.reason, caught.value.data["line"]) == ("BadConfig", 1)
     assert path.read_text() == 'mode = "plan\n'
 
@@ -154,13 +155,13 @@ INLINE = (
 @pytest.mark.parametrize("text", INLINE)
 def test_a_setting_is_taken_out_however_its_table_is_written(desk: Desk, text: str):
     path = desk.write("user/config.toml", text)
-    assert unset(desk.where, "providers.x.wire").before == "anthropic"
+    assert unset(TABLE, desk.where, "providers.x.wire").before == "anthropic"
     assert tomllib.loads(path.read_text())["providers"] == {"x": {"local": True}, "y": {"wire": "anthropic"}}
     for key in ("providers.x.local", "providers.y.wire"):
-        unset(desk.where, key)
+        unset(TABLE, desk.where, key)
     left = tomllib.loads(path.read_text())
     assert [table for table in left.get("providers", {}).values() if table] == []
-    set_value(desk.where, "providers.x.wire", "anthropic")
+    set_value(TABLE, desk.where, "providers.x.wire", "anthropic")
     assert desk.load().get("providers.x.wire") == "anthropic"
 
 
@@ -201,7 +202,7 @@ def test_reading_gives_back_what_was_set(start: str, edits: list[tuple[tuple[str
         wanted = {path: thawed(desk.load().get(path)) for path, _value in edits}
         for path, value in edits:
             text = value if isinstance(value, str) and not _looks_like_toml(value) else written(value)
-            set_value(desk.where, ".".join(f'"{part}"' for part in path), text)
+            set_value(TABLE, desk.where, ".".join(f'"{part}"' for part in path), text)
             wanted[path] = value
         tiers = desk.load().checked()
         assert {path: thawed(tiers.get(path)) for path in wanted} == wanted

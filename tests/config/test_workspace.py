@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.config.folders import project_folder
 from bridle.config.settings_file import WORKSPACE_LIMIT
-from bridle.config.workspace import NOWHERE_LOOSER, sifted
+from bridle.config.workspace import sifted
 from bridle.safety.permission_policy import MODE_TABLE
-from config.config_kit import Desk, thawed
+from config.config_kit import Desk, no_looser_choices, thawed
 from effort import examples
 
 PROJECT = "workspace/.bridle/config.toml"
@@ -45,7 +46,7 @@ def test_one_ignored_setting_is_this(desk: Desk):
 
 def test_after_an_ack_only_the_never_keys_are_left_out():
     values = {"model": "a:b", "mode": "yolo", "hooks": [{}], "permissions": {"rules": [{"verdict": "allow"}]}}
-    found = sifted(values, {}, {"mode": "default"}, acked=True, allow_hooks=True)
+    found = sifted(TABLE, values, {}, {"mode": "default"}, acked=True, allow_hooks=True)
     assert found.values == {key: value for key, value in values.items() if key != "mode"}
     assert (found.never, found.untrusted) == (['mode = "yolo"'], [])
 
@@ -60,7 +61,7 @@ def _is_nowhere_looser(mode: Any, than: Any) -> bool:
 
 
 def test_the_order_of_modes_follows_from_what_they_allow():
-    for own, allowed in NOWHERE_LOOSER["mode"].items():
+    for own, allowed in no_looser_choices()["mode"].items():
         wanted = {mode for mode in MODE_TABLE if _is_nowhere_looser(mode, own)}
         if own == "safe":
             wanted.discard("plan")  # the same verdicts, and a way out of them
@@ -122,7 +123,7 @@ def test_a_project_never_changes_what_only_the_person_may_set(
         "permissions.timeout_s",
     ):
         assert after.get(key) == before.get(key)
-    for key, table in NOWHERE_LOOSER.items():
+    for key, table in no_looser_choices().items():
         assert after.get(key) in table[before.get(key)]
     for key in ("budget.max_steps", "budget.usd_per_session"):
         assert after.get(key) <= before.get(key)

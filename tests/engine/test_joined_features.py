@@ -14,7 +14,6 @@ from bridle.engine.features import (
     EventListener,
     Feature,
     FeatureQuery,
-    FeatureSetting,
     PlacedRequestLayer,
     PlacedToolLayer,
     join,
@@ -65,10 +64,6 @@ def slash(name: str) -> SlashCommand:
         return Notice(reason="Custom:x:said", message=name)
 
     return SlashCommand(name=name, does="Says its name.", run=run)
-
-
-def setting(key: str) -> FeatureSetting:
-    return FeatureSetting(key=key, help="Means nothing.", decode=str)
 
 
 def query(verb: str) -> FeatureQuery:
@@ -138,23 +133,22 @@ async def test_calls_pass_the_layers_in_the_order_of_the_slots() -> None:
 names = st.lists(st.sampled_from("abcdef"), max_size=5)
 
 
-@given(st.lists(st.tuples(names, names, names, names), max_size=4))
+@given(st.lists(st.tuples(names, names, names), max_size=4))
 def test_what_is_there_twice_is_refused_and_what_is_there_once_is_kept(
-    given: list[tuple[list[str], list[str], list[str], list[str]]],
+    given: list[tuple[list[str], list[str], list[str]]],
 ) -> None:
     features = [
         Feature(
             name=f"f{at}",
             tools=tuple(map(tool, tools)),
             slash=tuple(map(slash, commands)),
-            settings=tuple(map(setting, keys)),
             queries=tuple(map(query, verbs)),
         )
-        for at, (tools, commands, keys, verbs) in enumerate(given)
+        for at, (tools, commands, verbs) in enumerate(given)
     ]
-    listed = [[name for one in given for name in one[kind]] for kind in range(3)]
+    listed = [[name for one in given for name in one[kind]] for kind in range(2)]
     doubled = any(len(set(some)) < len(some) for some in listed) or any(
-        len(set(one[3])) < len(one[3]) for one in given
+        len(set(one[2])) < len(one[2]) for one in given
     )
     if doubled:
         with pytest.raises(BridleError) as refused:
@@ -164,8 +158,7 @@ def test_what_is_there_twice_is_refused_and_what_is_there_once_is_kept(
     joined = join(features)
     assert [one.name for feature in joined.features for one in feature.tools] == listed[0]
     assert [one.name for one in joined.slash] == listed[1]
-    assert list(joined.settings) == listed[2]
-    assert set(joined.queries) == {(f"f{at}", verb) for at, one in enumerate(given) for verb in one[3]}
+    assert set(joined.queries) == {(f"f{at}", verb) for at, one in enumerate(given) for verb in one[2]}
 
 
 @table(
@@ -185,11 +178,6 @@ def test_what_is_there_twice_is_refused_and_what_is_there_once_is_kept(
             [Feature(name="a", slash=(slash("x"),))],
             [Feature(name="b", slash=(slash("x"),))],
             'the slash command "x" is there already, from a',
-        ),
-        (
-            [Feature(name="a", settings=(setting("x.y"),))],
-            [Feature(name="b", settings=(setting("x.y"),))],
-            'the setting "x.y" is there already, from a',
         ),
     ],
 )

@@ -1,58 +1,177 @@
-"""What settings say of agents: whether there is more than one, who is talked to, and how far delegation goes."""
+"""Settings of agents: whether there is more than one, which one the user talks to, and how far delegation goes."""
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta, field
 
 from bridle.agents.definition import CHILD_STEPS, AgentDefinition
+from bridle.engine.setting_fields import About, Count, Plain, Section, Share, Wanted, at_most, tightening
 from bridle.protocol.events import Verdict
 
 
+class AgentChoice(msgspec.Struct, frozen=True, kw_only=True):
+    agent: Annotated[
+        str | None,
+        About(
+            "The agent you talk with: bridle agents list; unset, none in particular.",
+            workspace="after ack",
+            also=("default_agent",),
+        ),
+    ] = None
+    agent_mode: Annotated[
+        Literal["single", "multi", "single-agent", "multi-agent"] | None,
+        Wanted("an agent mode"),
+        About("Whether it may use subagents: single by default, or multi.", workspace="after ack"),
+    ] = None
+
+
+class MultiAgent(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: Annotated[bool | None, About("The same as agent_mode = multi, if that is not set.")] = None
+
+
+class AgentTable(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as it is written; `agent_fields` reads its fields."""
+
+    disabled: Annotated[bool, About("Leave this agent out.")] = False
+    fields: Annotated[
+        Plain, About("An agent: description, prompt, tools, permissions and more; docs/agents.md.")
+    ] = field(name="*", default=None)
+
+
+class AgentFolders(msgspec.Struct, frozen=True, kw_only=True):
+    folders: Annotated[tuple[str, ...], About("More folders with agents, such as .claude/agents.")] = ()
+
+
 class ChildContext(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a child reads and says, in tokens.
+    """How much a subagent reads and says, in tokens. The rest of a long tool result can be asked for."""
 
-    `summary_tokens` is what a summary of its conversation may have, and what is remembered of it. `inline_tokens` is
-    what a result of a tool may have that does something, `retrieval_tokens` one of a tool that looks something up; the
-    rest of either can be asked for. `image_tokens` is what it may be shown of images.
-    """
-
-    max_tokens: int = 12_000
-    compact_at: float = 0.7
-    summary_tokens: int = 1_200
-    recent_turns: int = 3
-    handoff_tokens: int = 2_000
-    delegate_context_tokens: int = 1_000
-    result_tokens: int = 1_000
-    inline_tokens: int = 2_000
-    retrieval_tokens: int = 3_000
-    image_tokens: int = 4_000
+    max_tokens: Annotated[
+        Count, About("How much a subagent reads at most.", also=("max_context_tokens", "max_input_tokens"))
+    ] = 12_000
+    compact_at: Annotated[
+        Share,
+        About(
+            "The share of that from which it is summarised.", also=("compact_at_ratio", "compress_at_ratio")
+        ),
+    ] = 0.7
+    summary_tokens: Annotated[
+        Count,
+        About(
+            "How long such a summary may be, and what is remembered of it.", also=("summary_target_tokens",)
+        ),
+    ] = 1_200
+    recent_turns: Annotated[Count, About("How many of its last turns stay as they are.")] = 3
+    handoff_tokens: Annotated[Count, About("How much it is handed over.", also=("max_handoff_tokens",))] = (
+        2_000
+    )
+    delegate_context_tokens: Annotated[
+        Count,
+        About(
+            "How much of that may be what its parent writes besides the task.",
+            also=("max_delegate_context_tokens",),
+        ),
+    ] = 1_000
+    result_tokens: Annotated[
+        Count,
+        About(
+            "How long its result may be.", also=("max_result_tokens_to_main", "max_delegate_result_tokens")
+        ),
+    ] = 1_000
+    inline_tokens: Annotated[
+        Count,
+        About(
+            "How much of a result it reads at once of a tool that does something.",
+            also=("max_inline_tool_result_tokens",),
+        ),
+    ] = 2_000
+    retrieval_tokens: Annotated[
+        Count, About("The same of a tool that looks something up.", also=("retrieval_max_tokens",))
+    ] = 3_000
+    image_tokens: Annotated[
+        Count, About("How much it sees of images.", also=("reserve_for_images_tokens",))
+    ] = 4_000
 
 
 class DelegateResults(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of what children came to stays in the conversation of whoever sent them."""
+    """How much of the results of subagents stays in the conversation of their parent."""
 
-    kept_raw: int = 2
-    result_tokens: int = 1_000
-    ledger_tokens: int = 1_200
+    kept_raw: Annotated[
+        Count,
+        About(
+            "How many results of subagents stay as they came in the conversation of their parent.",
+            also=("keep_raw_delegate_results",),
+        ),
+    ] = 2
+    result_tokens: Annotated[
+        Count,
+        About(
+            "How long each of those may be.", also=("max_delegate_result_tokens", "max_result_tokens_to_main")
+        ),
+    ] = 1_000
+    ledger_tokens: Annotated[
+        Count, About("How long the list of earlier ones may be.", also=("ledger_target_tokens",))
+    ] = 1_200
 
 
-class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`agent` is None where nobody chose one: then a session is what it is without agents.
+class DelegationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    max_depth: Annotated[
+        int,
+        Meta(ge=0, le=8),
+        Wanted("a whole number from 0 to 8"),
+        About("How deep subagents may use subagents.", workspace=at_most),
+    ] = 1
+    invocation: Annotated[
+        Verdict,
+        Wanted("a verdict"),
+        About(
+            "The verdict on using an agent that says nothing itself.",
+            workspace=tightening("allow", "ask", "deny"),
+            also=("default_invocation_decision",),
+        ),
+    ] = "ask"
+    max_steps: Annotated[
+        Count,
+        About("Model calls of a subagent, at most.", workspace=at_most, also=("sub_invocation_max_turns",)),
+    ] = CHILD_STEPS
+    parallel: Annotated[
+        int,
+        Meta(ge=1, le=16),
+        Wanted("a whole number from 1 to 16"),
+        About("How many subagents work at once.", workspace=at_most),
+    ] = 3
+    catalog_tokens: Annotated[Count, About("How much it is told about other agents.", workspace=at_most)] = (
+        2_000
+    )
 
-    `invocation` is the verdict on sending an agent that says nothing itself; so many as `parallel` says work at once.
+
+class GoalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    rounds: Annotated[Count, About("How often the check of a goal may fail.", workspace=at_most)] = 10
+
+
+AGENT_SECTIONS = (
+    Section("", AgentChoice),
+    Section("multi_agent", MultiAgent),
+    Section("agents.*", AgentTable, workspace="after ack"),
+    Section("agents", AgentFolders, workspace="after ack"),
+)
+DELEGATION_SECTIONS = (
+    Section("context.child", ChildContext, workspace="after ack", also=("sub_agent",)),
+    Section("context.delegates", DelegateResults, workspace="after ack"),
+    Section("delegation", DelegationSettings),
+    Section("goal", GoalSettings),
+)
+
+
+class AgentSettings(DelegationSettings, frozen=True, kw_only=True):
+    """All settings of agents. `agent` is None where the user chose none: then a session works without agents.
+
     `definitions` are the agents of settings and plugins, `folders` more places of a project that may have some, and
     `bundles` the folders of bundles that count.
     """
 
     mode: Literal["single", "multi"] = "single"
     agent: str | None = None
-    max_depth: int = 1
-    invocation: Verdict = "ask"
-    max_steps: int = CHILD_STEPS
-    parallel: int = 3
-    catalog_tokens: int = 2_000
     child: ChildContext = ChildContext()
     results: DelegateResults = DelegateResults()
     definitions: tuple[AgentDefinition, ...] = ()

@@ -261,8 +261,8 @@ def _court(parts: SessionParts) -> Court | None:
 
 def _transcript(parts: SessionParts) -> Transcript | None:
     """The transcript of this session; None where settings want none."""
-    form, log = parts.settings.transcript, parts.opened.log
-    if form is None:
+    form, log = parts.settings.transcript.format, parts.opened.log
+    if form == "off":
         return None
     from bridle.app.records.transcripts import session_transcript
 

@@ -74,8 +74,8 @@ class EngineAnswers:
             sandbox=settings.sandbox.mode,
             network=settings.sandbox.network,
             max_steps=settings.max_steps,
-            max_cost=settings.usd_per_session,
-            effort=settings.effort,
+            max_cost=settings.budget.usd_per_session,
+            effort=settings.chosen.effort,
             agent=settings.agents.agent if settings.agents is not None else None,
         )
 

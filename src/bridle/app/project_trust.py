@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, cast
 
+from bridle.agents.agent_settings import AgentFolders
 from bridle.app.features.prompt_file_feature import prompt_items
 from bridle.app.features.server_trust import ServerPlace, project_server_item
 from bridle.app.features.tool_module_source import module_items
@@ -18,18 +19,18 @@ from bridle.app.sources.agent_sources import agent_items
 from bridle.app.sources.hook_feature import written_hook
 from bridle.app.sources.skill_sources import project_skill_items
 from bridle.app.user.instruction_trust import all_instruction_files, instruction_item
+from bridle.app.user.setting_sections import TABLE, PromptSettings, load
 from bridle.app.user.settings import SessionSettings, consent_kind, is_acked, skill_settings
 from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import PROJECT_SECRETS_FILE, has_secrets_file
 from bridle.config.folders import Folders, project_folder, prompt_folders
-from bridle.config.named_files import named_file
-from bridle.config.project_profile import project_profile_files
+from bridle.config.profiles import project_profile_files
 from bridle.config.settings_file import SettingsFile, read
-from bridle.config.tiers import Tiers, load
-from bridle.config.workspace import WorkspaceFile
+from bridle.config.tiers import Tiers
+from bridle.config.workspace import WorkspaceFile, named_file
+from bridle.context.context_settings import ContextSettings
 from bridle.context.imports import Imports
 from bridle.context.instruction_files import (
-    DEFAULT_SOURCES,
     InstructionFile,
     files_in,
     prefix_folders,
@@ -72,7 +73,7 @@ def require_trust(
     configured = ((f"settings file {file.shown}", _config_item(file)) for file in settings.waiting)
     instructions = (
         (f"instruction file {file.shown}", None if file.problem else instruction_item(file))
-        for file in all_instruction_files(where, cwd, settings.sources)
+        for file in all_instruction_files(where, cwd, settings.context.sources)
         if file.scope == "project"
     )
     folders = settings.agents.folders if settings.agents is not None else ()
@@ -100,9 +101,11 @@ def project_items(
     tiers = load(where=where, cwd=cwd, env=env, is_acked=acked, allow_project_hooks=True)
     places = {file.path for file in seen}
     seen += [
-        file for file in project_profile_files(where.config, project_folder(cwd)) if file.path not in places
+        file
+        for file in project_profile_files(TABLE, where.config, project_folder(cwd))
+        if file.path not in places
     ]
-    sources = tuple(tiers.get("context.sources") or DEFAULT_SOURCES)
+    sources = tiers.section("context", ContextSettings).sources
     root = repository_root(cwd)
     files = (*all_instruction_files(where, cwd, sources), *_nested_files(where, cwd, sources))
     return (
@@ -116,7 +119,7 @@ def project_items(
         *_named_items(
             approvals, root, {item.path for item in map(_config_item, tiers.named + tiers.waiting)}
         ),
-        *agent_items(tuple(tiers.get("agents.folders") or ()), where=where, cwd=cwd, env=env),
+        *agent_items(tiers.section("agents", AgentFolders).folders, where=where, cwd=cwd, env=env),
         *module_items(where, cwd),
     )
 
@@ -140,7 +143,7 @@ def _named_items(approvals: Approvals, root: str, known: Collection[str]) -> Ite
 
 
 def _prompt_items(tiers: Tiers, *, root: str, cwd: str, where: Folders) -> Iterator[TrustItem]:
-    _, project = prompt_folders(where, cwd, tuple(tiers.get("commands.folders") or ()))
+    _, project = prompt_folders(where, cwd, tiers.section("commands", PromptSettings).folders)
     return prompt_items(project, root)
 
 

@@ -104,8 +104,8 @@ class SessionOpening:
         return Run(
             session=composed.session,
             features=composed.features,
-            effort=settings.effort,
-            idle_s=settings.idle_timeout_s,
+            effort=settings.chosen.effort,
+            idle_s=settings.sessions.idle_timeout_s,
             log=_Held(self, log, composed.fold),
         )
 
@@ -186,7 +186,7 @@ class SessionOpening:
         from bridle.app.sources.plugins import session_plugins, within_packs
 
         settings, loaded = session_plugins(settings, self._plugins)
-        features = within_packs([plugin.feature for plugin in loaded], settings.tool_packs)
+        features = within_packs([plugin.feature for plugin in loaded], settings.tools.packs)
         return _with_packs_checked(settings, features), features
 
     def _agents(
@@ -240,7 +240,7 @@ class SessionOpening:
             self._services,
             models=known.models,
             known=known,
-            notes=self._services.notes.with_levels(settings.log_levels),
+            notes=self._services.notes.with_levels(settings.log.levels or ""),
         )
         if not has_secrets_file(root):
             return services, ()
@@ -359,7 +359,7 @@ async def _emit_first_events(
         journal.emit(ContextAdded(source="carried", content=(TextBlock(text=carried.text),)))
     if opened.model is not None and opened.model != conversation.model:
         journal.emit(opened.model)
-    named, effort = settings.options.effort is not None, settings.effort
+    named, effort = settings.options.effort is not None, settings.chosen.effort
     if named and effort is not None and conversation.effort not in (None, effort):
         journal.emit(EffortChanged(effort=effort))
     for notice in (*composed.notices, *opened.notices, *opening_words(policy, held_by)):
@@ -374,12 +374,12 @@ async def _choose_model(
     """The model of this run: named, configured, or found; None leaves a resumed session its own."""
     if command.model:
         by_agent = client.identity == "agent"
-        if by_agent and settings.model:
-            known.choose(settings.model)  # what the person chose
+        if by_agent and settings.chosen.model:
+            known.choose(settings.chosen.model)  # what the person chose
         return known.choose(command.model, by_agent=by_agent, by_guest=client.guest)
     if command.resume is not None:
         return None
-    return known.choose(settings.model) if settings.model else await known.models.default()
+    return known.choose(settings.chosen.model) if settings.chosen.model else await known.models.default()
 
 
 def model_of(conversation: Conversation, chosen: ModelChanged | None) -> ModelChanged:
@@ -421,11 +421,11 @@ def _refuse_wide(cwd: str, options: SessionOptions, env: Mapping[str, str]) -> N
 
 def _with_packs_checked(settings: SessionSettings, plugged: Sequence[Feature] = ()) -> SessionSettings:
     """The settings, with a word on every tool pack that is none."""
-    if settings.tool_packs is None:
+    if settings.tools.packs is None:
         return settings
     from bridle.app.sources.settings_use import packs_that_are_none
 
-    clauses = packs_that_are_none(settings.tool_packs, [feature.name for feature in plugged])
+    clauses = packs_that_are_none(settings.tools.packs, [feature.name for feature in plugged])
     said = (f"{clause}." for clause in clauses)
     return structs.replace(settings, warnings=(*settings.warnings, *said))
 

@@ -113,8 +113,8 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
         models = self.models.with_settings(
             settings.providers,
-            store=settings.credential_store,
-            helper=settings.credential_helper,
+            store=settings.credentials.store,
+            helper=settings.credentials.helper,
             folder=cwd,
         )
         return self.known.with_models(models, settings.models)
@@ -225,7 +225,7 @@ def session_parts(opened: OpenedLog) -> SessionParts:
     agent = _main_agent(opened)
     tools = session_registry(settings, mode=lambda: opened.conversation.mode)
     registry = tools if agent is None else agent.tools_of(tools)
-    saved = SavedGrants(where.state, clock.now_ms) if settings.persist_grants else None
+    saved = SavedGrants(where.state, clock.now_ms) if settings.permissions.persist else None
     gates = functools.cache(lambda: _gates(services, opened, folders, registry, saved, agent))
 
     def shows_content(path: str) -> bool:
@@ -271,7 +271,7 @@ def session_parts(opened: OpenedLog) -> SessionParts:
             approvals=opened.approvals,
         ),
         goals=GoalSlot(),
-        allowance=None if settings.usd_per_session is None else Allowance(cap_usd=settings.usd_per_session),
+        allowance=None if (cap := settings.budget.usd_per_session) is None else Allowance(cap_usd=cap),
     )
 
 
@@ -295,7 +295,7 @@ def _questions(
         journal=journal,
         clock=services.clock,
         can_be_reached=lambda: options.on_ask == "wait" or (services.listening and not options.headless),
-        timeout_s=settings.permission_timeout_s,
+        timeout_s=settings.permissions.timeout_s,
         stopwatch=stopwatch,
     )
 

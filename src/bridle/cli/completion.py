@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import store_to_look
 from bridle.base.ids import short_ids
 from bridle.cli.accounts.models import ModelDesk
@@ -25,7 +26,6 @@ from bridle.cli.verbs import VERBS, verb_names
 from bridle.cli.verbs.rows import HELP, PATHS, Action, Verb
 from bridle.config.folders import folders
 from bridle.config.profiles import profile_names
-from bridle.config.setting_table import SETTINGS
 from bridle.protocol.errors import BridleError
 from bridle.providers.presets import PRESETS
 
@@ -138,8 +138,8 @@ def _named_values() -> Mapping[str, tuple[str, ...]]:
     """What stands for the arguments that the pages write in capitals, where it is a known list."""
     keys = tuple(
         setting.key
-        for setting in SETTINGS
-        if not setting.secret and "*" not in setting.key and "[]" not in setting.key
+        for setting in TABLE.settings
+        if not setting.about.secret and "*" not in setting.key and "[]" not in setting.key
     )
     return {"KEY": keys, "PROVIDER": tuple(known.name for known in PRESETS)}
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle._version import __version__
+from bridle.app.user.setting_sections import load
 from bridle.base.clock import SystemClock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.cli.console import safe, tell
@@ -24,7 +25,6 @@ from bridle.clients.line.terminal import Look, Terminal, look_of
 from bridle.clients.print import RunInput
 from bridle.clients.remote import MOST_BYTES, RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import folders
-from bridle.config.tiers import load
 from bridle.protocol.commands import Accepted, AnyCommand, CreateSession, EndSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError

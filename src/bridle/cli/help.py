@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bridle._version import __version__
+from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.spelling import meant_words
 from bridle.cli.verbs import TALK, VERBS
 from bridle.cli.verbs.rows import HELP, Action, Option, Verb
@@ -141,7 +142,7 @@ def page(words: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> tuple[str, 
         case "options":
             return option_page(verbs), 0
         case "settings":
-            return "\n".join(reference()) + "\n", 0
+            return "\n".join(reference(TABLE)) + "\n", 0
         case _:
             names = topics(verbs)
             said = f'There is no help page "{topic}".{meant_words(topic, names)} Pages: {", ".join(names)}'

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from bridle.app.user.setting_sections import load
 from bridle.base.fs.files import read_limited
 from bridle.base.text.terminal_text import visible
 from bridle.config.folders import folders
 from bridle.config.problems import Problem
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.credentials.project_secrets import MAX_BYTES, Unusable, parse
 from bridle.protocol.errors import BridleError, UsageError
 

@@ -16,6 +16,7 @@ from bridle.base.fs.files import private_folder, read_trusted, write_atomic
 from bridle.config.bundle_contents import BadBundle, BundleContents, is_plain_folder, read_bundle
 from bridle.config.origins import BUNDLE, SettingsSource
 from bridle.config.problems import Problem
+from bridle.config.setting_table import SettingTable
 from bridle.config.settings_file import SettingsFile
 from bridle.config.value_check import folded, validated
 
@@ -146,7 +147,7 @@ def _installed(record: BundleRecord, data_folder: str) -> InstalledBundle:
     return InstalledBundle(record=record, folder=folder, contents=contents)
 
 
-def bundle_sources(data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
+def bundle_sources(table: SettingTable, data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
     """What installed bundles set, each as a source of its own; what is wrong with one is said, and it sets nothing."""
     if not os.path.isdir(bundles_folder(data_folder)):
         return []
@@ -157,18 +158,18 @@ def bundle_sources(data_folder: str, problems: list[Problem]) -> list[SettingsSo
         clause = f"none of them is used, because {LIST} cannot be read ({why})"
         problems.append(Problem(severity="warning", source="bundles", problem=clause))
         return []
-    return [source for bundle in found for source in _source(bundle, problems)]
+    return [source for bundle in found for source in _source(table, bundle, problems)]
 
 
-def wrong_settings(contents: BundleContents) -> str:
+def wrong_settings(table: SettingTable, contents: BundleContents) -> str:
     """What settings would not take of what a bundle sets, as a clause; empty where nothing is wrong."""
     place = SettingsFile(path="", source="bundle")
-    names = folded(contents.settings("/"), {}, place.report)
-    kept = validated(names.values, {}, place.report)
+    names = folded(table, contents.settings("/"), {}, place.report)
+    kept = validated(table, names.values, {}, place.report)
     return next((problem.problem for problem in kept.problems if problem.severity == "error"), "")
 
 
-def _source(bundle: InstalledBundle, problems: list[Problem]) -> list[SettingsSource]:
+def _source(table: SettingTable, bundle: InstalledBundle, problems: list[Problem]) -> list[SettingsSource]:
     name = f"{BUNDLE}{bundle.record.name}"
     place = SettingsFile(path=bundle.folder, source=name)
     if not bundle.counts or bundle.contents is None:
@@ -181,8 +182,8 @@ def _source(bundle: InstalledBundle, problems: list[Problem]) -> list[SettingsSo
             place.report("warning", "its hooks are left out, because its folder has blanks or quotes in it")
         )
         del values["hooks"]
-    names = folded(values, {}, place.report)
-    kept = validated(names.values, {}, place.report)
+    names = folded(table, values, {}, place.report)
+    kept = validated(table, names.values, {}, place.report)
     wrong = [problem for problem in kept.problems if problem.severity == "error"]
     if wrong:  # it was looked at when it was added; a newer Bridle may take less
         problems.append(place.report("warning", f"left out, because {wrong[0].problem}"))

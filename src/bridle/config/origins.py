@@ -18,12 +18,10 @@ from bridle.config.setting_table import (
     Node,
     Setting,
     SettingPath,
+    SettingTable,
     Table,
-    canonical,
     key_of,
-    node_at,
     path_of,
-    tree,
 )
 from bridle.config.settings_file import SettingsTier
 from bridle.config.value_check import (
@@ -35,6 +33,7 @@ from bridle.config.value_check import (
     validated,
     wrong_value,
 )
+from bridle.protocol.errors import BridleError
 
 VARIABLES: Mapping[str, str] = {
     "BRIDLE_MODEL": "model",
@@ -90,6 +89,27 @@ class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
         place = f"{self.tier} config" if own_file else self.name
         return place if self.line is None else f"{place}, line {self.line}"
 
+    def problem(self, severity: Severity, key: str, clause: str) -> Problem:
+        """Return a problem with the value from here."""
+        return Problem(
+            severity=severity, source=self.name, path=self.path, line=self.line, key=key, problem=clause
+        )
+
+
+class BadSetting(msgspec.Struct, frozen=True):
+    """A setting that means nothing, where it stands and why, as a clause."""
+
+    key: str
+    origin: ValueOrigin
+    clause: str
+
+    @property
+    def problem(self) -> Problem:
+        return self.origin.problem("error", self.key, f"{self.key}: {self.clause}")
+
+    def error(self) -> BridleError:
+        return BridleError("BadConfig", where=self.origin.shown, problem=f"{self.key}: {self.clause}")
+
 
 class SettingsSource:
     """Checked values under our names, from one place. Nobody changes them."""
@@ -134,7 +154,7 @@ class GivenSettings(msgspec.Struct, frozen=True):
     problems: list[Problem]
 
 
-def environment_sources(env: Mapping[str, str]) -> GivenSettings:
+def environment_sources(table: SettingTable, env: Mapping[str, str]) -> GivenSettings:
     """The settings among the variables; an empty one counts as unset. An unknown `BRIDLE_` variable is named."""
     given = GivenSettings([], [])
     for name in sorted(env):
@@ -142,7 +162,7 @@ def environment_sources(env: Mapping[str, str]) -> GivenSettings:
             continue
         if name in VARIABLES:
             path = path_of(VARIABLES[name])
-            _add(given, "environment", name, path, _typed(env[name], path))
+            _add(table, given, "environment", name, path, _typed(table, env[name], path))
         elif name not in OTHER_VARIABLES:
             close = nearest(name, (*VARIABLES, *OTHER_VARIABLES))
             clause = "is not a variable Bridle knows" + (f" (nearest: {close})" if close else "")
@@ -150,13 +170,13 @@ def environment_sources(env: Mapping[str, str]) -> GivenSettings:
     return given
 
 
-def flag_sources(sets: Sequence[str], options: Iterable[GivenOption]) -> GivenSettings:
+def flag_sources(table: SettingTable, sets: Sequence[str], options: Iterable[GivenOption]) -> GivenSettings:
     """The settings of the command line: `--set key=value`, then options of their own, which are the plainer words."""
     given = GivenSettings([], [])
     for text in sets:
-        _add_set(given, text)
+        _add_set(table, given, text)
     for option in options:
-        _add(given, "flags", option.name, path_of(option.key), option.value)
+        _add(table, given, "flags", option.name, path_of(option.key), option.value)
     return given
 
 
@@ -167,7 +187,7 @@ class NamedSetting(msgspec.Struct, frozen=True):
     setting: Setting | None
 
 
-def settable(key: str) -> NamedSetting:
+def settable(table: SettingTable, key: str) -> NamedSetting:
     """The place a dotted key names, under our names. Raises ValueError with a clause that says what is wrong.
 
     A list of tables may be named as a whole; it has no row of its own.
@@ -178,14 +198,14 @@ def settable(key: str) -> NamedSetting:
         raise ValueError(f'"{shown(key)}" is not a key; write it as in budget.max_steps') from None
     if key in RETIRED:
         raise ValueError(retired_clause(key))
-    node: Node = tree()
+    node: Node = table.tree
     path: tuple[str, ...] = ()
     for part in parts:
         if node.setting is not None and node.setting.kind.wanted.startswith("a table"):
             return NamedSetting((*path, *parts[len(path) :]), None)
-        name = canonical(node, part)
+        name = node.canonical(part)
         if name is None or node.listed is not None:
-            raise ValueError(unknown_clause(node, (*path, part)))
+            raise ValueError(unknown_clause(table, node, (*path, part)))
         path = (*path, name)
         child = node.child(name)
         assert child is not None, "the name is canonical"
@@ -212,9 +232,9 @@ def value_of(text: str, setting: Setting | None) -> Any:
     return value
 
 
-def _typed(text: str, path: tuple[str, ...]) -> Any:
+def _typed(table: SettingTable, text: str, path: tuple[str, ...]) -> Any:
     """What a variable holds: its text where the setting takes that, else the number or flag it spells."""
-    node = node_at(path)
+    node = table.node_at(path)
     setting = None if node is None else node.setting
     return text if setting is None or setting.kind.accepts(text) else value_of(text, setting)
 
@@ -226,16 +246,18 @@ def nested(path: Sequence[str], value: Any) -> Table:
     return value
 
 
-def checked_value(path: tuple[str, ...], value: Any, setting: Setting | None) -> list[Problem]:
+def checked_value(
+    table: SettingTable, path: tuple[str, ...], value: Any, setting: Setting | None
+) -> list[Problem]:
     """What is wrong with a value for a setting, as problems without a place; empty if nothing is."""
     if setting is not None:
         if setting.kind.accepts(value):
             return []
         return [Problem(severity="error", source="", problem=wrong_value(setting, value, path))]
-    return _check(nested(path, value), _reporter("")).problems
+    return _check(table, nested(path, value), _reporter("")).problems
 
 
-def _add_set(given: GivenSettings, text: str) -> None:
+def _add_set(table: SettingTable, given: GivenSettings, text: str) -> None:
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals:
@@ -245,19 +267,26 @@ def _add_set(given: GivenSettings, text: str) -> None:
         given.problems.append(Problem(severity="warning", source="--set", problem=retired_clause(key)))
         return
     try:
-        named = settable(key)
+        named = settable(table, key)
     except ValueError as problem:
         given.problems.append(_wrong("--set", str(problem)))
         return
-    if named.setting is not None and named.setting.secret:
+    if named.setting is not None and named.setting.about.secret:
         clause = f"{key_of(named.path)} cannot be given on the command line, where others can read it"
         given.problems.append(_wrong("--set", clause))
         return
-    _add(given, "flags", "--set", named.path, value_of(value, named.setting))
+    _add(table, given, "flags", "--set", named.path, value_of(value, named.setting))
 
 
-def _add(given: GivenSettings, tier: SettingsTier, name: str, path: tuple[str, ...], value: Any) -> None:
-    checked = _check(nested(path, value), _reporter(name))
+def _add(
+    table: SettingTable,
+    given: GivenSettings,
+    tier: SettingsTier,
+    name: str,
+    path: tuple[str, ...],
+    value: Any,
+) -> None:
+    checked = _check(table, nested(path, value), _reporter(name))
     given.problems.extend(checked.problems)
     if not checked.problems:
         given.sources.append(SettingsSource(tier, name, checked.values))
@@ -268,9 +297,9 @@ class _CheckedTable(msgspec.Struct, frozen=True):
     problems: list[Problem]
 
 
-def _check(values: Table, report: Report) -> _CheckedTable:
-    names = folded(values, {}, report, unknown="error")
-    kept = validated(names.values, {}, report, in_file=False)
+def _check(table: SettingTable, values: Table, report: Report) -> _CheckedTable:
+    names = folded(table, values, {}, report, unknown="error")
+    kept = validated(table, names.values, {}, report, in_file=False)
     return _CheckedTable(kept.values, [*names.problems, *kept.problems])
 
 

@@ -12,17 +12,7 @@ from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, written
-from bridle.config.setting_table import (
-    JOINED,
-    SETTINGS,
-    Node,
-    Setting,
-    SettingPath,
-    key_of,
-    node_at,
-    path_of,
-    tree,
-)
+from bridle.config.setting_table import Node, Setting, SettingPath, SettingTable, key_of, path_of
 from bridle.config.tiers import Tiers
 
 HIDDEN = "(hidden)"
@@ -39,7 +29,7 @@ class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def rows(tiers: Tiers) -> list[SettingRow]:
     """Every setting that has a value, in the order of the table; lists of rules entry by entry."""
-    return list(_rows(tiers, tree(), tiers.values, ()))
+    return list(_rows(tiers, tiers.table.tree, tiers.values, ()))
 
 
 def show(tiers: Tiers, *, origin: bool = False) -> list[str]:
@@ -56,7 +46,7 @@ def shown_value(tiers: Tiers, key: str | SettingPath) -> str | None:
     value = tiers.get(key)
     if value is None:
         return None
-    node = node_at(path_of(key) if isinstance(key, str) else key)
+    node = tiers.table.node_at(path_of(key) if isinstance(key, str) else key)
     return _shown(_hidden(node.setting if node else None, value))
 
 
@@ -65,14 +55,27 @@ def validate(tiers: Tiers) -> list[Problem]:
     return sorted(tiers.problems, key=lambda problem: problem.severity != "error")
 
 
-def reference() -> list[str]:
-    """The table of settings, one line each, for help."""
-    width = max(len(setting.key) for setting in SETTINGS)
-    return [f"{setting.key:<{width}}  {setting.help}{_more(setting)}" for setting in SETTINGS]
+def reference(table: SettingTable) -> list[str]:
+    """Return the table of settings, one line each, for help."""
+    width = max(len(setting.key) for setting in table.settings)
+    return [f"{setting.key:<{width}}  {setting.about.help}{_more(setting)}" for setting in table.settings]
+
+
+def reference_page(table: SettingTable) -> str:
+    """Return the table of settings in Markdown, for the docs."""
+    lines = ["| key | takes | default | project file | |", "|---|---|---|---|---|"]
+    for setting in table.settings:
+        rule = setting.workspace
+        project = "only tighter" if callable(rule) else {"after ack": "after your consent"}.get(rule, rule)
+        default = "" if setting.default in (None, "", (), {}) else f"`{written(setting.default)}`"
+        unused = " (not used yet)" if setting.about.awaits else ""
+        cells = (f"`{setting.key}`", setting.kind.wanted, default, project, f"{setting.about.help}{unused}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _more(setting: Setting) -> str:
-    if setting.awaits:
+    if setting.about.awaits:
         return " (not used yet)"
     return f" ({', '.join(setting.kind.choices)})" if setting.kind.choices else ""
 
@@ -83,7 +86,7 @@ def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: SettingPat
         path = (*place, name)
         child = node.child(name)
         assert child is not None, "the values are checked"
-        if child.listed is not None and child.key in JOINED:
+        if child.listed is not None and child.key in tiers.table.joined:
             for index, entry in enumerate(tiers.written(child.key)):
                 yield SettingRow(key=f"{child.key}[{index}]", value=_plain(entry.value), origin=entry.origin)
         elif child.setting is not None:
@@ -95,9 +98,9 @@ def _rows(tiers: Tiers, node: Node, values: Mapping[str, Any], place: SettingPat
 
 
 def _hidden(setting: Setting | None, value: Any) -> Any:
-    if setting is not None and setting.secret:
+    if setting is not None and setting.about.secret:
         return HIDDEN
-    if setting is not None and setting.private and isinstance(value, Mapping):
+    if setting is not None and setting.about.private and isinstance(value, Mapping):
         return dict.fromkeys(cast("Mapping[str, Any]", value), HIDDEN)
     return _plain(value)
 

@@ -1,65 +1,27 @@
-"""All settings of a run: found, merged and explained. Read once, never changed afterwards.
+"""The settings of a run: tiers merged into one, with the origin of every value. Never changed after loading.
 
-`load` reads the tiers, low to high: defaults, profile, user, project, local, what a person chose for this project
-(`project_choices`), `--config`, environment, flags. Maps merge by name, lists replace, an entry with `disabled = true`
-goes; lists of rules and hooks add up, the higher tier first.
-Each package decodes its own section:
+Maps merge by name, lists replace, an entry with `disabled = true` goes; lists of rules and hooks add up, the higher
+tier first.
 
-    tiers = load(where=folders(env), cwd=cwd, env=env).checked()
-    tiers.section("hooks", HookSettings)
-    tiers.get("budget.max_steps")         # 100
-    tiers.origin("budget.max_steps")      # Origin(tier="defaults", …)
+    tiers.section("budget", BudgetSettings)   # the section as its package declares it
+    tiers.origin("budget.max_steps")          # ValueOrigin(tier="defaults", …)
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from bridle.base.fs.files import repository_root
-from bridle.config.folders import PROJECT_CHOICES, PROJECT_FOLDER, Folders, project_folder
-from bridle.config.named_files import NamedFiles
-from bridle.config.origins import GivenOption, SettingsSource, ValueOrigin, environment_sources, flag_sources
+from bridle.config.origins import SettingsSource, ValueOrigin
 from bridle.config.problems import Problem
-from bridle.config.profiles import DEFAULT, Preset, ProfileFile, chosen_by_project, read_preset, read_profile
-from bridle.config.project_profile import ProjectProfile
-from bridle.config.setting_table import (
-    FLAG,
-    JOINED,
-    Node,
-    SettingPath,
-    Table,
-    awaited,
-    defaults,
-    key_of,
-    node_at,
-    path_of,
-    tree,
-)
-from bridle.config.settings_file import (
-    LOCAL_NAMES,
-    OWN_NAMES,
-    ParsedFile,
-    SettingsFile,
-    SettingsTier,
-    overlooked,
-    present,
-    read,
-)
-from bridle.config.value_check import CheckedSettings, folded, validated
-from bridle.config.workspace import SpokenFor, WorkspaceFile, ignored, sifted, workspace_file
+from bridle.config.setting_table import Node, SettingPath, SettingTable, Table, path_of
+from bridle.config.settings_file import SettingsFile
+from bridle.config.workspace import WorkspaceFile
 
 T = TypeVar("T")
-
-MCP_JSON = ".mcp.json"
-"""Servers of a project, in the file that other tools share."""
-PRESET: SettingPath = ("context", "preset")
-_JudgeNamed: TypeAlias = "Callable[[SettingsFile, ParsedFile, SpokenFor], Problem | None]"
-"""Why a file that somebody named by a path does not count; None where it does."""
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
@@ -74,6 +36,7 @@ class Tiers:
 
     def __init__(
         self,
+        table: SettingTable,
         sources: Iterable[SettingsSource],
         problems: Iterable[Problem] = (),
         waiting: Iterable[WorkspaceFile] = (),
@@ -81,11 +44,13 @@ class Tiers:
     ) -> None:
         """`sources` stand low to high; `waiting` are workspace files of which a part waits for the person's word,
         `named` those that count because somebody named them by a path."""
+        self.table = table
         self.sources = tuple(sources)
         self.problems = tuple(problems)
         self.waiting = tuple(waiting)
         self.named = tuple(named)
-        self._merged = cast("Mapping[str, Any]", _frozen(merged(_joining(self.sources))))
+        self._plain = merged(table, _joining(self.sources))
+        self._merged = cast("Mapping[str, Any]", _frozen(self._plain))
 
     def checked(self) -> Tiers:
         """These tiers, if nothing is wrong; raises the first error (`BadConfig`) otherwise."""
@@ -105,10 +70,11 @@ class Tiers:
         if not written:
             return {}
         return {
-            path: capability
-            for key, capability in awaited().items()
+            path: setting.about.awaits
+            for setting in self.table.settings
+            if setting.about.awaits
             for values in written
-            for path in _meant(values, tuple(key.split(".")))
+            for path in _meant(values, tuple(setting.key.split(".")))
         }
 
     @property
@@ -134,16 +100,15 @@ class Tiers:
         if self.get(path) is None:
             return None
         for source in reversed(self.sources):
-            if _held(source.values, path):
+            if holds_value(source.values, path):
                 return source.origin(path)
         return None
 
     def section(self, name: str, kind: type[T]) -> T:
-        """One section, decoded as the package that owns it wants it; its defaults fill the gaps.
-
-        Raises `BadConfig`.
-        """
-        value = self.get(name)
+        """Return one section as the package that declares it decodes it, the top level for "". Raises `BadConfig`."""
+        value: Any = self._plain  # read-only mappings would be decoded by their attributes
+        for part in path_of(name) if name else ():
+            value = _child(value, part)
         try:
             return msgspec.convert({} if value is None else value, kind)
         except msgspec.ValidationError as problem:
@@ -165,30 +130,30 @@ class Tiers:
         return f"Tiers({', '.join(map(repr, self.sources))})"
 
 
-def merge(lower: Mapping[str, Any], upper: Mapping[str, Any], place: str = "") -> Table:
+def merge(table: SettingTable, lower: Mapping[str, Any], upper: Mapping[str, Any], place: str = "") -> Table:
     """What holds when `upper` is laid over `lower`. Pure and associative."""
     result: Table = dict(lower)
     for name, value in upper.items():
         key = f"{place}.{name}" if place else name
         below = result.get(name)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            result[name] = merge(cast("Table", below), cast("Table", value), key)
-        elif isinstance(below, list) and isinstance(value, list) and key in JOINED:
+            result[name] = merge(table, cast("Table", below), cast("Table", value), key)
+        elif isinstance(below, list) and isinstance(value, list) and key in table.joined:
             result[name] = [*cast("list[Any]", value), *cast("list[Any]", below)]
         else:
             result[name] = value
     return result
 
 
-def merged(tables: Iterable[Mapping[str, Any]]) -> Table:
+def merged(table: SettingTable, tables: Iterable[Mapping[str, Any]]) -> Table:
     """All tables, low to high, and then without the entries that are disabled.
 
     Disabling is an ordinary key until the end: a tier above may set it back to false.
     """
     result: Table = {}
-    for table in tables:
-        result = merge(result, table)
-    return _enabled(result, tree())
+    for one in tables:
+        result = merge(table, result, one)
+    return _enabled(result, table.tree)
 
 
 def _joining(sources: Sequence[SettingsSource]) -> Iterator[Mapping[str, Any]]:
@@ -222,323 +187,6 @@ def _left(server: Mapping[str, Any], said: Collection[str]) -> Mapping[str, Any]
     return {key: value for key, value in server.items() if key not in values}
 
 
-def load(
-    *,
-    where: Folders,
-    cwd: str,
-    env: Mapping[str, str],
-    config_file: str | None = None,
-    profile: str | None = None,
-    sets: Sequence[str] = (),
-    options: Sequence[GivenOption] = (),
-    is_acked: Callable[[WorkspaceFile], bool] = lambda file: bool(file.spoken_for),
-    allow_project_hooks: bool = False,
-    add_dirs: Sequence[str] = (),
-    profile_kept: bool = False,
-) -> Tiers:
-    """Every tier for a caller in `cwd` with this environment. Never raises for what files say: see `problems`.
-
-    `is_acked` says whether the person has agreed to a workspace file's very bytes; without it nobody has, and what they
-    name by a path counts. `profile_kept`: a stored session has the profile, nobody named it now.
-    """
-    problems: list[Problem] = []
-    waiting: list[WorkspaceFile] = []
-    used: list[WorkspaceFile] = []
-
-    def named(place: SettingsFile, parsed: ParsedFile, spoken_for: SpokenFor) -> Problem | None:
-        files = NamedFiles(where=where, cwd=cwd, add_dirs=add_dirs, is_acked=is_acked)
-        return files.judge(place, parsed, spoken_for, used=used, waiting=waiting)
-
-    user = _own_source("user", where.config, problems)
-    explicit = _explicit_source(config_file, env, cwd, named, problems)
-    environment = environment_sources(env)
-    flags = flag_sources(
-        sets, [*options, *([GivenOption("--profile", "profile", profile)] if profile else [])]
-    )
-    choosing = [*user, *explicit, *environment.sources, *flags.sources]
-    folder = project_folder(cwd)
-    preset, chosen_in = _chosen_profile(choosing, where.config, cwd, folder)
-    is_chosen = chosen_in is not None
-    spoken_for = "earlier" if profile_kept or _is_left_open(chosen_in) else "now"
-    own = [
-        SettingsSource("defaults", "default", defaults()),
-        *_bundles(where.data, problems),
-        *_own_profile(preset, named, spoken_for, problems),
-        *user,
-    ]
-    may = _Consent(
-        is_acked,
-        allow_project_hooks or _lets_project_hooks([*own, *choosing]),
-        waiting,
-    )
-    if preset.file is not None and preset.file.scope == "project":
-        own[1:1] = _project_profile(preset.file, preset, own, may, problems, is_chosen=is_chosen)
-    project = _workspace_sources(cwd, own, may, problems)
-    problems += [*environment.problems, *flags.problems]
-    chosen = _chosen_here(where.state, cwd, problems)
-    sources = [*own, *project, *chosen, *explicit, *environment.sources, *flags.sources]
-    return Tiers(_with_preset(sources), problems, waiting, used)
-
-
-def _chosen_here(state_folder: str, cwd: str, problems: list[Problem]) -> list[SettingsSource]:
-    """What the person chose for this project alone."""
-    if not os.path.lexists(os.path.join(state_folder, PROJECT_CHOICES)):
-        return []
-    from bridle.config.project_choices import chosen_agent_source  # few choose anything
-
-    return chosen_agent_source(state_folder, cwd, problems)
-
-
-class _Consent(msgspec.Struct, frozen=True):
-    """What a person has agreed to; files with something that waits for them are put into `waiting`."""
-
-    is_acked: Callable[[WorkspaceFile], bool]
-    allow_hooks: bool
-    waiting: list[WorkspaceFile]
-
-
-def _with_preset(sources: list[SettingsSource]) -> list[SettingsSource]:
-    """The preset that the highest tier chooses, right above the defaults: whatever somebody wrote goes before it."""
-    chosen = [source.values["context"]["preset"] for source in sources if _held(source.values, PRESET)]
-    if not chosen:
-        return sources
-    from bridle.config.context_presets import preset  # hardly anybody chooses one
-
-    defaults_source, *written = sources
-    values = {"context": preset(chosen[-1])}
-    return [defaults_source, SettingsSource("defaults", f"preset {chosen[-1]}", values), *written]
-
-
-def _own_source(tier: SettingsTier, folder: str, problems: list[Problem]) -> list[SettingsSource]:
-    there = present(folder, OWN_NAMES)
-    if there.name is None:
-        return []
-    place = SettingsFile(path=os.path.join(folder, there.name), source=there.name)
-    problems += overlooked(place, there.others)
-    return _source(tier, place, read(place), problems)
-
-
-def _explicit_source(
-    option: str | None, env: Mapping[str, str], cwd: str, named: _JudgeNamed, problems: list[Problem]
-) -> list[SettingsSource]:
-    path = option or env.get("BRIDLE_CONFIG") or None
-    if path is None:
-        return []
-    place = SettingsFile(path=os.path.abspath(os.path.join(cwd, path)), source=path)
-    spoken_for = "now" if option or os.path.isabs(path) else "earlier"
-    return _named_source("config", place, read(place), named, spoken_for, problems)
-
-
-def _named_source(
-    tier: SettingsTier,
-    place: SettingsFile,
-    parsed: ParsedFile,
-    named: _JudgeNamed,
-    spoken_for: SpokenFor,
-    problems: list[Problem],
-) -> list[SettingsSource]:
-    """What a file says that somebody named by a path, where that counts."""
-    if (problem := named(place, parsed, spoken_for)) is not None:
-        problems.append(problem)
-        return []
-    return _source(tier, place, parsed, problems)
-
-
-def _chosen_profile(
-    sources: Sequence[SettingsSource], config_folder: str, cwd: str, project: str | None
-) -> tuple[Preset, SettingsSource | None]:
-    """The profile that the highest of these tiers chooses, or else what the project wants; and who chose.
-
-    A path in a file is relative to that file.
-    """
-    chosen_in = next((source for source in reversed(sources) if "profile" in source.values), None)
-    if chosen_in is None and (wanted := chosen_by_project(project)) is not None:
-        return read_preset(wanted), None
-    chosen = cast("str", chosen_in.values["profile"]) if chosen_in is not None else DEFAULT
-    relative_to = os.path.dirname(chosen_in.path) if chosen_in is not None and chosen_in.path else cwd
-    preset = read_profile(chosen, config_folder=config_folder, project=project, relative_to=relative_to)
-    return preset, chosen_in
-
-
-def _is_left_open(chosen_in: SettingsSource | None) -> bool:
-    """Whether a variable says it in a way that means another file in every folder."""
-    if chosen_in is None or chosen_in.tier != "environment":
-        return False
-    return not os.path.isabs(os.path.expanduser(chosen_in.values["profile"]))
-
-
-def _bundles(data_folder: str, problems: list[Problem]) -> list[SettingsSource]:
-    """What the bundles set that the person installed; below a profile, which may take something of theirs out."""
-    if not os.path.isdir(os.path.join(data_folder, "bundles")):
-        return []
-    from bridle.config.bundles import bundle_sources  # hardly anybody has one
-
-    return bundle_sources(data_folder, problems)
-
-
-def _own_profile(
-    preset: Preset, named: _JudgeNamed, spoken_for: SpokenFor, problems: list[Problem]
-) -> list[SettingsSource]:
-    """What a profile of the person, or one that ships, says: first the file of permissions it names, then its own."""
-    if preset.file is None:
-        problems += preset.parsed.problems
-        return []
-    if preset.file.scope == "project":
-        return []
-    files: list[tuple[SettingsFile, ParsedFile]] = [(preset.file.place, preset.parsed)]
-    if preset.permissions is not None:
-        from bridle.config.profile_form import only_permissions
-
-        place, parsed = preset.permissions
-        files.insert(0, (place, only_permissions(place, parsed)))
-    if preset.file.scope != "path":
-        return [source for file in files for source in _source("profile", *file, problems)]
-    return [
-        source for file in files for source in _named_source("profile", *file, named, spoken_for, problems)
-    ]
-
-
-def _project_profile(
-    file: ProfileFile,
-    preset: Preset,
-    own: Sequence[SettingsSource],
-    may: _Consent,
-    problems: list[Problem],
-    *,
-    is_chosen: bool,
-) -> list[SettingsSource]:
-    """What a profile of the project says, below the person's own settings like any other: nothing before they agreed to
-    its very bytes, and then what a file of the workspace may set."""
-    found = ProjectProfile(
-        file, preset.parsed, merged(source.values for source in own), allow_hooks=may.allow_hooks
-    )
-    if not may.is_acked(found.workspace_file):
-        if not found.is_broken:
-            may.waiting.append(found.workspace_file)
-        problems += found.left_out(is_chosen=is_chosen)
-        return []
-    source = found.source(name_it=not is_chosen)
-    problems += found.problems
-    return [source]
-
-
-def _lets_project_hooks(sources: Iterable[SettingsSource]) -> bool:
-    """Whether the person says that hooks of projects may count, in their profile or anywhere above it."""
-    said = [source.values.get("hook_defaults", {}).get("allow_project") for source in sources]
-    return bool(next((one for one in reversed(said) if one is not None), None))
-
-
-def _source(
-    tier: SettingsTier, place: SettingsFile, parsed: ParsedFile, problems: list[Problem]
-) -> list[SettingsSource]:
-    problems += parsed.problems
-    names = folded(parsed.values, parsed.lines, place.report)
-    problems += names.problems
-    if tier != "user":
-        names = _without_secrets(names, place, problems)
-    kept = validated(names.values, names.lines, place.report)
-    problems += kept.problems
-    if tier == "user":
-        problems += _exposed_secrets(kept, place)
-    return [SettingsSource(tier, place.source, kept.values, path=place.path, lines=kept.lines)]
-
-
-def _workspace_sources(
-    cwd: str, own: Sequence[SettingsSource], may: _Consent, problems: list[Problem]
-) -> list[SettingsSource]:
-    """What the workspace says. A part of it counts only beside what the person's `own` tiers say."""
-    written = list(_workspace_files(cwd, problems))
-    if not written:
-        return []
-    sources: list[SettingsSource] = []
-    for tier, place, project in written:
-        parsed = read(place)
-        if place.source == MCP_JSON:
-            from bridle.config.mcp_json import server_settings_of
-
-            parsed = server_settings_of(parsed, place)
-        names = folded(parsed.values, parsed.lines, place.report)
-        file = workspace_file(place, project, parsed.data, names.values)
-        own_values = merged(source.values for source in own)
-        allowed = sifted(names.values, names.lines, own_values)
-        if allowed.untrusted and may.is_acked(file):
-            allowed = sifted(names.values, names.lines, own_values, acked=True, allow_hooks=may.allow_hooks)
-        elif allowed.untrusted:
-            may.waiting.append(file)
-        kept = validated(allowed.values, allowed.lines, place.report)
-        problems += [*parsed.problems, *names.problems, *ignored(place, allowed), *kept.problems]
-        sources.append(SettingsSource(tier, place.source, kept.values, path=place.path, lines=kept.lines))
-    return sources
-
-
-def _workspace_files(cwd: str, problems: list[Problem]) -> Iterator[tuple[SettingsTier, SettingsFile, str]]:
-    """The settings files of the workspace, low to high, each with its tier and the folder it is about."""
-    root = repository_root(os.path.realpath(cwd))
-    path = os.path.join(root, MCP_JSON)
-    if os.path.lexists(path):
-        yield "project", SettingsFile(path=path, source=MCP_JSON, foreign=True), root
-    folder = project_folder(cwd)
-    if folder is None:
-        return
-    tiers: tuple[tuple[SettingsTier, tuple[str, ...]], ...] = (("project", OWN_NAMES), ("local", LOCAL_NAMES))
-    for tier, file_names in tiers:
-        there = present(folder, file_names)
-        if there.name is not None:
-            path = os.path.join(folder, there.name)
-            place = SettingsFile(path=path, source=f"{PROJECT_FOLDER}/{there.name}", foreign=True)
-            problems += overlooked(place, there.others)
-            yield tier, place, os.path.dirname(folder)
-
-
-def _without_secrets(
-    checked: CheckedSettings, place: SettingsFile, problems: list[Problem]
-) -> CheckedSettings:
-    """Keys count in the user's own file only; anywhere else they are left out, and that is said."""
-    secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
-    values = checked.values
-    for path in secrets:
-        values = _without(values, path)
-        clause = f"ignored {key_of(path)} (only your own config.toml may hold a key)"
-        problems.append(place.report("warning", clause, checked.lines.get(path), key_of(path)))
-    return CheckedSettings(values, checked.lines, checked.problems)
-
-
-def _exposed_secrets(checked: CheckedSettings, place: SettingsFile) -> list[Problem]:
-    secrets = [path for path in _leaves(checked.values, ()) if _is_secret(path)]
-    try:
-        exposed = bool(secrets) and os.stat(place.path).st_mode & 0o077 != 0
-    except OSError:
-        return []
-    if not exposed:
-        return []
-    clause = f"holds {key_of(secrets[0])} and others can read it; run: chmod 600 {place.path}"
-    return [place.report("warning", clause, checked.lines.get(secrets[0]), key_of(secrets[0]))]
-
-
-def _is_secret(path: SettingPath) -> bool:
-    node = node_at(path)
-    return node is not None and node.setting is not None and node.setting.secret
-
-
-def _leaves(values: Mapping[str, Any], place: SettingPath) -> Iterator[SettingPath]:
-    """The paths of settings; what stands inside a setting's own map is part of its value."""
-    for name, value in values.items():
-        path = (*place, name)
-        node = node_at(path)
-        if isinstance(value, Mapping) and node is not None and node.setting is None:
-            yield from _leaves(cast("Table", value), path)
-        else:
-            yield path
-
-
-def _without(values: Table, path: SettingPath) -> Table:
-    name, *rest = path
-    assert isinstance(name, str)
-    if not rest:
-        return {key: value for key, value in values.items() if key != name}
-    return {**values, name: _without(values[name], tuple(rest))}
-
-
 def _enabled(value: Any, node: Node | None) -> Any:
     """Without the entries that say `disabled = true`, at the places where an entry may say so: `node` describes it."""
     if isinstance(value, list):
@@ -563,7 +211,7 @@ def _is_disabled(entry: object, node: Node | None) -> bool:
 
 def _may_be_disabled(node: Node | None) -> bool:
     said = node.children.get("disabled") if node is not None else None
-    return said is not None and said.setting is not None and said.setting.kind is FLAG
+    return said is not None and said.setting is not None and said.setting.kind.accepts(True)
 
 
 def _settled(entry: Any) -> Any:
@@ -606,7 +254,8 @@ def _meant(values: Any, pattern: SettingPath) -> Iterator[SettingPath]:
             yield from ((name, *below) for below in _meant(child, rest))
 
 
-def _held(values: Table, path: SettingPath) -> bool:
+def holds_value(values: Mapping[str, Any], path: SettingPath) -> bool:
+    """Return whether these values say something at a place."""
     value: Any = values
     for part in path:
         value = _child(value, part)

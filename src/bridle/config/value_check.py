@@ -15,15 +15,13 @@ from bridle.base.text.spelling import folded_name, nearest
 from bridle.config.problems import SHOWN_NAMES, Problem, Severity, shown, written
 from bridle.config.setting_table import (
     RETIRED,
-    SETTINGS,
     LineNumbers,
     Node,
     Setting,
     SettingPath,
+    SettingTable,
     Table,
-    canonical,
     key_of,
-    tree,
 )
 
 Report = Callable[[Severity, str, int | None, str], Problem]
@@ -42,11 +40,11 @@ class CheckedSettings(msgspec.Struct, frozen=True):
 
 
 def folded(
-    values: Table, lines: LineNumbers, report: Report, *, unknown: Severity = "warning"
+    table: SettingTable, values: Table, lines: LineNumbers, report: Report, *, unknown: Severity = "warning"
 ) -> CheckedSettings:
     """Every known key under its one name. An unknown key is left out, and named with the nearest known one."""
-    folding = _Folding(lines, report, unknown)
-    found = folding.table(tree(), values, (), ())
+    folding = _Folding(table, lines, report, unknown)
+    found = folding.table(table.tree, values, (), ())
     if (
         found.get("mode") in _OTHER_MODES
     ):  # the other meaning this word has elsewhere; agent_mode goes before it
@@ -56,17 +54,20 @@ def folded(
     return CheckedSettings(found, folding.found, folding.problems())
 
 
-def validated(values: Table, lines: LineNumbers, report: Report, *, in_file: bool = True) -> CheckedSettings:
+def validated(
+    table: SettingTable, values: Table, lines: LineNumbers, report: Report, *, in_file: bool = True
+) -> CheckedSettings:
     """What the settings take, of folded values. Every value that is dropped is an error."""
     checking = _Checking(lines, report, in_file=in_file)
-    kept = checking.section(tree(), values, ())
+    kept = checking.section(table.tree, values, ())
     checking.contradictions(kept)
     return CheckedSettings(kept, lines, checking.problems)
 
 
 class _Folding:
-    def __init__(self, lines: LineNumbers, report: Report, unknown: Severity) -> None:
+    def __init__(self, table: SettingTable, lines: LineNumbers, report: Report, unknown: Severity) -> None:
         self.found: LineNumbers = {}
+        self._table = table
         self._lines = lines
         self._report = report
         self._severity: Severity = unknown
@@ -87,7 +88,7 @@ class _Folding:
     ) -> Table:
         table: Table = {}
         for spelled, value in values.items():
-            name = canonical(node, spelled)
+            name = node.canonical(spelled)
             if name is None:
                 self._note_unknown(node, (*place, spelled), (*written_place, spelled))
                 continue
@@ -115,7 +116,9 @@ class _Folding:
         table = cast("Table", value)
         if node.setting is None:
             return self.table(node, table, path, written_path) if node.listed is None else table
-        return {folded_name(name): item for name, item in table.items()} if node.setting.folds else table
+        return (
+            {folded_name(name): item for name, item in table.items()} if node.setting.about.folds else table
+        )
 
     def _list(self, node: Node, values: list[Any], path: SettingPath, written_path: SettingPath) -> list[Any]:
         entries: list[Any] = []
@@ -136,7 +139,7 @@ class _Folding:
         if len(self._unknown) >= SHOWN_NAMES:  # only counted; looking for names costs time
             self._unknown.append(self._unknown[0])
             return
-        clause = unknown_clause(node, path)
+        clause = unknown_clause(self._table, node, path)
         self._unknown.append(
             self._report(self._severity, clause, self._lines.get(written_path), key_of(path))
         )
@@ -147,14 +150,14 @@ def retired_clause(key: str) -> str:
     return f"{key} no longer does anything; remove it"
 
 
-def unknown_clause(node: Node, path: SettingPath) -> str:
+def unknown_clause(table: SettingTable, node: Node, path: SettingPath) -> str:
     """Says that a key does not exist, and which one was probably meant: a neighbour, or any other."""
     *place, name = path
     close = nearest(folded_name(str(name)), [child for child in node.children if child not in {"*", "[]"}])
     if close is not None:
         close = key_of((*place, close))
     else:
-        close = nearest(key_of(path), [setting.key for setting in SETTINGS])
+        close = nearest(key_of(path), [setting.key for setting in table.settings])
     hint = f"nearest: {close}" if close else "all of them: bridle help settings"
     return f'there is no setting "{shown(key_of(path))}" ({hint})'
 
@@ -202,8 +205,8 @@ class _Checking:
         return kept
 
     def _takes(self, setting: Setting, value: object, path: SettingPath) -> bool:
-        if setting.instead and self._in_file:
-            self._error(f"{key_of(path)} is never read from a settings file; {setting.instead}", path)
+        if setting.about.instead and self._in_file:
+            self._error(f"{key_of(path)} is never read from a settings file; {setting.about.instead}", path)
             return False
         if setting.kind.accepts(value):
             return True
@@ -222,7 +225,8 @@ class _Checking:
 
 def wrong_value(setting: Setting, value: object, path: SettingPath) -> str:
     """`mode = "yollo" is not a mode (strict, default, …)`, without the value where it may be a secret."""
-    value_shown = "…" if setting.secret or setting.private else shown(written(value))
+    about = setting.about
+    value_shown = "…" if about.secret or about.private else shown(written(value))
     return f"{shown(key_of(path))} = {value_shown} is not {setting.kind.wanted}"
 
 
@@ -238,5 +242,5 @@ def _missing(node: Node, entry: Table) -> list[str]:
     return [
         name
         for name, child in node.children.items()
-        if child.setting and child.setting.required and not {name, child.setting.or_key} & entry.keys()
+        if child.setting and child.setting.required and not {name, child.setting.about.or_key} & entry.keys()
     ]

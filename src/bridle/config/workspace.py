@@ -1,98 +1,37 @@
-"""Settings a file of a workspace may make. Whoever wrote the workspace wrote it, so it may tighten and decorate.
+"""Decide what a settings file of the workspace may set. The author of the workspace wrote it, so it may only tighten.
 
-Three answers, and the default is the hardest:
-  always      display settings, rules that deny or ask, and whatever is nowhere looser than the person's own choice
-  after ack   what loads or runs something: only once the person has agreed to this very content. Hooks also need
+Each setting declares one of three answers (`About.workspace`):
+  always      display settings, rules that deny or ask, and values that are not looser than the user's own
+  after ack   what loads or runs something: only once the user agreed to this exact content. Hooks also need
               `--allow-project-hooks`, and each program its own consent before it starts
-  never       everything else, above all keys, endpoints, trust, grants, a looser mode or sandbox, a higher budget
+  never       the default: keys, endpoints, trust, grants, a looser mode or sandbox, a higher budget
+
+A file that the user names by a path has the rights of their own. If it lies where a model can write, naming it is
+consent to its content at that time; changed content counts once the user agreed to it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from bridle.base.fs.files import repository_root
-from bridle.base.net.hosts import all_covered, host_rule
+from bridle.base.fs.paths import is_beneath_any
+from bridle.config.folders import Folders
 from bridle.config.problems import Problem, shown, shown_names, written
-from bridle.config.setting_table import LineNumbers, SettingPath, Table, key_of
-from bridle.config.settings_file import SettingsFile
+from bridle.config.setting_table import LineNumbers, SettingPath, SettingTable, Table, key_of
+from bridle.config.settings_file import ParsedFile, SettingsFile
 
 ProjectMaySet: TypeAlias = Literal["always", "after ack", "never"]
 SpokenFor: TypeAlias = Literal["", "now", "earlier"]
 """Whether somebody named a file by its path, as settings of their own: in this very run, or some time before."""
 
 
-ALWAYS = ("ui", "disallowed_tools")
-AFTER_ACK = (
-    "allowed_tools",
-    "model",
-    "fallback_model",
-    "effort",
-    "instructions",
-    "context",
-    "hooks",
-    "mcp_servers",
-    "skills",
-    "agent",
-    "agent_mode",
-    "agents",
-)
 AGENTS = "agents"
-
-NOWHERE_LOOSER: Mapping[str, Mapping[object, tuple[object, ...]]] = {
-    "mode": {
-        "strict": ("strict",),
-        "default": ("strict", "default", "safe", "plan"),
-        "safe": ("safe",),
-        "auto": ("strict", "default", "safe", "auto", "plan"),
-        "yolo": ("strict", "default", "safe", "auto", "yolo", "plan"),
-        "plan": ("safe", "plan"),
-    },
-    "sandbox.mode": {
-        "off": ("off", "auto", "workspace-write", "read-only"),
-        "auto": ("auto", "workspace-write", "read-only"),
-        "workspace-write": ("workspace-write", "read-only"),
-        "read-only": ("read-only",),
-    },
-    "sandbox.network": {
-        "inherit": ("inherit", "filtered", "deny"),
-        "filtered": ("filtered", "deny"),
-        "deny": ("deny",),
-    },
-    "sandbox.required": {False: (False, True), True: (True,)},
-    "permissions.persist": {True: (True, False), False: (False,)},
-    "delegation.invocation": {
-        "allow": ("allow", "ask", "deny"),
-        "ask": ("ask", "deny"),
-        "deny": ("deny",),
-    },
-    "paths": {
-        "off": ("off", "workspace", "allowlist"),
-        "workspace": ("workspace",),
-        "allowlist": ("allowlist",),
-    },
-}
-"""For each value in force, those that allow nothing it does not allow. `strict` and `safe` differ both ways."""
-
-AT_MOST = (
-    "budget.usd_per_session",
-    "budget.max_steps",
-    "goal.rounds",
-    "delegation.max_depth",
-    "delegation.max_steps",
-    "delegation.parallel",
-    "delegation.catalog_tokens",
-    "sandbox.max_file_mib",
-    "sandbox.max_processes",
-    "sandbox.max_memory_mib",
-)
-COVERED_HOSTS = "sandbox.hosts"
-FEWER = "tools.packs"
 RULES = "permissions.rules"
 HOOKS = "hooks"
 
@@ -126,35 +65,24 @@ class SiftedSettings(msgspec.Struct, frozen=True):
     unflagged: list[str]
 
 
-def answer(path: tuple[str, ...], value: object, own: Mapping[str, Any]) -> ProjectMaySet:
-    """May a workspace file set this, where `own` is what holds without it? Rules are looked at one by one.
+def answer(
+    table: SettingTable, path: tuple[str, ...], value: object, own: Mapping[str, Any]
+) -> ProjectMaySet:
+    """Return whether a workspace file may set this, where `own` are the values without it.
 
-    A value that its setting would not take passes here, so that it is reported as the mistake it is.
+    Permission rules are checked one by one, not here. A value that its setting would not take passes, so that it is
+    reported as the mistake it is.
     """
-    key = key_of(path)
-    if path[0] in ALWAYS:
-        return "always"
     if path[0] == AGENTS and _at(own, path) and isinstance(value, dict):
-        return "never"  # an agent of the person's has no second author
-    if path[0] in AFTER_ACK:
-        return "after ack"
-    if key in NOWHERE_LOOSER:
-        table = NOWHERE_LOOSER[key]
-        in_force = table.get(_at(own, path), ())
-        return "always" if value in in_force or not _is_choice(value, table) else "never"
-    if key == FEWER:
-        return "always" if _are_fewer(value, _at(own, path)) else "never"
-    if key == COVERED_HOSTS:
-        return "always" if _are_covered(value, _at(own, path)) else "never"
-    if key in AT_MOST:
-        most = _at(own, path)
-        if most is None or not isinstance(value, (int, float)) or isinstance(value, bool):
-            return "always"
-        return "always" if value <= cast("float", most) else "never"
-    return "never"
+        return "never"  # an agent of the user's has no second author
+    rule = table.workspace_rule(path)
+    if callable(rule):
+        return "always" if rule(value, _at(own, path)) else "never"
+    return rule
 
 
 def sifted(
+    table: SettingTable,
     values: Table,
     lines: LineNumbers,
     own: Mapping[str, Any],
@@ -163,11 +91,13 @@ def sifted(
     allow_hooks: bool = False,
 ) -> SiftedSettings:
     """Folded values of a workspace file, less what it may not set."""
-    sieve = _Sieve(lines, own, acked, allow_hooks)
-    return SiftedSettings(sieve.table(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
+    sieve = _Sieve(table, lines, own, acked, allow_hooks)
+    return SiftedSettings(sieve.sift(values, ()), sieve.lines, sieve.never, sieve.untrusted, sieve.unflagged)
 
 
-def workspace_file(place: SettingsFile, project: str, data: bytes, values: Table) -> WorkspaceFile:
+def workspace_file(
+    table: SettingTable, place: SettingsFile, project: str, data: bytes, values: Table
+) -> WorkspaceFile:
     """The file as a person agrees to it or not; `project` is the folder it is about, `values` are folded."""
     root = repository_root(project)
     return WorkspaceFile(
@@ -175,7 +105,7 @@ def workspace_file(place: SettingsFile, project: str, data: bytes, values: Table
         path=os.path.relpath(place.path, root),
         shown=place.source,
         data=data,
-        wishes=wishes(values),
+        wishes=wishes(table, values),
     )
 
 
@@ -192,15 +122,15 @@ def ignored(place: SettingsFile, sifted: SiftedSettings) -> list[Problem]:
     return found
 
 
-def wishes(values: Table) -> tuple[str, ...]:
+def wishes(table: SettingTable, values: Table) -> tuple[str, ...]:
     """What folded values of a workspace file ask for beyond what they may have at once, each in a few words.
 
     Total: nothing was validated yet.
     """
-    return tuple(_wishes(values))
+    return tuple(_wishes(table, values))
 
 
-def _wishes(values: Table) -> Iterator[str]:
+def _wishes(table: SettingTable, values: Table) -> Iterator[str]:
     for rule in filter(_allows, _entries(_at(values, ("permissions", "rules")))):
         limit = rule.get("command") or rule.get("path") or rule.get("program")
         tool = shown(str(rule.get("tool", "?")))
@@ -213,16 +143,16 @@ def _wishes(values: Table) -> Iterator[str]:
         yield f"run {_command(hook.get('command') or hook.get('script'))} on {shown(str(hook.get('event', '?')))}"
     named = cast("Table", servers) if isinstance(servers, dict) else {}
     for name, server in named.items():
-        table = cast("Table", server) if isinstance(server, dict) else {}
-        address = table.get("url")
-        does = f"connect to {shown(str(address))}" if address else f"start {_launch(table)}"
+        written_server = cast("Table", server) if isinstance(server, dict) else {}
+        address = written_server.get("url")
+        does = f"connect to {shown(str(address))}" if address else f"start {_launch(written_server)}"
         yield f"{does} (server {shown(name)})"
     agents = values.get(AGENTS)
     added = [name for name in cast("Table", agents) if name != "folders"] if isinstance(agents, dict) else []
     yield from (f"add the agent {shown(name)}" for name in added)
     told = {"allowed_tools": tools, "hooks": hooks, "mcp_servers": named, AGENTS: added}
-    for name in AFTER_ACK:
-        if name in values and not told.get(name):
+    for name, node in table.tree.children.items():
+        if node.workspace == "after ack" and name in values and not told.get(name):
             yield f"set {name} = {shown(written(values[name]))}"
 
 
@@ -243,7 +173,10 @@ def _command(value: object) -> str:
 
 
 class _Sieve:
-    def __init__(self, lines: LineNumbers, own: Mapping[str, Any], acked: bool, allow_hooks: bool) -> None:
+    def __init__(
+        self, table: SettingTable, lines: LineNumbers, own: Mapping[str, Any], acked: bool, allow_hooks: bool
+    ) -> None:
+        self._table = table
         self.lines = dict(lines)
         self.never: list[str] = []
         self.untrusted: list[str] = []
@@ -252,22 +185,25 @@ class _Sieve:
         self._acked = acked
         self._allow_hooks = allow_hooks
 
-    def table(self, values: Table, place: tuple[str, ...]) -> Table:
+    def sift(self, values: Table, place: tuple[str, ...]) -> Table:
         kept: Table = {}
         for name, value in values.items():
             path = (*place, name)
             if key_of(path) == RULES and isinstance(value, list):
                 if rules := self._rules(cast("list[Any]", value), path):
                     kept[name] = rules
-            elif isinstance(value, dict) and (path[0] not in AFTER_ACK or path == (AGENTS,)):
-                if inner := self.table(cast("Table", value), path):
+            elif isinstance(value, dict) and (path == (AGENTS,) or not self._is_judged_whole(path)):
+                if inner := self.sift(cast("Table", value), path):
                     kept[name] = inner
             elif self._passes(path, cast("object", value)):
                 kept[name] = value
         return kept
 
+    def _is_judged_whole(self, path: tuple[str, ...]) -> bool:
+        return self._table.workspace_rule(path[:1]) == "after ack"
+
     def _passes(self, path: tuple[str, ...], value: object) -> bool:
-        match answer(path, value, self._own):
+        match answer(self._table, path, value, self._own):
             case "always":
                 return True
             case "after ack":
@@ -278,7 +214,7 @@ class _Sieve:
                     return False
                 return self._acked
             case "never":
-                compared = key_of(path) in (*NOWHERE_LOOSER, *AT_MOST, COVERED_HOSTS, FEWER)
+                compared = callable(self._table.workspace_rule(path))
                 self.never.append(f"{key_of(path)} = {written(value)}" if compared else key_of(path))
                 return False
 
@@ -310,29 +246,6 @@ def _allows(rule: object) -> bool:
     return isinstance(rule, dict) and cast("Table", rule).get("verdict") == "allow"
 
 
-def _are_covered(value: object, own: object) -> bool:
-    """Whether hosts are among those of the person. What are no hosts passes, to be reported as that."""
-    try:
-        wanted = [host_rule(text) for text in cast("list[str]", value)]
-    except (ValueError, TypeError, AttributeError):
-        return True
-    try:
-        return all_covered(wanted, map(host_rule, cast("list[str]", own or ())))
-    except (ValueError, TypeError, AttributeError):
-        return False
-
-
-def _are_fewer(value: object, own: object) -> bool:
-    """Whether these are among those of the person, who has all without a list. What are no texts is reported later."""
-    if own is None or not isinstance(value, list):
-        return True
-    return all(one in cast("list[object]", own) for one in cast("list[object]", value))
-
-
-def _is_choice(value: object, table: Mapping[object, object]) -> bool:
-    return isinstance(value, (str, bool)) and value in table
-
-
 def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> object:
     value: object = values
     for part in path:
@@ -342,3 +255,68 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> object:
 
 def _ignored(place: SettingsFile, names: list[str], reason: str) -> Problem:
     return place.report("warning", f"ignored {shown_names(names)} ({reason})")
+
+
+# To name one is a word on what it says then. What it says later, after something could have changed it, is
+# nobody's word: it counts once a person agreed to that very content. A file outside the session's folders is
+# as much theirs as their `config.toml`.
+
+
+class NamedFiles:
+    """What decides about those of one run."""
+
+    def __init__(
+        self, *, where: Folders, cwd: str, add_dirs: Sequence[str], is_acked: Callable[[WorkspaceFile], bool]
+    ) -> None:
+        self._own = tuple(map(os.path.realpath, where.all))
+        self._cwd = cwd
+        self._add_dirs = add_dirs
+        self._is_acked = is_acked
+
+    def judge(
+        self,
+        place: SettingsFile,
+        parsed: ParsedFile,
+        spoken_for: SpokenFor,
+        *,
+        used: list[WorkspaceFile],
+        waiting: list[WorkspaceFile],
+    ) -> Problem | None:
+        """Why a file does not count that lies where a model can write; None where it counts. It is added to one of the
+        two lists."""
+        if not parsed.data or not self._can_be_written(place.path):
+            return None
+        file = named_file(place.path, parsed.data, spoken_for)
+        if self._is_acked(file):
+            used.append(file)
+            return None
+        waiting.append(file)
+        clause = (
+            "you have not agreed to what it says now, and it lies where a model can write. "
+            f"Look at it and agree: bridle trust ack {shown(os.path.relpath(place.path, self._cwd))}"
+        )
+        return Problem(
+            severity="error", source=place.source, path=place.path, problem=clause, reason="SettingsNotAgreed"
+        )
+
+    def _can_be_written(self, path: str) -> bool:
+        """Whether its name, or what the name leads to, is in a folder of the session and not in Bridle's own."""
+        folders = (repository_root(os.path.realpath(self._cwd)), *map(os.path.realpath, self._add_dirs))
+        return any(
+            is_beneath_any(one, folders) and not is_beneath_any(one, self._own)
+            for one in (_named_place(path), os.path.realpath(path))
+        )
+
+
+def named_file(path: str, data: bytes, spoken_for: SpokenFor) -> WorkspaceFile:
+    """The file as a person agrees to it or not, by its place in the repository it lies in."""
+    place = _named_place(path)
+    root = repository_root(os.path.dirname(place))
+    shown_path = os.path.relpath(place, root)
+    return WorkspaceFile(root=root, path=shown_path, shown=shown_path, data=data, spoken_for=spoken_for)
+
+
+def _named_place(path: str) -> str:
+    """The path without links on the way to the file: what it is itself decides its content."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)

@@ -16,6 +16,7 @@ import msgspec
 
 from bridle.base.text.token_estimate import estimated_tokens
 from bridle.context.compaction import CompactionPlan, Goal, plan_clearing, plan_summary
+from bridle.context.context_settings import CompactionSettings
 from bridle.context.summaries import deterministic_summary, model_summary, prompt, question
 from bridle.engine.features import Feature, PlacedRequestLayer
 from bridle.engine.sizes import messages_tokens, prefix_tokens, request_tokens
@@ -80,7 +81,6 @@ UNKNOWN_WINDOW: Final = 48_000
 """How many tokens a conversation may have where nobody knows what the model takes."""
 OUTPUT_RESERVE: Final = 16_000
 """What is left for the answer; a quarter of a small window."""
-SUMMARY_TOKENS: Final = 3_000
 SUMMARY_TIMEOUT_S: Final = 120.0
 LEAST_SUMMARY: Final = 150
 LEAST_MODEL_SUMMARY: Final = 300
@@ -107,22 +107,6 @@ PIN: Final = DescribedSlash(
 
 def _always(_prefix: PrefixSet, _tokens: int) -> bool:
     return True
-
-
-class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how to compact.
-
-    `max_tokens` None: as much as the model takes, less what its answer may need. `off`: nothing is compacted for its
-    length but what a provider refused. `summary`: `auto` asks the model where its window is known, `model` always.
-    """
-
-    max_tokens: int | Literal["off"] | None = None
-    compact_at: float = 0.7
-    recent_turns: int = 6
-    max_messages: int | None = None
-    recent_messages: int | None = None
-    summary: Literal["auto", "model", "deterministic"] = "auto"
-    summary_tokens: int = SUMMARY_TOKENS
 
 
 class CompactorNeeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +155,7 @@ class Compactor:
         window = self._around.window_of(prefix.provider, prefix.model)
         most = self._settings.max_tokens
         limits = [
-            None if most == "off" else most,
+            most if isinstance(most, int) else None,
             self._refused.get((prefix.provider, prefix.model)),
         ]
         if window is not None:

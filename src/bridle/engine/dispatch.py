@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,14 +19,35 @@ from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Concurrency, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
+    EndCause,
     IdentityClass,
     RequestedCall,
     ToolCallRequested,
     ToolResult,
+    TurnStop,
 )
 
-if TYPE_CHECKING:
-    from bridle.engine.watcher import Watcher
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an input: rejected by `blocked_by` with `message`, or accepted with `context` added."""
+
+    blocked_by: str = ""
+    message: str = ""
+    context: str = ""
+
+
+class Watcher(Protocol):
+    """Protocol for session observers such as hooks. An observer may reject an input; it hears of the rest when it is in
+    the log.
+
+    Raises: nothing. It reports its own faults.
+    """
+
+    async def input_submitted(self, prompt: str) -> Submitted: ...
+    async def tool_ended(self, call: ToolCall, result: ToolResult) -> None: ...
+    async def turn_ended(self, stop: TurnStop, reason: str | None = None) -> None: ...
+    async def session_ended(self, cause: EndCause) -> None: ...
+
 
 BY_PERSON = 0
 """The step of a call that no model asked for: it came with somebody's input."""

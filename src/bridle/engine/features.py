@@ -11,7 +11,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -84,8 +84,6 @@ OPEN_SLOTS = frozenset({"context", "before_checks"})
 HEARD_S = 1.0
 """A listener that takes longer over an event held everybody up, and hears no more."""
 
-WorkspaceRule: TypeAlias = Literal["always", "after ack", "never"]
-
 
 class PlacedRequestLayer(msgspec.Struct, frozen=True):
     """A layer around the model, and one of `REQUEST_SLOTS`."""
@@ -99,20 +97,6 @@ class PlacedToolLayer(msgspec.Struct, frozen=True):
 
     slot: str
     make: Callable[[], ToolLayer]
-
-
-class FeatureSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of a feature, by its full key.
-
-    `decode` makes what a file says into what the feature uses; `ValueError` says, as a clause, why it is none.
-    `workspace`: whether a file of the workspace may set it, always, once a person agreed to that file, or never.
-    """
-
-    key: str
-    help: str
-    decode: Callable[[Any], Any]
-    default: Any = None
-    workspace: WorkspaceRule = "never"
 
 
 class FeatureQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +138,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    settings: tuple[FeatureSetting, ...] = ()
     request_layers: tuple[PlacedRequestLayer, ...] = ()
     tool_layers: tuple[PlacedToolLayer, ...] = ()
     tools: tuple[Tool, ...] = ()
@@ -180,7 +163,6 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     request_layers: tuple[RequestLayer, ...]
     gates: tuple[Callable[[], ToolLayer], ...]
     run_layers: tuple[Callable[[], ToolLayer], ...]
-    settings: Mapping[str, FeatureSetting]
     slash: tuple[SlashCommand, ...]
     queries: Mapping[tuple[str, str], FeatureQuery]
     answers: Mapping[type[AnyQuery], AnswerQuery]
@@ -220,14 +202,13 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
     """Puts features together, those of others behind ours. Pure.
 
-    Raises `BridleError` with `FeatureConflict` for a name, tool, slash command, setting or query that is there twice,
+    Raises `BridleError` with `FeatureConflict` for a name, tool, slash command or query that is there twice,
     a slot that is not there or taken, and one of ours that a feature of others asks for.
     """
     everyone = (*features, *others)
     _names_once((feature.name, "name", name) for feature in everyone for name in _tool_namespaces(feature))
     _names_once((feature.name, "tool", tool.name) for feature in everyone for tool in feature.tools)
     _names_once((feature.name, "slash command", one.name) for feature in everyone for one in feature.slash)
-    _names_once((feature.name, "setting", one.key) for feature in everyone for one in feature.settings)
     _names_once(
         (feature.name, "query", f"{feature.name}.{query.verb}")
         for feature in everyone
@@ -261,7 +242,6 @@ def join(features: Sequence[Feature], others: Sequence[Feature] = ()) -> Joined:
         request_layers=_in_order(around_model, REQUEST_SLOTS),
         gates=_in_order(around_tool, GATE_SLOTS),
         run_layers=_in_order(around_tool, RUN_SLOTS),
-        settings={one.key: one for feature in everyone for one in feature.settings},
         slash=tuple(one for feature in everyone for one in feature.slash),
         queries={
             (feature.name, query.verb): _answering(feature.name, query)

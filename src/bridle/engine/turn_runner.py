@@ -25,7 +25,7 @@ from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 from bridle.protocol.questions import StepLimitAnswer, StepLimitQuestion
 
 if TYPE_CHECKING:
-    from bridle.engine.watcher import Watcher
+    from bridle.engine.dispatch import Watcher
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

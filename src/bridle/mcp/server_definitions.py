@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
 import msgspec
 
 from bridle.base.net.http_routes import is_loopback, parse_url
 from bridle.base.text.terminal_text import visible
-from bridle.engine.ports import SandboxMode
+from bridle.engine.setting_fields import kind_of
+from bridle.mcp.mcp_settings import ServerOptions, ServerTable
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-Discovery: TypeAlias = Literal["eager", "lazy", "auto"]
-Network: TypeAlias = Literal["inherit", "filtered", "deny"]
 
 VERBS: Final = frozenset(
     {
@@ -42,13 +41,11 @@ VERBS: Final = frozenset(
 SIGN_IN_KEYS: Final = ("client_document_url", "oauth_client_id", "oauth_secret_env", "oauth_redirect_uri")
 """Who Bridle is where a person signs in at a server: said by the person's own settings alone."""
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104  compared, never listened on
-LAZY_ABOVE: Final = 20
-"""A server with more tools than this is searched, unless settings say otherwise."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[^\s:/\\@\x00-\x1f\x7f]{1,64}")
 
 
-class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
+class ServerDefinition(ServerOptions, frozen=True, kw_only=True):
     """One server.
 
     `part` is its name inside the names of its tools, unlike that of every other server. `folder` is where it starts,
@@ -67,27 +64,9 @@ class ServerDefinition(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     transport: Transport
     argv: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
     folder: str = ""
     url: str = ""
-    headers: Mapping[str, str] = {}
-    discovery: Discovery = "auto"
-    lazy_above: int = LAZY_ABOVE
-    connect_s: float = 30.0
-    call_s: float = 120.0
-    idle_s: float = 1800.0
-    enabled_tools: tuple[str, ...] | None = None
-    disabled_tools: tuple[str, ...] = ()
-    sandbox: SandboxMode = "workspace-write"
-    network: Network | None = None
-    read_only_trusted: bool = False
-    sha256: str = ""
     of_project: bool = False
-    client_document_url: str = ""
-    oauth_client_id: str = ""
-    oauth_secret_env: str = ""
-    oauth_redirect_uri: str = ""
-    sampling: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -118,10 +97,19 @@ class BadServer(ValueError):
         self.key = key
 
 
+def _bad_value(table: Mapping[str, Any]) -> BadServer | None:
+    """Name the first value that its setting does not take. The value itself may be a secret."""
+    for key, annotation in get_type_hints(ServerTable, include_extras=True).items():
+        kind = kind_of(annotation)
+        if key in table and kind.wanted and not kind.accepts(table[key]):
+            return BadServer(f"{key} is not {kind.wanted}")
+    return None
+
+
 def decode_server(
     name: str, table: Mapping[str, Any], *, part: str, of_project: bool = False
 ) -> ServerDefinition:
-    """A server of `mcp_servers`, whose values have the types of the settings table. Raises `BadServer`.
+    """Decode a server of `mcp_servers`, whose values were checked by the settings table. Raises `BadServer`.
 
     `part` is that of `unique_server_parts`. `of_project`: a file of the workspace has a say in it.
     """
@@ -129,10 +117,15 @@ def decode_server(
         raise BadServer("its name has blanks, one of :/\\@, characters that are not shown, or more than 64")
     if name in VERBS:
         raise BadServer(f'"{name}" is a command of /mcp, so no server can be called that')
-    argv, url = _words(table), str(table.get("url") or "")
+    table = {key: value for key, value in table.items() if value is not None}
+    try:
+        server = msgspec.convert(table, ServerTable)
+    except msgspec.ValidationError as problem:
+        raise _bad_value(table) or BadServer(str(problem)) from None
+    argv, url = _words(server), server.url or ""
     if bool(argv) == bool(url):
         raise BadServer("it needs either command or url" if not argv else "it has both command and url")
-    transport: Transport = table.get("transport") or ("stdio" if argv else "http")
+    transport = server.transport or ("stdio" if argv else "http")
     if (transport == "stdio") != bool(argv):
         fits = "a server with a command speaks stdio" if argv else "a server with a url speaks http or sse"
         raise BadServer(fits, "transport")
@@ -141,37 +134,25 @@ def decode_server(
         ("args", "env", "cwd", "sandbox", "network", "idle_s", "sha256"),
     )
     for key in of_url if argv else of_command:
-        if table.get(key) is not None:
+        if key in table:
             raise BadServer(f"it goes with a {'url' if argv else 'command'}", key)
-    digest = str(table.get("sha256") or "").lower()
+    digest = server.sha256.lower()
     if digest and _SHA256.fullmatch(digest) is None:
         raise BadServer("it is the sha256 of the program: 64 digits and letters from a to f", "sha256")
     if of_project:
-        _refuse_looser(table)
-    _check_sign_in(table)
-    enabled = table.get("enabled_tools")
-    given = {
-        key: table[key]
-        for key in (
-            "discovery", "lazy_above", "connect_s", "call_s", "idle_s", "sandbox", "network", "read_only_trusted",
-            "sampling", *SIGN_IN_KEYS,
-        )
-        if table.get(key) is not None
-    }  # fmt: skip
+        _refuse_looser(server)
+    _check_sign_in(server)
+    server = msgspec.structs.replace(server, sha256=digest)
+    options: dict[str, Any] = {key: getattr(server, key) for key in ServerOptions.__struct_fields__}
     return ServerDefinition(
+        **options,
         name=name,
         part=part,
         transport=transport,
         argv=argv,
-        env=dict(table.get("env") or {}),
-        folder=str(table.get("cwd") or ""),
+        folder=server.cwd,
         url=url,
-        headers=dict(table.get("headers") or {}),
-        enabled_tools=None if enabled is None else tuple(enabled),
-        disabled_tools=tuple(table.get("disabled_tools") or ()),
-        sha256=digest,
         of_project=of_project,
-        **given,
     )
 
 
@@ -189,29 +170,28 @@ def launch_hash(definition: ServerDefinition, folder: str) -> str:
     return sha256(msgspec.json.encode(launch)).hexdigest()
 
 
-def _words(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """The program and its arguments. Text is one word: nothing of it goes through a shell."""
-    command: Any = table.get("command")
-    if not command:
+def _words(server: ServerTable) -> tuple[str, ...]:
+    """Return the program and its arguments. Text is one word: nothing of it goes through a shell."""
+    if not server.command:
         return ()
-    words = (command,) if isinstance(command, str) else tuple(command)
-    return (*words, *(table.get("args") or ()))
+    words = (server.command,) if isinstance(server.command, str) else server.command
+    return (*words, *server.args)
 
 
-def _refuse_looser(table: Mapping[str, Any]) -> None:
-    """What only the person's own settings may say, of a server that they alone describe."""
+def _refuse_looser(server: ServerTable) -> None:
+    """Refuse what only the user's own settings may say, of a server that they alone describe."""
     loose = {"sandbox": "off", "read_only_trusted": True, "sampling": True}
-    found = [key for key, value in loose.items() if table.get(key) == value]
-    for key in (*found, *(key for key in SIGN_IN_KEYS if table.get(key) is not None)):
+    found = [key for key, value in loose.items() if getattr(server, key) == value]
+    for key in (*found, *(key for key in SIGN_IN_KEYS if getattr(server, key))):
         raise BadServer("only a server that your own settings alone describe may have it", key)
 
 
-def _check_sign_in(table: Mapping[str, Any]) -> None:
-    if (document := table.get("client_document_url")) and not is_client_document(document):
+def _check_sign_in(server: ServerTable) -> None:
+    if server.client_document_url and not is_client_document(server.client_document_url):
         raise BadServer("it is no https address with a path", "client_document_url")
-    if (redirect := table.get("oauth_redirect_uri")) and not _is_redirect(redirect):
+    if server.oauth_redirect_uri and not _is_redirect(server.oauth_redirect_uri):
         raise BadServer("it is no address of this machine with a port", "oauth_redirect_uri")
-    if table.get("oauth_secret_env") and not table.get("oauth_client_id"):
+    if server.oauth_secret_env and not server.oauth_client_id:
         raise BadServer("it goes with oauth_client_id", "oauth_secret_env")
 
 

@@ -22,6 +22,7 @@ from bridle.config.problems import Problem, Severity, shown, written
 from bridle.config.setting_table import key_of, path_of
 from bridle.config.tiers import Tiers
 from bridle.engine.features import Feature, join
+from bridle.engine.setting_fields import about, kind_of
 from bridle.plugin.contract import Plugin
 from bridle.plugin.registrar import AddedRule, Registrar
 from bridle.plugin.transport import MakeTransport
@@ -240,19 +241,18 @@ class _Settings:
 
     def decode(self, kind: type[msgspec.Struct]) -> msgspec.Struct:
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-        self._known |= fields.keys()
-        values: dict[str, Any] = {}
-        for key, value in self._given.items():
-            if key not in fields:
-                continue
-            try:
-                msgspec.convert(value, fields[key])
-            except (msgspec.ValidationError, ValueError, TypeError) as problem:
-                clause = (
-                    f"{self._key(key)} = {shown(written(value))} cannot be used ({visible(str(problem))})"
+        kinds = {key: kind_of(annotation) for key, annotation in fields.items()}
+        self._known |= kinds.keys()
+        values = {key: value for key, value in self._given.items() if key in kinds}
+        for key, value in values.items():
+            if (problem := kinds[key].problem(value)) is not None:
+                why = (
+                    f"is not {wanted}"
+                    if (wanted := kinds[key].wanted)
+                    else f"cannot be used ({visible(problem)})"
                 )
-                self._fail(key, clause)
-            values[key] = value
+                value_shown = "…" if about(fields[key]).secret else shown(written(value))
+                self._fail(key, f"{self._key(key)} = {value_shown} {why}")
         try:
             return msgspec.convert(values, kind)
         except msgspec.ValidationError as problem:
@@ -293,10 +293,7 @@ class _Settings:
 
 
 def _problem(origin: ValueOrigin | None, severity: Severity, key: str, clause: str) -> Problem:
-    origin = origin or ValueOrigin(tier="defaults", name="settings")
-    return Problem(
-        severity=severity, source=origin.name, path=origin.path, line=origin.line, key=key, problem=clause
-    )
+    return (origin or ValueOrigin(tier="defaults", name="settings")).problem(severity, key, clause)
 
 
 def bad_plugin(where: str, plugin: str, problem: str) -> BridleError:

@@ -4,12 +4,13 @@ Nothing here is a default: a preset is used when a person names it, or when its 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from bridle.base.net.http_routes import parse_url
-from bridle.providers.endpoints import API_KEY, BEARER, X_API_KEY, Auth, Endpoint, Quirks, WireName
+from bridle.providers.endpoints import API_KEY, BEARER, X_API_KEY, Auth, Endpoint, Quirks
+from bridle.providers.provider_settings import EndpointSettings
 
 _EFFORT: Final = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
 _BUDGET_MODELS: Final = (
@@ -149,24 +150,6 @@ USUAL_MODELS: Final[Mapping[str, str]] = {
 """What a person starts with who has a key and chose nothing; of several keys the first here."""
 
 
-class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person may say of a provider: a new one, or what differs from a preset of that name.
-
-    `auth` is `bearer`, or the name of the header that carries the bare key.
-    """
-
-    wire: WireName | None = None
-    base_url: str | None = None
-    key_env: str | None = None
-    auth: str | None = None
-    headers: Mapping[str, str] = {}
-    quirks: Quirks | None = None
-    local: bool | None = None
-    first_part_s: float | None = None
-    idle_s: float | None = None
-    alive_s: float | None = None
-
-
 def preset(name: str, presets: Iterable[Endpoint] = PRESETS) -> Endpoint | None:
     return next((known for known in presets if known.name == name), None)
 
@@ -189,15 +172,17 @@ def configured(name: str, settings: Mapping[str, object], presets: Iterable[Endp
     Raises `ValueError` with one clause that says what is wrong.
     """
     try:
-        given = msgspec.convert(dict(settings), ProviderSettings)
+        given = msgspec.convert(dict(settings), EndpointSettings)
     except msgspec.ValidationError as problem:
         raise ValueError(str(problem)) from None
     known = preset(name, presets) or Endpoint(name=name, title=name, base_url="")
     changes: dict[str, object] = {
         field: value
-        for field in ("wire", "base_url", "key_env", "quirks", "local", "first_part_s", "idle_s", "alive_s")
+        for field in ("wire", "base_url", "key_env", "local", "first_part_s", "idle_s", "alive_s")
         if (value := getattr(given, field)) is not None
     }
+    if given.quirks is not None:
+        changes["quirks"] = _decode_quirks(given.quirks)
     if given.headers:
         changes["headers"] = {**known.headers, **given.headers}
     if given.auth is not None:
@@ -208,3 +193,10 @@ def configured(name: str, settings: Mapping[str, object], presets: Iterable[Endp
     except ValueError as problem:
         raise ValueError(f"provider {name} needs a base_url: {problem}") from None
     return made
+
+
+def _decode_quirks(table: Mapping[str, Any]) -> Quirks:
+    try:
+        return msgspec.convert(table, Quirks)
+    except msgspec.ValidationError as problem:
+        raise ValueError(f"quirks: {problem}") from None

@@ -25,9 +25,9 @@ from bridle.base.fs.paths import (
 from bridle.base.fs.private_places import PrivatePlaces
 from bridle.base.secrets.secret_files import SECRET_FILES, is_secret_like, secret_matcher
 from bridle.engine.tools import Sight
+from bridle.safety.safety_settings import PathMode
 from bridle.safety.url_rules import fetch_problem
 
-PathMode: TypeAlias = Literal["workspace", "allowlist", "off"]
 FileAccess: TypeAlias = Literal["read", "write"]
 NamedByUser: TypeAlias = Callable[[str, FileAccess], bool]
 """Whether a rule of the person's own names this absolute path for this access; one that means many files does not."""

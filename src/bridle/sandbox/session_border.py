@@ -9,9 +9,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.base.fs.paths import SessionFolders
 from bridle.base.process.escapees import end_left_behind
@@ -22,6 +20,7 @@ from bridle.protocol.errors import sentence
 from bridle.protocol.events import Degraded, Notice
 from bridle.sandbox.adapters.adapter_choice import GAPS, Chooser
 from bridle.sandbox.plain_spawn import OWN_NETWORK, UNCONFINED
+from bridle.sandbox.sandbox_settings import SandboxSettings
 from bridle.sandbox.sandbox_spawn import SETTLE_S, ClaimedSpawn, SandboxSpawn
 
 if TYPE_CHECKING:
@@ -44,19 +43,6 @@ class OwnFolders(Protocol):
     def cache(self) -> str: ...
     @property
     def all(self) -> tuple[str, ...]: ...
-
-
-class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings and options say about the border around commands."""
-
-    mode: Literal["auto", "off", "read-only", "workspace-write"] = "auto"
-    network: Literal["inherit", "filtered", "deny"] = "inherit"
-    hosts: tuple[str, ...] = ()
-    required: bool = False
-    writable: tuple[str, ...] = ()
-    max_file_mib: int = 16_384
-    max_processes: int = 4_096
-    max_memory_mib: int = 1_048_576
 
 
 def machine_spawn(

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from bridle.base.secrets.redact import stored_marker
+from bridle.engine.dispatch import Submitted
 from bridle.engine.tools import Tool, ToolCall, ToolOutput
-from bridle.engine.watcher import Submitted
 from bridle.protocol.events import HookError, HookTimeout, Notice, ToolResult
 from bridle.safety.hooks.definitions import EVENTS, Actor, HookContext, hook_from
 from bridle.safety.hooks.session_hooks import Block, Continue, Hooks, Modify

@@ -113,8 +113,10 @@ def in_worktree(parent: SessionParts, place: ChildWorktree) -> SessionParts:
     """The parts of a session as they are in a worktree of a child: other folders, and no way to write in the session's
     own or in the repository."""
     folders = session_folders(place.cwd)
-    paths = "workspace" if parent.settings.paths == "off" else parent.settings.paths
-    settings = msgspec.structs.replace(parent.settings, paths=paths, allowed_paths=(place.cwd,))
+    files = parent.settings.files
+    paths = "workspace" if files.paths == "off" else files.paths
+    files = msgspec.structs.replace(files, paths=paths, allowed_paths=(place.cwd,))
+    settings = msgspec.structs.replace(parent.settings, files=files)
     opened = msgspec.structs.replace(parent.opened, cwd=place.cwd, settings=settings)
     where = parent.services.where
     policy = session_policy(

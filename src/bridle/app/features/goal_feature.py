@@ -63,7 +63,7 @@ def _needs(parts: SessionParts) -> GoalNeeds:
         clock=parts.services.clock,
         cwd=parts.opened.cwd,
         schema=settings.options.output_schema,
-        rounds=settings.goal_rounds,
+        rounds=settings.goal.rounds,
         steps=settings.max_steps,
         slot=parts.goals,
         originator=journal.originator,

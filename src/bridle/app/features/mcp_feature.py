@@ -171,7 +171,7 @@ def _tokens(parts: SessionParts) -> Callable[[str], ServerTokens] | None:
     stored = models.stored
     if not isinstance(stored, StoredKeys):
         return None
-    kept = stored.kept_in(parts.settings.credential_store or stored.back_end)
+    kept = stored.kept_in(parts.settings.credentials.store)
     return stored_tokens(kept, lambda: models.connections)
 
 

@@ -58,7 +58,7 @@ def budget(parts: SessionParts) -> Feature:
 
 def models(parts: SessionParts) -> Feature:
     """Goes on with another model where the chosen one is overloaded, looks what it can do, and tries again."""
-    services, fallback_model = parts.services, parts.settings.fallback_model
+    services, fallback_model = parts.services, parts.settings.chosen.fallback_model
     layers = [
         PlacedRequestLayer("check_capabilities", _check_capabilities(services.models, services.known)),
         PlacedRequestLayer("retry", retry(clock=services.clock, random=_random)),
@@ -77,7 +77,7 @@ def compaction(parts: SessionParts) -> Feature:
 
     def affordable(prefix: PrefixSet, tokens: int) -> bool:
         """A summary that could go beyond the budget, or whose price nobody knows, is written without the model."""
-        cap = settings.usd_per_session
+        cap = settings.budget.usd_per_session
         could = _could_cost(parts, prefix, tokens)
         return cap is None or (could is not None and journal.conversation.spent_usd + could <= cap)
 
@@ -88,7 +88,7 @@ def compaction(parts: SessionParts) -> Feature:
         about_to=hooks.compacting if hooks is not None else None,
         warns=settings.options.on_ask == "wait",
     )
-    return compaction_of(Compactor(journal, settings.compaction, around))
+    return compaction_of(Compactor(journal, settings.context, around))
 
 
 def answer_aside(parts: SessionParts) -> AnswerAside:
@@ -137,7 +137,7 @@ def _could_cost(parts: SessionParts, prefix: PrefixSet, tokens: int) -> float | 
 
 
 def refuse_beyond_budget(parts: SessionParts, prefix: PrefixSet, tokens: int) -> None:
-    cap, spent = parts.settings.usd_per_session, parts.journal.conversation.spent_usd
+    cap, spent = parts.settings.budget.usd_per_session, parts.journal.conversation.spent_usd
     if cap is None:
         return
     could = _could_cost(parts, prefix, tokens)

@@ -145,7 +145,7 @@ def operations(parts: SessionParts) -> Feature:
 
 def traces(parts: SessionParts) -> Iterator[Feature]:
     """Turns as OpenTelemetry spans, where somebody has named a collector for them."""
-    endpoint, services = parts.settings.otel_endpoint, parts.services
+    endpoint, services = parts.settings.otel.endpoint, parts.services
     if endpoint is None and not any(name.startswith("OTEL_") for name in services.env):
         return
     if (feature := services.traces().feature(endpoint)) is not None:
@@ -154,7 +154,7 @@ def traces(parts: SessionParts) -> Iterator[Feature]:
 
 def raw_dumps(parts: SessionParts) -> Iterator[Feature]:
     """What goes to providers and comes back, kept as it was, where the person's settings say so."""
-    if not parts.settings.raw_dumps:
+    if not parts.settings.debug.raw:
         return
     from bridle.providers.raw_dump import RawDump
 
@@ -214,7 +214,7 @@ def tools(parts: SessionParts) -> Feature:
         return await parts.services.fetch()(url, wanted, parts.gates().paths.judge_url)
 
     plan = exit_plan_tool(lambda: conversation.mode, lambda: conversation.mode_before_plan)
-    built_in, packs = builtin_tools(jobs, fetch), parts.settings.tool_packs
+    built_in, packs = builtin_tools(jobs, fetch), parts.settings.tools.packs
     if packs is not None:
         from bridle.tools.packs import in_packs
 
@@ -250,11 +250,11 @@ def repo_map(parts: SessionParts) -> Iterator[Feature]:
 
     Where its extra is not installed, or a setting says so, there is no feature.
     """
-    if parts.settings.repo_map == "off" or not is_map_installed():
+    if parts.settings.context.repo_map == "off" or not is_map_installed():
         return
     cache_folder = os.path.join(parts.services.where.state, "repo-map")
     feature = Feature(name=NAME, origin=BUILTIN, tools=(repo_map_tool(cache_folder),))
-    if parts.settings.repo_map == "tail":
+    if parts.settings.context.repo_map == "tail":
         from bridle.app.features.map_feature import map_at_tail
 
         tail = map_at_tail(parts, cache_folder)
@@ -451,7 +451,7 @@ def memory(parts: SessionParts) -> Iterator[Feature]:
 
 def prompt_files(parts: SessionParts) -> Iterator[Feature]:
     """Prompts as files: the person's, the project's, and those of bundles. Without a folder there is no feature."""
-    user, project = prompt_folders(parts.services.where, parts.opened.cwd, parts.settings.prompt_folders)
+    user, project = prompt_folders(parts.services.where, parts.opened.cwd, parts.settings.commands.folders)
     if not (user or project or parts.settings.bundles):
         return
     from bridle.app.features.prompt_file_feature import bundle_prompts, project_prompts, user_prompts
@@ -493,7 +493,7 @@ async def next_prefix(parts: SessionParts, chosen: ModelChanged) -> PrefixSet:
 
 
 def _parameters(parts: SessionParts) -> Parameters:
-    return Parameters(effort=parts.settings.effort, answer_schema=parts.settings.options.output_schema)
+    return Parameters(effort=parts.settings.chosen.effort, answer_schema=parts.settings.options.output_schema)
 
 
 def _unsaid(_event: DurableEvent) -> None:
@@ -515,7 +515,7 @@ def session_instructions(parts: SessionParts, ask: AskPerson | None = None) -> S
     how = IN_CI if services.env.get("CI") else AT_A_DESK
     return SessionInstructions(
         InstructionPlace(
-            cwd=opened.cwd, root=root, config_folder=services.where.config, sources=settings.sources
+            cwd=opened.cwd, root=root, config_folder=services.where.config, sources=settings.context.sources
         ),
         InstructionPorts(
             consent=Consent(trust, ask=ask or parts.questions.ask, notice=notice, how=how),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from bridle.app.sources.skill_sources import skill_item
 from bridle.context.consent import AT_A_DESK, IN_CI
@@ -69,7 +69,7 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
     heard: deque[InputAccepted | StepEnded] = deque(maxlen=_MOST_HEARD)
     announced = False
 
-    again = _UsedSkills(known, conversation, parts.opened.settings.compaction.max_tokens)
+    again = _UsedSkills(known, conversation, parts.opened.settings.context.max_tokens)
 
     def hear(envelope: Envelope) -> None:
         match envelope.event:
@@ -132,9 +132,7 @@ def skills(parts: SessionParts) -> Iterator[Feature]:
 class _UsedSkills:
     """The skills that a session has used. When a summary took the words of some away, they come again behind it."""
 
-    def __init__(
-        self, known: SessionSkills, conversation: Conversation, max_tokens: int | Literal["off"] | None
-    ) -> None:
+    def __init__(self, known: SessionSkills, conversation: Conversation, max_tokens: int | str) -> None:
         self._known = known
         self._conversation = conversation
         self._epoch = conversation.epoch

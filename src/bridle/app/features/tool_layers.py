@@ -37,7 +37,7 @@ def look_at_git(parts: SessionParts) -> ToolLayer:
 
 def approved_edits(parts: SessionParts) -> ApprovedEdits:
     opened = parts.opened
-    return ApprovedEdits(opened.approvals, cwd=opened.cwd, sources=opened.settings.sources)
+    return ApprovedEdits(opened.approvals, cwd=opened.cwd, sources=opened.settings.context.sources)
 
 
 def ask_permission(parts: SessionParts, edits: ApprovedEdits) -> ToolLayer:

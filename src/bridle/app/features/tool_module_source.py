@@ -120,7 +120,7 @@ def tool_modules(parts: SessionParts) -> Iterator[Feature]:
     if not found:
         return
     counting, said = counting_modules(
-        found, parts.opened.approvals, project_too=parts.settings.project_modules
+        found, parts.opened.approvals, project_too=parts.settings.tools.project_modules
     )
     sources = tuple(map(ModuleSource, counting))
 

@@ -129,7 +129,7 @@ def standing(
         *builtin_tools(Jobs(lambda _event: None)),
         exit_plan_tool(lambda: chosen, lambda: chosen),
         skill_tool(SessionSkills(lambda: Offered(skills={})), Conversation),
-        *((repo_map_tool(""),) if settings.repo_map != "off" and is_map_installed() else ()),
+        *((repo_map_tool(""),) if settings.context.repo_map != "off" and is_map_installed() else ()),
     )
     registry = session_registry(settings, mode=lambda: chosen)
     registry.replace(BUILTIN.scope, tools, BUILTIN)
@@ -142,7 +142,7 @@ def standing(
         here=session_folders(cwd, settings.options.add_dirs),
         understand=understand or understanding(env, cwd),
         mode=lambda: chosen,
-        saved=saved if settings.persist_grants else None,
+        saved=saved if settings.permissions.persist else None,
         env=env,
     )
     foreseen = _foreseen(made.understand, where, env)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bridle.app.session_parts import SessionParts
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.settings import is_acked
 from bridle.base.text.terminal_text import visible
 from bridle.config.folders import Folders, project_folder
 from bridle.config.profiles import (
     PROJECT_CHOICE_NAME,
     ProfileFile,
+    ProjectProfile,
     about_words,
     chosen_by_project,
     described_file,
@@ -17,7 +19,6 @@ from bridle.config.profiles import (
     find_profiles,
     read_preset,
 )
-from bridle.config.project_profile import ProjectProfile
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.queries import ProfileDescription, ProfileEntry, ProfileList
 from bridle.safety.trust.approvals import Approvals
@@ -50,7 +51,7 @@ def profile_entries(where: Folders, *, cwd: str | None, in_force: str = "") -> l
 
 def is_trusted_profile(file: ProfileFile, where: Folders) -> bool:
     """Whether the person agreed to a profile of a project, to its very bytes."""
-    found = ProjectProfile(file, read_preset(file).parsed, {})
+    found = ProjectProfile(TABLE, file, read_preset(file).parsed, {})
     return not found.is_broken and is_acked(Approvals(where.config))(found.workspace_file)
 
 

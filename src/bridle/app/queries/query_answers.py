@@ -10,6 +10,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.queries.agent_answers import own_agents
 from bridle.app.queries.profile_answers import profile_description, profile_list
+from bridle.app.records.retention_days import NOTICE_MS, days_kept
 from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.sources.skill_sources import own_skills
 from bridle.app.user.instruction_trust import all_instruction_files, is_trusted_file
@@ -23,7 +24,6 @@ from bridle.commands.git_commands import GIT_COMMANDS
 from bridle.commands.prompts import PROMPTS
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.folders import Folders, home_of
-from bridle.config.retention_days import NOTICE_MS, days_kept
 from bridle.context.compaction_layer import COMPACT, PIN
 from bridle.context.consent import agreed_and_waiting
 from bridle.context.skills.skill_views import skill_description, skill_list
@@ -240,11 +240,11 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
         cwd, (options, kept) = row.cwd, resumed_options(options, cwd, row.profile)
     settings = session_settings(options, where=where, cwd=cwd, env=env, profile_kept=kept)
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
-    files = all_instruction_files(where, cwd, settings.sources)
+    files = all_instruction_files(where, cwd, settings.context.sources)
     used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))
     model, model_from = create.model, "command"
     if model is None and resume is None:
-        model = settings.model
+        model = settings.chosen.model
         model_from = "environment" if env.get("BRIDLE_MODEL") == model else "settings"
     return q.SessionPreview(
         cwd=cwd,
@@ -254,7 +254,7 @@ async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
         wide=why_wide(cwd, home_of(env)) or "",
         rules=tuple(file.shown for file in used),
         waiting_rules=tuple(file.shown for file in waiting),
-        notify=settings.notify,
+        notify=settings.ui.notify,
     )
 
 

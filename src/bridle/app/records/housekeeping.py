@@ -178,7 +178,7 @@ class Housekeeping:
                 await self._sweep(cwd)
 
     async def _sweep(self, cwd: str) -> None:
-        from bridle.config.retention_days import days_kept
+        from bridle.app.records.retention_days import days_kept
         from bridle.sessions.archive.beside_files import forget_beside
 
         expired = await self._archive.expire(

@@ -14,6 +14,7 @@ from copy import copy
 
 import msgspec
 
+from bridle.app.user.setting_sections import load
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.fs.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.fs.paths import is_beneath, session_folders
@@ -22,7 +23,6 @@ from bridle.base.ids import Ids
 from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
-from bridle.config.tiers import load
 from bridle.engine.conversation import Conversation
 from bridle.engine.journal import Journal
 from bridle.engine.ports import AskPerson

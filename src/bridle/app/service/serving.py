@@ -19,6 +19,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.service.mcp_mount import MCP_PATH, McpMount
 from bridle.app.service.openapi_file import openapi_document
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.base.clock import Clock
 from bridle.base.net.engine_place import EnginePlace
@@ -33,7 +34,6 @@ from bridle.base.process.peer_process import (
 )
 from bridle.clients.mcp_server.agent_tools import ToolNames
 from bridle.config.folders import Folders, home_of
-from bridle.config.tiers import load
 from bridle.control.capability_tokens import Tokens
 from bridle.control.event_batches import OpenStreams
 from bridle.control.http_server import ConnectionLimits

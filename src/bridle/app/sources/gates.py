@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import SessionSettings
 from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.base.fs.private_places import PrivatePlaces
 from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.config.folders import Folders, home_of
-from bridle.config.rule_list import put_rule_first
-from bridle.config.tiers import load
+from bridle.config.settings_writer import put_rule_first
 from bridle.engine.layers import known_and_visible, validated
 from bridle.engine.tools import Registry, RunTool, Sight, ToolCall, ToolLayer, ToolOutput
 from bridle.protocol.errors import CommandRefused, sentence
@@ -69,9 +69,9 @@ def gates(
     paths = PathPolicy(
         folders=here,
         protected=where.all,
-        mode=settings.paths,
-        allowed=session_folders(here.workspace, settings.allowed_paths).added,
-        secret_files=settings.secret_files or SECRET_FILES,
+        mode=settings.files.paths,
+        allowed=session_folders(here.workspace, settings.files.allowed_paths).added,
+        secret_files=settings.permissions.secret_files or SECRET_FILES,
         named_by_user=named_by_user(settings.rules, here),
         judge_url=_judge_url(settings),
         private=private,

@@ -18,7 +18,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.ports import Spawn, SpawnPolicy
 from bridle.engine.tools import ToolLayer
 from bridle.protocol.events import Notice
-from bridle.safety.hooks.definitions import Actor, HookDefaults, Phase
+from bridle.safety.hooks.definitions import Actor, Phase
 from bridle.safety.hooks.hook_process import started_by
 from bridle.safety.hooks.hook_sources import Project, WrittenHook, find_hooks
 from bridle.safety.hooks.layer import hooked, passing, tell_hooks
@@ -59,8 +59,8 @@ def session_hooks(settings: HookSettings, around: HookedSession) -> SessionHooks
         project=Project(root=root, folder=project),
         cwd=cwd,
         is_trusted=is_trusted,
-        allow_project_hooks=settings.allow_project_hooks,
-        defaults=_defaults(settings),
+        allow_project_hooks=settings.defaults.allow_project,
+        defaults=settings.defaults,
     )
     if not found.hooks:
         return SessionHooks(None, found.notice)
@@ -113,11 +113,4 @@ def written_hook(entry: WrittenEntry) -> WrittenHook:
         where=origin.name if origin.line is None else f"{origin.name}:{origin.line}",
         path=origin.path or "",
         confined=origin.name.startswith(BUNDLE),
-    )
-
-
-def _defaults(settings: HookSettings) -> HookDefaults:
-    return HookDefaults(
-        timeout_ms=settings.timeout_ms,
-        failure_policy="open" if settings.failure_policy == "open" else "closed",
     )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from bridle.agents.agent_settings import AgentSettings
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.settings import SessionSettings
 from bridle.config import value_check
 from bridle.config.bundles import bundle_name
@@ -83,7 +84,7 @@ def _with_providers(
             if preset(name) is not None:
                 raise bad_plugin(plugin.where, plugin.name, f'there is a provider "{name}" of Bridle already')
             report = SettingsFile(path=plugin.name, source=f"plugin {plugin.name}").report
-            checked = value_check.validated({"providers": {name: dict(given)}}, {}, report)
+            checked = value_check.validated(TABLE, {"providers": {name: dict(given)}}, {}, report)
             if checked.problems:
                 raise bad_plugin(plugin.where, plugin.name, checked.problems[0].problem)
             theirs[name] = {**given, **written.get(name, {})}

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from bridle.app.records.operations import wanted_levels
 from bridle.app.sources.hook_feature import written_hook
-from bridle.app.user.agent_tables import BadAgentTable, decoded_agents
-from bridle.app.user.settings import BadSetting, decoded_servers
+from bridle.app.user.agent_tables import decoded_agents
+from bridle.app.user.settings import decoded_servers
 from bridle.base.text.spelling import nearest
-from bridle.config.origins import ValueOrigin
-from bridle.config.problems import Problem, Severity, shown
+from bridle.config.origins import BadSetting
+from bridle.config.problems import Problem, shown
 from bridle.config.setting_table import key_of
 from bridle.config.tiers import Tiers
 from bridle.control.listening_socket import tcp_address
@@ -71,7 +71,7 @@ def _hooks(tiers: Tiers) -> Iterator[Problem]:
         try:
             hook_from(entry.value, scope=scope)
         except BadHook as bad:
-            yield _problem(entry.origin, "hooks", bad.problem, "error" if scope == "user" else "warning")
+            yield entry.origin.problem("error" if scope == "user" else "warning", "hooks", bad.problem)
 
 
 def _servers(tiers: Tiers) -> Iterator[Problem]:
@@ -80,15 +80,15 @@ def _servers(tiers: Tiers) -> Iterator[Problem]:
         return
     for found in decoded_servers(tiers, tables):
         if isinstance(found, BadSetting):
-            yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
+            yield found.problem
 
 
 def _agents(tiers: Tiers) -> Iterator[Problem]:
     if not tiers.get("agents"):
         return
     for found in decoded_agents(tiers):
-        if isinstance(found, BadAgentTable):
-            yield _problem(found.origin, found.key, f"{found.key}: {found.clause}", "error")
+        if isinstance(found, BadSetting):
+            yield found.problem
 
 
 class _Plugins(NamedTuple):
@@ -126,23 +126,23 @@ def _rules(tiers: Tiers, plugged: tuple[str, ...]) -> Iterator[Problem]:
     for entry in written:
         rule = Rule(tool=entry.value["tool"], verdict=entry.value["verdict"])
         for _, problem in rules_without_a_tool([rule], tools):
-            yield _problem(entry.origin, "permissions.rules", problem, "warning")
+            yield entry.origin.problem("warning", "permissions.rules", problem)
     for key, text, origin in listed:
         try:
             rule = parse_rule(text, "deny")
         except UsageError:
             problem = f'"{shown(text)}" is not a tool, nor a tool and a pattern like bash(npm test*)'
-            yield _problem(origin, key, problem, "error")
+            yield origin.problem("error", key, problem)
         else:
             for _, problem in rules_without_a_tool([rule], tools):
-                yield _problem(origin, key, problem, "warning")
+                yield origin.problem("warning", key, problem)
 
 
 def _not_used_yet(tiers: Tiers) -> Iterator[Problem]:
     for path, capability in tiers.unused.items():
         origin, key = tiers.origin(path), key_of(path)
         assert origin is not None, "somebody has written it"
-        yield _problem(origin, key, f"{key} is not used yet (it comes with {capability})", "warning")
+        yield origin.problem("warning", key, f"{key} is not used yet (it comes with {capability})")
 
 
 def _levels(tiers: Tiers) -> Iterator[Problem]:
@@ -152,7 +152,7 @@ def _levels(tiers: Tiers) -> Iterator[Problem]:
     try:
         wanted_levels(tiers.get("log.levels"))
     except BridleError as refused:
-        yield _problem(origin, "log.levels", refused.message, "error")
+        yield origin.problem("error", "log.levels", refused.message)
 
 
 def packs_that_are_none(packs: Sequence[str], plugged: Sequence[str]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _packs(tiers: Tiers, plugged: Sequence[str]) -> Iterator[Problem]:
     origin = tiers.origin("tools.packs")
     if origin is not None:
         for problem in packs_that_are_none(tiers.get("tools.packs"), plugged):
-            yield _problem(origin, "tools.packs", problem, "warning")
+            yield origin.problem("warning", "tools.packs", problem)
 
 
 def _listen(tiers: Tiers) -> Iterator[Problem]:
@@ -177,10 +177,4 @@ def _listen(tiers: Tiers) -> Iterator[Problem]:
     try:
         tcp_address(tiers.get("engine.listen"), "engine.listen")
     except UsageError as refused:
-        yield _problem(origin, "engine.listen", refused.message, "error")
-
-
-def _problem(origin: ValueOrigin, key: str, problem: str, severity: Severity) -> Problem:
-    return Problem(
-        severity=severity, source=origin.name, path=origin.path, line=origin.line, key=key, problem=problem
-    )
+        yield origin.problem("error", "engine.listen", refused.message)

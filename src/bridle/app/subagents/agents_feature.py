@@ -191,7 +191,7 @@ class SessionDelegation:
         assert chosen is not None, "a session is created with a model"
         named = agent.provider.profile
         if named is None and not agent.provider.inherit_root:
-            named = self._parts.settings.model
+            named = self._parts.settings.chosen.model
         if named is None or named == chosen.provider:
             return ModelChanged(provider=chosen.provider, model=chosen.model)
         return self._parts.services.models.named(named)

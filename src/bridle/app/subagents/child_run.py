@@ -28,7 +28,7 @@ from bridle.app.session_parts import SessionParts
 from bridle.app.sources.gates import tools_seen
 from bridle.app.sources.hook_feature import SessionHooks
 from bridle.app.sources.session_agents import WorkingAgent
-from bridle.context.compaction_layer import CompactionSettings
+from bridle.context.context_settings import ContextSettings
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Feature, Joined, join
 from bridle.engine.journal import Journal
@@ -68,8 +68,8 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
     conversation, registry = journal.conversation, agent.tools_of(parent.tools)
     settings = parent.settings
     if agent.is_bounded:
-        bounded = _compaction(agent.settings.child, settings.compaction)
-        settings = msgspec.structs.replace(settings, compaction=bounded)
+        bounded = _compaction(agent.settings.child, settings.context)
+        settings = msgspec.structs.replace(settings, context=bounded)
 
     def gates():
         made = parent.gates()
@@ -142,7 +142,7 @@ def _hooks(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> Sessi
     return SessionHooks(counting.acting_as(actor))
 
 
-def _compaction(child: ChildContext, session: CompactionSettings) -> CompactionSettings:
+def _compaction(child: ChildContext, session: ContextSettings) -> ContextSettings:
     return msgspec.structs.replace(
         session,
         max_tokens=child.max_tokens,

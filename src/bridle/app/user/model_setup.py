@@ -132,7 +132,8 @@ async def connect_provider(models: Models, command: ConnectProvider, clock: Cloc
 
 def save_model(models: Models, command: SaveModel, where: Folders) -> None:
     """The model of new sessions, in the person's own settings, once it is there to be used."""
+    from bridle.app.user.setting_sections import TABLE
     from bridle.config.settings_writer import set_value
 
     models.choose(command.model)
-    set_value(where, "model", command.model)
+    set_value(TABLE, where, "model", command.model)

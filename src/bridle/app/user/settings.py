@@ -6,29 +6,49 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from bridle.agents.agent_settings import GoalSettings
+from bridle.app.user.setting_sections import (
+    LogSettings,
+    ProfileSettings,
+    PromptSettings,
+    TraceSettings,
+    TranscriptSettings,
+    UiSettings,
+    load,
+)
 from bridle.base.net.hosts import host_rule
 from bridle.config.folders import Folders
-from bridle.config.origins import GivenOption, ValueOrigin, bundle_folders
+from bridle.config.origins import BadSetting, GivenOption, ValueOrigin, bundle_folders
 from bridle.config.problems import shown
 from bridle.config.profiles import DEFAULT, PROJECT_CHOICE_NAME, is_path
 from bridle.config.setting_table import key_of
-from bridle.config.tiers import Tiers, WrittenEntry, load
-from bridle.context.compaction_layer import CompactionSettings
-from bridle.context.instruction_files import DEFAULT_SOURCES
+from bridle.config.tiers import Tiers, WrittenEntry
+from bridle.context.context_settings import ContextSettings, MemorySettings, SkillSection
 from bridle.context.skills.skill_records import SkillSettings
-from bridle.engine.open_questions import PERMISSION_TIMEOUT_S
+from bridle.credentials.credential_settings import CredentialSettings
+from bridle.mcp.mcp_settings import McpSettings
 from bridle.protocol.commands import CreateSession, SystemText
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.events import Mode, Verdict
-from bridle.protocol.messages import Effort
+from bridle.providers.provider_settings import DebugSettings, ModelChoice
+from bridle.safety.safety_settings import (
+    BudgetSettings,
+    HookDefaults,
+    ModeSettings,
+    PathSettings,
+    PermissionSettings,
+    RuleSettings,
+    TrustSettings,
+)
 from bridle.safety.trust import Approvals
-from bridle.sandbox.session_border import SandboxSettings
+from bridle.sandbox.sandbox_settings import SandboxSettings
+from bridle.sessions.stored_session_settings import StoredSessionSettings
+from bridle.tools.tool_settings import ToolSettings
 
 if TYPE_CHECKING:
     from bridle.agents.agent_settings import AgentSettings
     from bridle.config.workspace import WorkspaceFile
     from bridle.mcp.server_definitions import ServerDefinition
-    from bridle.safety.path_guard import PathMode
     from bridle.safety.rules import Rule, RuleTier
 
 HEADLESS_STEPS = 500
@@ -86,77 +106,68 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings and options say about hooks."""
+    """The written hooks of a session, and what holds for those that say nothing themselves."""
 
     written: tuple[WrittenEntry, ...] = ()
-    timeout_ms: int | None = None
-    failure_policy: str = "closed"
-    allow_project_hooks: bool = False
+    defaults: HookDefaults = HookDefaults()
 
 
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The MCP servers of a session. `tables` are their settings as they are written, for whoever judges trust."""
+class ServerSettings(McpSettings, frozen=True, kw_only=True):
+    """The MCP servers of a session. `tables` are their settings as they are written, for the check of trust."""
 
     definitions: "tuple[ServerDefinition, ...]" = ()
     tables: Mapping[str, Mapping[str, Any]] = {}
-    start_s: float = 5.0
-    sampling_requests: int = 10
-    sampling_tokens: int = 20_000
 
 
-class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a session is composed from. `secret_files`: None where the built-in list holds.
+class FeatureSections(msgspec.Struct, frozen=True, kw_only=True):
+    """Sections that a session uses as they are, by their keys."""
 
-    `tool_packs`: None where all tools are there. `bundles` are the folders of those that count. `unused` are settings
-    that somebody has written and nothing uses yet. `plugin_tiers` are there where something is said about plugins: they
-    read it themselves. `agents` is None where nothing is said of them.
+    credentials: CredentialSettings = CredentialSettings()
+    budget: BudgetSettings = BudgetSettings()
+    context: ContextSettings = ContextSettings()
+    permissions: PermissionSettings = PermissionSettings()
+    tools: ToolSettings = ToolSettings()
+    sessions: StoredSessionSettings = StoredSessionSettings()
+    goal: GoalSettings = GoalSettings()
+    commands: PromptSettings = PromptSettings()
+    otel: TraceSettings = TraceSettings()
+    debug: DebugSettings = DebugSettings()
+    log: LogSettings = LogSettings()
+    transcript: TranscriptSettings = TranscriptSettings()
+    ui: UiSettings = UiSettings()
+
+
+class SessionSettings(FeatureSections, frozen=True, kw_only=True):
+    """Everything a session is composed from: the section of each feature, with the options of the command.
+
+    `chosen` is the choice of models. `bundles` are the folders of those that count. `unused` are settings that are
+    written and not used yet. `plugin_tiers` are there where plugins are set up: they read their sections themselves.
+    `agents` is None where nothing is set for them.
     """
 
     options: SessionOptions
-    model: str | None
+    chosen: ModelChoice
     mode: Mode
     rules: "tuple[Rule, ...]"
     max_steps: int
     providers: Mapping[str, Mapping[str, Any]]
-    credential_store: Literal["encrypted", "keyring"] = "encrypted"
-    credential_helper: Literal["always", "serve", "never"] = "serve"
     models: Mapping[str, Mapping[str, Any]]
-    fallback_model: str | None
-    usd_per_session: float | None
-    sources: tuple[str, ...]
-    repo_map: Literal["off", "tool", "tail"] = "tool"
+    files: PathSettings
+    sandbox: SandboxSettings
+    skills: SkillSettings
     instructions: str
     warnings: tuple[str, ...]
     unused: tuple[str, ...] = ()
     plugin_tiers: Tiers | None = None
     profile: str = "default"
-    tool_packs: tuple[str, ...] | None = None
     bundles: tuple[str, ...] = ()
-    permission_timeout_s: float = PERMISSION_TIMEOUT_S
     hooks: HookSettings = HookSettings()
-    secret_files: tuple[str, ...] | None = None
-    persist_grants: bool = True
     waiting: "tuple[WorkspaceFile, ...]" = ()
     named: "tuple[WorkspaceFile, ...]" = ()
     require_trust: bool = False
-    sandbox: SandboxSettings = SandboxSettings()
-    paths: "PathMode" = "workspace"
-    effort: Effort | None = None
-    notify: bool = True
-    allowed_paths: tuple[str, ...] = ()
-    compaction: CompactionSettings = CompactionSettings()
-    idle_timeout_s: float = 1800.0
-    log_levels: str = ""
     servers: ServerSettings = ServerSettings()
-    skills: SkillSettings = SkillSettings()
-    otel_endpoint: str | None = None
-    raw_dumps: bool = False
-    transcript: Literal["events", "envelope", "chain"] | None = None
     memory: bool = True
-    prompt_folders: tuple[str, ...] = ()
-    goal_rounds: int = 10
     agents: "AgentSettings | None" = None
-    project_modules: bool = False
 
 
 def session_options(command: CreateSession) -> SessionOptions:
@@ -216,77 +227,41 @@ def session_settings(
         add_dirs=options.add_dirs,
         profile_kept=profile_kept,
     ).checked()
-    sources = tiers.get("context.sources")
+    profile = tiers.section("", ProfileSettings)
+    hook_defaults = tiers.section("hook_defaults", HookDefaults)
+    if options.allow_project_hooks:
+        hook_defaults = msgspec.structs.replace(hook_defaults, allow_project=True)
     return SessionSettings(
+        **msgspec.structs.asdict(tiers.section("", FeatureSections)),
         options=options,
-        model=tiers.get("model"),
-        mode=tiers.get("mode") or "default",
-        effort=tiers.get("effort"),
-        notify=tiers.get("ui.notify") is not False,
+        chosen=tiers.section("", ModelChoice),
+        mode=tiers.section("", ModeSettings).mode,
         rules=(*flags, *_file_rules(tiers), *_listed_tools(tiers)),
         max_steps=options.max_steps or _max_steps(tiers, headless=options.headless),
         providers=tiers.get("providers") or {},
-        credential_store=tiers.get("credentials.store") or "encrypted",
-        credential_helper=tiers.get("credentials.helper") or "serve",
         models=tiers.get("models") or {},
-        fallback_model=tiers.get("fallback_model"),
-        usd_per_session=tiers.get("budget.usd_per_session"),
-        sources=tuple(sources) if sources else DEFAULT_SOURCES,
-        repo_map=tiers.get("context.repo_map") or "tool",
-        goal_rounds=tiers.get("goal.rounds") or 10,
-        instructions="\n\n".join(filter(None, (tiers.get("instructions"), options.append_system))),
+        files=tiers.section("", PathSettings),
+        sandbox=_sandbox(tiers, options),
+        skills=skill_settings(tiers),
+        instructions="\n\n".join(filter(None, (profile.instructions, options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         unused=tuple(map(key_of, tiers.unused)),
         plugin_tiers=tiers if tiers.get("plugins") else None,
-        profile=tiers.get("profile"),
-        tool_packs=tiers.get("tools.packs"),
+        profile=profile.profile,
         bundles=bundle_folders(tiers.sources),
-        permission_timeout_s=float(tiers.get("permissions.timeout_s")),
-        hooks=HookSettings(
-            written=tuple(tiers.written("hooks")),
-            timeout_ms=tiers.get("hook_defaults.timeout_ms"),
-            failure_policy=tiers.get("hook_defaults.failure_policy") or "closed",
-            allow_project_hooks=options.allow_project_hooks or bool(tiers.get("hook_defaults.allow_project")),
-        ),
-        secret_files=tuple(tiers.get("permissions.secret_files") or ()) or None,
-        persist_grants=tiers.get("permissions.persist") is not False,
+        hooks=HookSettings(written=tuple(tiers.written("hooks")), defaults=hook_defaults),
         waiting=tiers.waiting,
         named=tiers.named,
-        require_trust=options.require_trust or bool(tiers.get("trust.required")),
-        sandbox=SandboxSettings(
-            mode=tiers.get("sandbox.mode") or "auto",
-            network=tiers.get("sandbox.network") or "inherit",
-            hosts=_hosts(tiers, options),
-            required=bool(tiers.get("sandbox.required")),
-            writable=tuple(tiers.get("sandbox.writable") or ()),
-            max_file_mib=tiers.get("sandbox.max_file_mib"),
-            max_processes=tiers.get("sandbox.max_processes"),
-            max_memory_mib=tiers.get("sandbox.max_memory_mib"),
-        ),
-        paths=tiers.get("paths") or "workspace",
-        allowed_paths=tuple(tiers.get("allowed_paths") or ()),
-        compaction=_compaction(tiers),
-        idle_timeout_s=float(tiers.get("sessions.idle_timeout_s")),
-        log_levels=tiers.get("log.levels") or "",
+        require_trust=options.require_trust or tiers.section("trust", TrustSettings).required,
         servers=server_settings(tiers),
-        skills=skill_settings(tiers),
-        otel_endpoint=tiers.get("otel.endpoint"),
-        raw_dumps=bool(tiers.get("debug.raw")),
-        transcript=_transcript(tiers),
         memory=_memory(tiers, options),
-        prompt_folders=tuple(tiers.get("commands.folders") or ()),
         agents=agent_settings(tiers),
-        project_modules=bool(tiers.get("tools.project_modules")),
     )
 
 
 def skill_settings(tiers: Tiers) -> SkillSettings:
-    return SkillSettings(
-        enabled=tiers.get("skills.enabled") is not False,
-        disabled=tuple(tiers.get("skills.disabled") or ()),
-        folders=tuple(tiers.get("skills.folders") or ()),
-        bundles=bundle_folders(tiers.sources),
-    )
+    section = tiers.section("skills", SkillSection)
+    return SkillSettings(**msgspec.structs.asdict(section), bundles=bundle_folders(tiers.sources))
 
 
 def agent_settings(tiers: Tiers) -> "AgentSettings | None":
@@ -308,24 +283,10 @@ def server_settings(tiers: Tiers) -> ServerSettings:
     definitions: list[ServerDefinition] = []
     for found in decoded_servers(tiers, tables):
         if isinstance(found, BadSetting):
-            problem = f"{found.key}: {found.clause}"
-            raise BridleError("BadConfig", where=found.origin.shown, problem=problem)
+            raise found.error()
         definitions.append(found)
-    return ServerSettings(
-        definitions=tuple(definitions),
-        tables=tables,
-        start_s=float(tiers.get("mcp.start_s")),
-        sampling_requests=tiers.get("mcp.sampling_requests"),
-        sampling_tokens=tiers.get("mcp.sampling_tokens"),
-    )
-
-
-class BadSetting(msgspec.Struct, frozen=True):
-    """A setting that means nothing, where it stands and why, as a clause."""
-
-    key: str
-    origin: ValueOrigin
-    clause: str
+    section = msgspec.structs.asdict(tiers.section("mcp", McpSettings))
+    return ServerSettings(**section, definitions=tuple(definitions), tables=tables)
 
 
 def decoded_servers(
@@ -371,43 +332,37 @@ def consent_kind(file: "WorkspaceFile") -> 'Literal["config", "settings"]':
 
 
 def _max_steps(tiers: Tiers, *, headless: bool) -> int:
-    """What somebody named; else more where nobody can be asked to go on: cost and loop limits are the better brake."""
+    """Return the number that is set; by default more in a run without a user: cost and loop limits stop it earlier."""
     origin = tiers.origin("budget.max_steps")
-    unnamed = origin is None or origin.tier == "defaults"
-    return HEADLESS_STEPS if headless and unnamed else tiers.get("budget.max_steps") or 100
+    is_default = origin is None or origin.tier == "defaults"
+    return HEADLESS_STEPS if headless and is_default else tiers.section("budget", BudgetSettings).max_steps
 
 
-def _hosts(tiers: Tiers, options: SessionOptions) -> tuple[str, ...]:
-    """What the settings say and the options add."""
-    if options.allow_hosts:
-        network = tiers.get("sandbox.network") or "inherit"
-        if network != "filtered":
-            raise UsageError(f'--allow-host is for --network filtered, and sandbox.network is "{network}"')
-        for text in options.allow_hosts:
-            try:
-                host_rule(text)
-            except ValueError as problem:
-                raise UsageError(f"--allow-host {text}: {problem}") from None
-    return tuple(dict.fromkeys((*(tiers.get("sandbox.hosts") or ()), *options.allow_hosts)))
-
-
-def _compaction(tiers: Tiers) -> CompactionSettings:
-    """`auto` is what the model takes; what a file leaves out is as the table of settings says."""
-    given = {name: tiers.get(f"context.{name}") for name in CompactionSettings.__struct_fields__}
-    return CompactionSettings(**{name: value for name, value in given.items() if value not in (None, "auto")})
+def _sandbox(tiers: Tiers, options: SessionOptions) -> SandboxSettings:
+    """Return the section with the hosts of `--allow-host` added."""
+    section = tiers.section("sandbox", SandboxSettings)
+    if not options.allow_hosts:
+        return section
+    if section.network != "filtered":
+        raise UsageError(
+            f'--allow-host is for --network filtered, and sandbox.network is "{section.network}"'
+        )
+    for text in options.allow_hosts:
+        try:
+            host_rule(text)
+        except ValueError as problem:
+            raise UsageError(f"--allow-host {text}: {problem}") from None
+    return msgspec.structs.replace(
+        section, hosts=tuple(dict.fromkeys((*section.hosts, *options.allow_hosts)))
+    )
 
 
 def _memory(tiers: Tiers, options: SessionOptions) -> bool:
-    """Notes of earlier sessions: in a run that nobody watches only where somebody asks for them."""
+    """Return whether notes of earlier sessions are used: in a run without a user only if that is asked for."""
     if options.memory is not None:
         return options.memory
-    is_on = tiers.get("memory.enabled") is not False
-    return is_on and (not options.headless or bool(tiers.get("memory.headless")))
-
-
-def _transcript(tiers: Tiers) -> Literal["events", "envelope", "chain"] | None:
-    form = tiers.get("transcript.format")
-    return None if form == "off" else form
+    section = tiers.section("memory", MemorySettings)
+    return section.enabled and (not options.headless or section.headless)
 
 
 def _flag_rules(options: SessionOptions) -> "list[Rule]":
@@ -444,23 +399,12 @@ def _file_rules(tiers: Tiers) -> "list[Rule]":
 
     rules: list[Rule] = []
     for written in entries:
-        value = written.value
-        if value.get("keys", 1) > 1 and value["verdict"] != "ask":
+        rule = msgspec.convert(dict(written.value), RuleSettings)
+        if rule.keys > 1 and rule.verdict != "ask":
             problem = 'keys says how many people must say yes, so it goes with verdict = "ask"'
             raise BridleError("BadConfig", where=written.origin.shown, problem=problem)
-        rules.append(
-            Rule(
-                tool=value["tool"],
-                verdict=value["verdict"],
-                path=value.get("path"),
-                command=value.get("command"),
-                program=value.get("program"),
-                reason=value.get("reason"),
-                keys=value.get("keys", 1),
-                tier=_RULE_TIERS.get(written.origin.tier, "flags"),
-                origin=written.origin.shown,
-            )
-        )
+        tier = _RULE_TIERS.get(written.origin.tier, "flags")
+        rules.append(Rule(**msgspec.structs.asdict(rule), tier=tier, origin=written.origin.shown))
     return rules
 
 

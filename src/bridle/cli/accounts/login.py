@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bridle.app.user.model_setup import connectable, listed_entries
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import StoredKeys, key_path
 from bridle.base.clock import SystemClock
 from bridle.base.fs import files
@@ -373,7 +374,7 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
         model = None
     if model is None:
         return 0
-    set_value(desk.where, "model", model.model)
+    set_value(TABLE, desk.where, "model", model.model)
     return say(f"Default model: {visible(model.model, newlines=False)}. Change it with /model.\n")
 
 

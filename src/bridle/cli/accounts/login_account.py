@@ -22,6 +22,7 @@ from bridle.cli.console import say, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.unlock import hidden_line
 from bridle.config.folders import folders
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.forms import form_post
 from bridle.credentials.oauth import OAuthClient, client_of
 from bridle.credentials.records import SignIn
@@ -48,7 +49,7 @@ class LoginDesk:
             clock=clock,
             ask=ask,
             notice=tell,
-            back_end=self.tiers.get("credentials.store") or "encrypted",
+            back_end=self.tiers.section("credentials", CredentialSettings).store,
         )
         models = Models(env=env, clock=clock, stored=self.stored)
         self.models = models.with_settings(self.tiers.get("providers") or {})

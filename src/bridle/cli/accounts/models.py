@@ -26,6 +26,7 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import settings_here
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.credentials.project_secrets import ProjectKeys
 from bridle.protocol.errors import BridleError, CredentialError, UsageError
 from bridle.protocol.events import ModelChanged
@@ -137,7 +138,9 @@ class ModelDesk:
         clock = SystemClock()
         stored = stored or StoredKeys(where=folders(env), env=env, clock=clock)
         models = Models(env=env, clock=clock, stored=stored)
-        self.models = models.with_settings(self._sections, store=tiers.get("credentials.store"))
+        self.models = models.with_settings(
+            self._sections, store=tiers.section("credentials", CredentialSettings).store
+        )
         self._catalogue = shared_catalogue(folders(env).state, clock)
         self.known = KnownModels(self.models, self._catalogue, tiers.get("models") or {})
 

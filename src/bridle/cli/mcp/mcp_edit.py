@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
@@ -28,6 +29,7 @@ from bridle.config.folders import folders, home_of
 from bridle.config.origins import checked_value
 from bridle.config.problems import shown
 from bridle.config.settings_writer import SettingChange, set_entry, user_file
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.mcp.foreign_files import (
     MOST_BYTES,
     BadForeignFile,
@@ -68,7 +70,7 @@ def mcp_secret(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def stored_values(here: FolderServers, env: Mapping[str, str]) -> StoredKeys:
     """The credential store of this person; at a terminal they are asked for its passphrase, if it has one."""
     ask = (lambda: hidden_line("Passphrase (hidden) › ")) if sys.stdin.isatty() else None
-    back_end = here.tiers.get("credentials.store") or "encrypted"
+    back_end = here.tiers.section("credentials", CredentialSettings).store
     return StoredKeys(where=here.where, env=env, clock=SystemClock(), ask=ask, notice=tell, back_end=back_end)
 
 
@@ -219,7 +221,7 @@ def _one(
         clean, secrets = without_secrets(server.name, server.table, is_taken)
     except SecretInTheWay as why:
         return msgspec.structs.replace(row, verdict="cannot be used", why=str(why))
-    for problem in checked_value(("mcp_servers", server.name), clean, None):
+    for problem in checked_value(TABLE, ("mcp_servers", server.name), clean, None):
         return msgspec.structs.replace(row, verdict="cannot be used", why=problem.problem)
     values |= secrets
     return msgspec.structs.replace(row, settings=clean, secrets=tuple(secrets))
@@ -270,7 +272,7 @@ def _write(plan: _Plan, here: FolderServers, stored: StoredKeys) -> None:
         stored.put_value(name, secret)
     for one in plan.added:
         try:
-            set_entry(here.where, ("mcp_servers", one.name), one.settings)
+            set_entry(TABLE, here.where, ("mcp_servers", one.name), one.settings)
         except OSError as problem:
             raise unwritable(user_file(here.where), problem) from None
 
@@ -348,6 +350,6 @@ def _remove(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, s
 def _written(name: str, entry: dict[str, Any] | None, env: Mapping[str, str]) -> SettingChange:
     where = folders(env)
     try:
-        return set_entry(where, ("mcp_servers", name), entry)
+        return set_entry(TABLE, where, ("mcp_servers", name), entry)
     except OSError as problem:
         raise unwritable(user_file(where), problem) from None

@@ -21,6 +21,7 @@ from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.service.serving import shared_engine
 from bridle.app.user.parent_register import KnownParent, ParentRegister
+from bridle.app.user.setting_sections import McpServerSettings, load
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.net.engine_place import EnginePlace
 from bridle.base.process.escapees import recording_processes
@@ -36,7 +37,6 @@ from bridle.clients.engine_address import unix_address
 from bridle.clients.mcp_server.agent_door import AgentDoor, Tell
 from bridle.clients.remote import connect_remote, engine_opener
 from bridle.config.folders import Folders, folders, home_of
-from bridle.config.tiers import load
 from bridle.control.code_surfaces import has_desktop, show_on_desktop, show_on_terminal
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
@@ -130,10 +130,9 @@ async def _serve(door: _Door, env: Mapping[str, str]) -> int:
         from bridle.clients.mcp_server.stdio_streams import stdio_streams
     except ImportError:
         raise CommandRefused("ExtraMissing", what="Serving MCP", install=install_command("mcp")) from None
-    names = load(where=folders(env), cwd=home_of(env), env=env).checked().get("mcp_server.tool_names")
-    server = mcp_server(
-        door.opened, if_open=door.if_open, names=names or "underscore", hear_fault=door.hear_fault
-    )
+    tiers = load(where=folders(env), cwd=home_of(env), env=env).checked()
+    names = tiers.section("mcp_server", McpServerSettings).tool_names
+    server = mcp_server(door.opened, if_open=door.if_open, names=names, hear_fault=door.hear_fault)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
@@ -255,7 +254,8 @@ def _shown(program: ParentProgram) -> str:
 
 def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> None:
     """Starts what the person's own settings say shows a session, such as a window of their terminal."""
-    words = load(where=where, cwd=home_of(env), env=env).checked().get("mcp_server.attach_command")
+    tiers = load(where=where, cwd=home_of(env), env=env).checked()
+    words = tiers.section("mcp_server", McpServerSettings).attach_command
     if words:
         try:
             start_detached([word.replace("{session}", session) for word in words], env=env)

@@ -8,13 +8,14 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from bridle.app.features.server_trust import ServerPlace, untrusted_servers
-from bridle.app.user.settings import BadSetting, ServerSettings, decoded_servers, is_acked
+from bridle.app.user.setting_sections import load
+from bridle.app.user.settings import ServerSettings, decoded_servers, is_acked
 from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.fs.files import read_limited, repository_root
 from bridle.base.net.engine_place import EnginePlace
@@ -26,8 +27,9 @@ from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, tell
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
 from bridle.config.folders import Folders, folders
+from bridle.config.origins import BadSetting
 from bridle.config.problems import shown
-from bridle.config.tiers import Tiers, load, merge
+from bridle.config.tiers import Tiers, merge
 from bridle.config.workspace import WorkspaceFile
 from bridle.mcp.launch_pins import unpinned_words
 from bridle.mcp.presented_tools import used_tools
@@ -328,7 +330,7 @@ def _logs(name: str, lines: int, where: Folders) -> int:
 def _tables(tiers: Tiers) -> dict[str, Mapping[str, Any]]:
     """Every server that a file names, disabled or not."""
     written = [source.values.get("mcp_servers", {}) for source in tiers.sources]
-    return cast("dict[str, Mapping[str, Any]]", reduce(merge, written, {}))
+    return cast("dict[str, Mapping[str, Any]]", reduce(partial(merge, tiers.table), written, {}))
 
 
 def _files(tiers: Tiers, name: str) -> tuple[str, ...]:

@@ -206,7 +206,7 @@ async def _tried(
 
 def stored_keys(context: SandboxContext, env: Mapping[str, str]) -> StoredKeys:
     """What people stored, for sign-ins at servers and for values of their references."""
-    back_end = context.settings.credential_store
+    back_end = context.settings.credentials.store
     return StoredKeys(where=context.where, env=env, clock=SystemClock(), notice=tell, back_end=back_end)
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from bridle.app.sources.hook_feature import written_hook
+from bridle.app.user.setting_sections import load
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root
 from bridle.base.process.processes import Processes
@@ -18,7 +19,6 @@ from bridle.base.text.spelling import meant_words
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
-from bridle.config.tiers import load
 from bridle.protocol.errors import UsageError
 from bridle.safety.hooks.definitions import (
     ABOUT_TOOLS,
@@ -34,6 +34,7 @@ from bridle.safety.hooks.definitions import (
 from bridle.safety.hooks.hook_process import HookAnswer, HookRun, KeptOutput, run_command, started_by
 from bridle.safety.hooks.hook_sources import FoundHooks, IgnoredHook, Project, find_hooks
 from bridle.safety.hooks.trusted import IsTrusted, unapproved
+from bridle.safety.safety_settings import HookDefaults
 from bridle.safety.trust.approvals import Approvals, is_trusted_file
 from bridle.sandbox.plain_spawn import EnvOnlySpawn
 
@@ -108,7 +109,7 @@ def folder_hooks(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderHo
         cwd=cwd,
         is_trusted=is_trusted,
         allow_project_hooks=getattr(parsed, "allow_project_hooks", False)
-        or bool(tiers.get("hook_defaults.allow_project")),
+        or tiers.section("hook_defaults", HookDefaults).allow_project,
     )
     return FolderHooks(cwd=cwd, root=root, found=found, is_trusted=is_trusted)
 

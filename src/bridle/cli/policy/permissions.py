@@ -20,7 +20,7 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import added_folders, settings_here
 from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
-from bridle.config.rule_list import put_rule_first
+from bridle.config.settings_writer import put_rule_first
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.safety.grants import Grant
 from bridle.safety.promoted_rule import rule_of

@@ -17,7 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from bridle.app.user.settings import SandboxSettings, SessionOptions, session_settings
+from bridle.app.user.setting_sections import load
+from bridle.app.user.settings import SessionOptions, session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten
@@ -25,7 +26,7 @@ from bridle.cli.option_values import added_folders
 from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
 from bridle.clients.interaction.render.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.engine.ports import Process
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandboxed import makes_a_repository
@@ -35,6 +36,7 @@ from bridle.sandbox.adapters.container import container_around
 from bridle.sandbox.adapters.control_group import SharedLimits, memory_mib, writable_parents
 from bridle.sandbox.confinement import Confinement, confinement_of
 from bridle.sandbox.plain_spawn import OWN_NETWORK
+from bridle.sandbox.sandbox_settings import SandboxSettings
 from bridle.sandbox.session_border import claimed_spawn, is_unfiltered, left_behind, machine_spawn, records_of
 
 EXIT_NOT_EXECUTABLE = 126
@@ -386,11 +388,12 @@ def sandbox_row(tiers: Tiers, env: Mapping[str, str]) -> tuple[Status, str]:
     """Whether commands are held here, tried now; nothing is kept of it."""
     with tempfile.TemporaryDirectory(prefix="bridle-") as state:
         chosen, _version = asyncio.run(_found(state))
+    settings = tiers.section("sandbox", SandboxSettings)
     return row_of(
         chosen,
-        mode=tiers.get("sandbox.mode") or "auto",
-        network=tiers.get("sandbox.network") or "inherit",
-        required=bool(tiers.get("sandbox.required")),
+        mode=settings.mode,
+        network=settings.network,
+        required=settings.required,
         container=container_around(env),
         counted=writable_parents() is not None,
     )

@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from bridle.agents.agent_settings import AgentFolders
 from bridle.app.project_trust import config_items, named_settings_item, project_items
 from bridle.app.sources.agent_sources import agent_items
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root, write_atomic
@@ -25,7 +27,7 @@ from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
 from bridle.config.folders import folders
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.mcp.server_pins import PinStore, ServerPins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.questions import TrustQuestion
@@ -112,7 +114,7 @@ def _chosen_agent_items(
     wanted = parsed.agent or tiers.get("agent")
     if not wanted:
         return []
-    listed = tuple(tiers.get("agents.folders") or ())
+    listed = tiers.section("agents", AgentFolders).folders
     items = agent_items(listed, where=folders(env), cwd=os.path.realpath(parsed.cwd or "."), env=env)
     return [
         item

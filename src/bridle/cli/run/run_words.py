@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.app.user.setting_sections import MultimodalSettings, load
 from bridle.base.text.spelling import nearest
 from bridle.cli.stdin import GivenPrompt
 from bridle.cli.stdin import prompt_of as given_prompt
@@ -25,7 +26,6 @@ from bridle.commands.prompts import PROMPTS, prompt_of
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.config.bundles import has_bundle
 from bridle.config.folders import Folders, folders
-from bridle.config.tiers import load
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import UsageError
 from bridle.protocol.messages import InputBlock, TextBlock
@@ -77,8 +77,10 @@ def _images(parsed: argparse.Namespace, env: Mapping[str, str]) -> Iterator[Inpu
         profile=parsed.profile,
         sets=parsed.set,
     ).checked()
-    limit, detail = tiers.get("multimodal.max_image_bytes"), tiers.get("multimodal.detail")
-    return (image_block(source, max_bytes=limit, detail=detail) for source in parsed.image)
+    limits = tiers.section("multimodal", MultimodalSettings)
+    return (
+        image_block(source, max_bytes=limits.max_image_bytes, detail=limits.detail) for source in parsed.image
+    )
 
 
 def goal_wanted(parsed: argparse.Namespace, schema: dict[str, Any] | None, given: GivenPrompt) -> RunSlash:

@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Mapping
 
+from bridle.app.records.retention_days import days_kept
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.sessions.session_words import NOTICE_DAYS, day, dismiss, short
 from bridle.cli.stdin import typed_line
 from bridle.config.folders import folders
-from bridle.config.retention_days import days_kept
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.sessions.archive.backup import is_backup
 from bridle.sessions.archive.beside_files import copy_outputs, forget_beside

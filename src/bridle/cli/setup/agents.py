@@ -17,6 +17,7 @@ from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentOrig
 from bridle.app.queries.agent_answers import agent_list
 from bridle.app.sources.agent_sources import OTHER_NAMES, FoundAgents, agent_places, chosen_agent, find_agents
 from bridle.app.sources.plugins import provider_sections
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
 from bridle.base.text.spelling import meant_words
@@ -28,7 +29,7 @@ from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.config.folders import AGENTS, PROJECT_FOLDER, folders, project_folder
 from bridle.config.origins import CHOSEN_HERE
 from bridle.config.project_choices import choose_agent
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.protocol.queries import AgentEntry

@@ -11,19 +11,29 @@ import msgspec
 
 from bridle.app.features.alias_source import alias_problems
 from bridle.app.sources.settings_use import all_problems
+from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.cli.option_values import problem_data, settings_here, unwritable
 from bridle.cli.stdin import typed_line
-from bridle.config.file_to_edit import OwnTier, file_of, forgotten, keep_out_of_git, made_for_editing
 from bridle.config.folders import Folders, folders
 from bridle.config.origins import settable
 from bridle.config.problems import Problem
 from bridle.config.setting_table import key_of
 from bridle.config.settings_report import HIDDEN, rows, show, shown_value, validate
-from bridle.config.settings_writer import SettingChange, set_value, unset, user_file
+from bridle.config.settings_writer import (
+    OwnTier,
+    SettingChange,
+    file_of,
+    forgotten,
+    keep_out_of_git,
+    made_for_editing,
+    set_value,
+    unset,
+    user_file,
+)
 from bridle.config.tiers import Tiers
 from bridle.protocol.errors import BridleError, UsageError
 
@@ -100,7 +110,7 @@ def _get(tiers: Tiers, key: str) -> int:
 
 def _path_of(key: str) -> tuple[str, ...]:
     try:
-        return settable(key).path
+        return settable(TABLE, key).path
     except ValueError as problem:
         raise UsageError(str(problem)) from None
 
@@ -109,7 +119,7 @@ def _set(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -> 
     if parsed.key.startswith("plugins."):
         _ask_plugins(parsed, env)
     try:
-        change = set_value(where, parsed.key, parsed.value)
+        change = set_value(TABLE, where, parsed.key, parsed.value)
     except OSError as problem:
         raise unwritable(user_file(where), problem) from None
     said = "was so already" if change.before == change.after else "is set"
@@ -131,7 +141,7 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
         change = SettingChange(file, key_of(path), None, None)
     else:
         try:
-            change = unset(where, parsed.key)
+            change = unset(TABLE, where, parsed.key)
         except OSError as problem:
             raise unwritable(user_file(where), problem) from None
     said = "is not set" if change.before is None else "is no longer set"

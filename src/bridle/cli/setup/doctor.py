@@ -20,6 +20,7 @@ from bridle.app.records.operations import log_folder
 from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.app.sources.settings_use import all_problems
 from bridle.app.user.forwarders import Forwarders
+from bridle.app.user.setting_sections import load
 from bridle.app.user.stored_keys import StoredKeys, session_store
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
@@ -44,7 +45,8 @@ from bridle.cli.setup.doctor_parts import (
 )
 from bridle.config.folders import folders
 from bridle.config.settings_writer import user_file
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
+from bridle.credentials.credential_settings import CredentialSettings
 from bridle.plugin.loading import load_plugins
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import ModelChanged
@@ -246,13 +248,13 @@ def _secrets(found: Machine) -> Iterable[DoctorRow]:
 
 
 def _stored_keys(found: Machine) -> StoredKeys:
-    back_end = found.tiers.get("credentials.store") or "encrypted"
+    back_end = found.tiers.section("credentials", CredentialSettings).store
     return StoredKeys(where=found.where, env=found.env, clock=SystemClock(), back_end=back_end)
 
 
 def _helper(found: Machine) -> Iterable[DoctorRow]:
     """Whether a process of its own holds the keys, and whether it can. Nothing is sent anywhere."""
-    use = found.tiers.get("credentials.helper") or "serve"
+    use = found.tiers.section("credentials", CredentialSettings).helper
     if use == "never":
         return [DoctorRow("skip", "helper", "never: Bridle itself sends keys with its requests")]
     if use == "serve":

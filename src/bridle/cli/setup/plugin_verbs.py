@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 import msgspec
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.base.clock import SystemClock
 from bridle.base.git.git_calls import GitCall
 from bridle.base.process.processes import CannotStart, CompletedProgram, Processes
@@ -398,7 +399,7 @@ def _refuse_conflicts(contents: BundleContents, where: Folders, update_of: Bundl
                 raise BadBundle(
                     f'there is a bundle "{name}" already, from {shown(record.source)}; see: {again}'
                 )
-    if problem := wrong_settings(contents):
+    if problem := wrong_settings(TABLE, contents):
         raise BadBundle(problem)
     for hook in contents.hooks:
         try:

@@ -12,6 +12,7 @@ import msgspec
 
 from bridle.app.queries.profile_answers import is_trusted_profile, profile_entries
 from bridle.app.sources.skill_sources import session_skills
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import skill_settings
 from bridle.base.fs.files import private_folder, write_atomic
 from bridle.base.text.phrases import counted
@@ -33,7 +34,7 @@ from bridle.config.profiles import (
     read_preset,
 )
 from bridle.config.settings_report import rows
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.protocol.errors import UsageError
 from bridle.protocol.queries import ProfileEntry
 from bridle.safety.trust import Approvals
@@ -123,7 +124,9 @@ def _path_in_project(name: str) -> str:
 def _show(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
     file = _named(parsed.name, where, cwd)
     tiers = _alone(file, where, cwd, env)
-    of_it = Tiers([one for one in tiers.sources if one.path == file.path or one.tier == "profile"])
+    of_it = Tiers(
+        tiers.table, [one for one in tiers.sources if one.path == file.path or one.tier == "profile"]
+    )
     page = ProfilePage(
         name=file.name,
         scope=file.scope,

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from bridle._version import __version__
 from bridle.app.engine import running_engine
 from bridle.app.service.serving import ListeningEngine, ListenOptions, check_listen_options, listening_engine
+from bridle.app.user.setting_sections import McpServerSettings, load
 from bridle.base.clock import SystemClock
 from bridle.cli.console import say, tell
 from bridle.cli.unlock import unlocked
 from bridle.config.folders import folders, home_of
-from bridle.config.tiers import load
 from bridle.control.code_surfaces import CodeSurfaces, machine_surfaces
+from bridle.control.engine_settings import EngineSettings
 from bridle.control.listening_socket import tcp_address
 from bridle.protocol.errors import UsageError
 
@@ -45,7 +46,8 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
     if parsed.listen is not None and parsed.no_listen:
         raise UsageError("--listen and --no-listen exclude each other. Choose one")
     tiers = load(where=folders(env), cwd=home_of(env), env=env).checked()
-    listen = None if parsed.no_listen else parsed.listen or tiers.get("engine.listen")
+    engine = tiers.section("engine", EngineSettings)
+    listen = None if parsed.no_listen else parsed.listen or engine.listen
     return ListenOptions(
         address=None
         if listen is None
@@ -53,8 +55,8 @@ def listen_options(parsed: argparse.Namespace, env: Mapping[str, str]) -> Listen
         token_file=parsed.auth_token_file,
         tls_cert=parsed.tls_cert,
         tls_key=parsed.tls_key,
-        origins=tuple(tiers.get("engine.origins") or ()),
-        tool_names=tiers.get("mcp_server.tool_names") or "underscore",
+        origins=engine.origins,
+        tool_names=tiers.section("mcp_server", McpServerSettings).tool_names,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from bridle.app.sources.skill_sources import agreed_of, find_all
+from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked, skill_settings
 from bridle.base.fs.files import read_limited, write_new
 from bridle.base.text.terminal_text import visible
@@ -17,7 +18,6 @@ from bridle.cli.console import say, say_json, tell
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.doctor_parts import at_home
 from bridle.config.folders import PROJECT_FOLDER, folders, project_folder
-from bridle.config.tiers import load
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
 from bridle.context.skills.skill_file import BadSkill, read_skill
 from bridle.context.skills.skill_records import MAX_BODY_BYTES, SKILL_FILE

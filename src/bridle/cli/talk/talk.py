@@ -16,6 +16,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.engine import Engine, running_engine
 from bridle.app.service.serving import shared_engine
+from bridle.app.user.setting_sections import load
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
@@ -41,7 +42,7 @@ from bridle.clients.line.session_picker import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import RemoteConnection
 from bridle.config.folders import folders, home_of
-from bridle.config.tiers import load
+from bridle.control.engine_settings import EngineSettings
 from bridle.protocol.commands import CreateSession
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
@@ -72,7 +73,8 @@ async def _talk(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         connection = await _engine_elsewhere(parsed, env)
         if connection is not None:
             return await _talk_and_close(connection, parsed, terminal, env, link=connection.link)
-    shares = bool(load(where=folders(env), cwd=home_of(env), env=env).checked().get("engine.share"))
+    own = load(where=folders(env), cwd=home_of(env), env=env).checked()
+    shares = own.section("engine", EngineSettings).share
     async with (
         running_engine(env, notice=tell, waits_for_room=True, listening=shares) as engine,
         _shared(engine, env, shares=shares),

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from bridle.app.user.setting_sections import MultimodalSettings, load
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import private_folder, read_limited, write_atomic
 from bridle.base.process.processes import CannotStart
@@ -25,7 +26,7 @@ from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import Picture
 from bridle.clients.interaction.session.key_router import is_image_name
 from bridle.config.folders import folders
-from bridle.config.tiers import Tiers, load
+from bridle.config.tiers import Tiers
 from bridle.protocol.errors import UsageError
 from bridle.protocol.tokens import Claims
 
@@ -140,8 +141,8 @@ def picture_at(path: str, tiers: Tiers) -> Picture | None:
     """The image in a file; None where there is none. Raises `UsageError` for one that cannot be sent."""
     if not is_image_name(path) or not os.path.isfile(path):
         return None
-    limit, detail = tiers.get("multimodal.max_image_bytes"), tiers.get("multimodal.detail")
-    read = read_image(path, max_bytes=limit, detail=detail)
+    limits = tiers.section("multimodal", MultimodalSettings)
+    read = read_image(path, max_bytes=limits.max_image_bytes, detail=limits.detail)
     return Picture(read.label(visible(os.path.basename(path), newlines=False)), read.block)
 
 

@@ -4,6 +4,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from bridle.context.context_settings import SkillSection
+
 SKILL_FILE: Final = "SKILL.md"
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
@@ -37,15 +39,9 @@ class SkillHead(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class SkillSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What settings say of skills: whether there are any, which are left out, and the folders of other agents.
+class SkillSettings(SkillSection, frozen=True, kw_only=True):
+    """The settings of skills, and `bundles`, the folders of installed bundles."""
 
-    `bundles` are the folders of those that count.
-    """
-
-    enabled: bool = True
-    disabled: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
     bundles: tuple[str, ...] = ()
 
     def readable_folders(self, config_folder: str) -> tuple[str, ...]:

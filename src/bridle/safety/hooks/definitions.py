@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from bridle.safety.patterns import tool_matches
+from bridle.safety.safety_settings import HookDefaults
 
 HookEvent: TypeAlias = Literal[
     "SessionStart",
@@ -86,16 +87,6 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     def concerns(self, tool: str) -> bool:
         """Whether the hook is about calls of this tool; one without a pattern is about all of them."""
         return concerns(self.tool, tool)
-
-
-class HookDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for hooks that say nothing themselves.
-
-    `failure_policy = "open"`: an error in the person's own program never blocks, unless that hook says so.
-    """
-
-    timeout_ms: int | None = None
-    failure_policy: Literal["closed", "open"] = "closed"
 
 
 def event_named(text: str) -> HookEvent | None:

@@ -13,9 +13,9 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.secrets.redact import redact, stored_marker
+from bridle.engine.dispatch import Submitted
 from bridle.engine.journal import redacted
 from bridle.engine.tools import ToolCall
-from bridle.engine.watcher import Submitted
 from bridle.protocol.errors import StoreError, sentence
 from bridle.protocol.events import (
     DurableEvent,

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from bridle.base.text.phrases import agent_words, counted, window_words
+from bridle.base.text.phrases import counted, window_words
 from bridle.base.text.terminal_text import visible
 from bridle.clients.interaction.commands.command_table import (
     SlashCommand,
@@ -27,9 +27,10 @@ from bridle.clients.interaction.effects import (
     SayWords,
     SessionHost,
 )
+from bridle.clients.interaction.render.call_text import grant_words
 from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.protocol.commands import PromoteGrant, RevokeGrant, RunSlash, SetEffort, SetMode, SetModel
-from bridle.protocol.events import DELEGATE, KEY_COVERS, GrantAdded, Mode
+from bridle.protocol.events import GrantAdded, Mode
 from bridle.protocol.messages import Effort
 from bridle.protocol.queries import (
     DescribeProfile,
@@ -176,18 +177,6 @@ async def fetch_grants(host: SessionHost) -> PickRow:
             below="A rule for good: /permissions promote NUMBER   Rules of your settings: bridle permissions",
         )
     )
-
-
-def grant_words(grant: GrantAdded) -> str:
-    """What is allowed from now on, and for how long."""
-    tool = visible(grant.tool, newlines=False)
-    pattern = visible(grant.pattern, newlines=False)
-    what = f"{tool}({pattern})" if pattern else f"every {tool} call"
-    if grant.tool == DELEGATE:
-        what = f"agent {agent_words(pattern)}" if pattern else "every agent"
-    arguments = f" {KEY_COVERS}" if grant.match == "key" else ""
-    until = "until the session ends" if grant.life == "session" else "here, also in later sessions"
-    return f"{what}{arguments}, {until}"
 
 
 def _entry_words(entry: GrantEntry) -> str:

@@ -23,7 +23,13 @@ from bridle.clients.interaction.effects import (
     WriteDraft,
 )
 from bridle.clients.interaction.render.call_text import printed_text
-from bridle.clients.interaction.render.event_rows import NOT_IN_TRANSCRIPTS, EventRows, RowKind, nested_lines
+from bridle.clients.interaction.render.event_rows import (
+    NOT_IN_TRANSCRIPTS,
+    EventRows,
+    RowKind,
+    input_words,
+    nested_lines,
+)
 from bridle.clients.interaction.render.progress_text import (
     child_title,
     path_words,
@@ -42,7 +48,7 @@ from bridle.clients.interaction.render.usage import (
     token_words,
 )
 from bridle.clients.interaction.state.engine_info import PATIENCE_S
-from bridle.clients.interaction.state.view import SessionView, input_words
+from bridle.clients.interaction.state.view import SessionView
 from bridle.protocol.commands import AskAside, CancelTurn, ChangeInput, RunSlash
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import ChildEnded, ChildStarted, Envelope, InputChange, ToolResult

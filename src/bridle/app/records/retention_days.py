@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from bridle.app.user.setting_sections import load
 from bridle.config.folders import Folders
-from bridle.config.tiers import load
 from bridle.engine.store_ports import DaysOf
+from bridle.sessions.stored_session_settings import StoredSessionSettings
 
 NOTICE_DAYS = 7
 """So long before content expires people are told."""
@@ -23,7 +24,7 @@ def days_kept(where: Folders, env: Mapping[str, str], cwd: str) -> DaysOf:
         tiers = load(where=where, cwd=cwd, env=env, profile=named)
         if any(problem.severity == "error" for problem in tiers.problems):
             return None
-        days = tiers.get("sessions.retention_days")
+        days = tiers.section("sessions", StoredSessionSettings).retention_days
         return days if isinstance(days, int) else None
 
     return days_of
