@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
-from bridle.app.records.housekeeping import LOG_VARIABLE, Housekeeping, Notes
+from bridle.app.records.housekeeping import Housekeeping
+from bridle.app.records.operational_log import LOG_VARIABLE, Notes
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
 from bridle.app.user.stored_keys import StoredKeys

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.app.records.housekeeping import Notes
+from bridle.app.records.operational_log import Notes
 from bridle.app.sources.skill_sources import session_skills
 from bridle.app.user.settings import SessionSettings
 from bridle.base.clock import Clock

@@ -10,7 +10,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.app.queries.agent_answers import own_agents
 from bridle.app.queries.profile_answers import profile_description, profile_list
-from bridle.app.records.retention_days import NOTICE_MS, days_kept
+from bridle.app.records.housekeeping import NOTICE_MS, days_kept
 from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.sources.skill_sources import own_skills
 from bridle.app.user.instruction_trust import all_instruction_files, is_trusted_file

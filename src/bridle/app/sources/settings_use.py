@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bridle.app.records.operations import wanted_levels
+from bridle.app.records.operational_log import wanted_levels
 from bridle.app.sources.hook_feature import written_hook
 from bridle.app.user.agent_tables import decoded_agents
 from bridle.app.user.settings import decoded_servers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bridle.app.records.housekeeping import log_wanted
+from bridle.app.records.operational_log import log_wanted
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
 from bridle.cli.console import silence_stdout, tell, tolerate_characters

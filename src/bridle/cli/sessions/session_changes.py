@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from bridle.app.records.retention_days import days_kept
+from bridle.app.records.housekeeping import days_kept
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 import msgspec
 
 from bridle._version import __version__
-from bridle.app.records.operations import log_folder
+from bridle.app.records.operational_log import log_folder
 from bridle.app.session_past import VERIFIED_ON_RESUME
 from bridle.app.sources.settings_use import all_problems
 from bridle.app.user.forwarders import Forwarders

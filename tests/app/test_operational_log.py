@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bridle.app.records.housekeeping import NOTED, NOTED_IN_DETAIL, Notes, log_wanted
-from bridle.app.records.operations import COMPONENTS, entry_of, wanted_levels
+from bridle.app.records.operational_log import (
+    COMPONENTS,
+    NOTED,
+    NOTED_IN_DETAIL,
+    Notes,
+    entry_of,
+    log_wanted,
+    wanted_levels,
+)
 from bridle.base.clock import SystemClock
 from bridle.base.fs.daily_log import Levels
 from bridle.conformance.fake_models import scripted

@@ -1,22 +1,34 @@
-"""The operational log of an engine.
-
-Apart from the log of sessions: no words, no inputs, no results, no paths; names, reasons, numbers and times. Loaded
-with the first line that is written (see `housekeeping.Notes`).
-"""
+"""The operational log of an engine: names, reasons, numbers and times; no text, inputs, results or paths."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from bridle.base.clock import Clock
 from bridle.base.fs.daily_log import DailyLog, Levels, LogLevel, parse_levels
 from bridle.protocol import events as e
 from bridle.protocol.errors import SENTENCES, UsageError
+from bridle.protocol.events import Envelope
 
+LOG_VARIABLE = "BRIDLE_LOG"
+NOTED = frozenset({"Error", "StepFailed", "Degraded", "HookError", "HookTimeout", "MCPServerDown"})
+"""Event kinds that are logged at the usual level."""
+NOTED_IN_DETAIL = NOTED | {
+    "SessionCreated",
+    "SessionEnded",
+    "StepStarted",
+    "StepEnded",
+    "ToolCallStarted",
+    "ToolResult",
+    "Notice",
+    "TurnEnded",
+    "TurnTiming",
+}
+"""Event kinds that are logged once a level was chosen."""
 COMPONENTS = (
     "auth",
     "engine",
@@ -29,7 +41,7 @@ COMPONENTS = (
     "store",
     "transport",
 )
-"""What a line can be about; each may have parts, as in `provider.work`."""
+"""Components of log lines. Each may have parts, as in `provider.work`."""
 TO_STDERR = "stderr"
 EXIT_CREDENTIALS = 4
 
@@ -38,7 +50,7 @@ Entry: TypeAlias = tuple[LogLevel, str, str, dict[str, Any]]
 
 
 def wanted_levels(text: str) -> tuple[Levels, bool]:
-    """The levels that `BRIDLE_LOG` or `--log-level` asks for, and whether lines go to stderr too."""
+    """Return the levels in `BRIDLE_LOG` or `--log-level`, and whether lines go to stderr too."""
     parts = [part.strip() for part in text.split(",")]
     try:
         levels = parse_levels(",".join(part for part in parts if part != TO_STDERR), COMPONENTS)
@@ -48,7 +60,7 @@ def wanted_levels(text: str) -> tuple[Levels, bool]:
 
 
 def log_folder(state: str) -> str:
-    """Where the operational log is, below the state folder."""
+    """Return the folder of the operational log."""
     return os.path.join(state, "log")
 
 
@@ -59,7 +71,7 @@ def open_log(
     clock: Clock,
     secrets: Callable[[], Iterable[str]],
 ) -> DailyLog:
-    """Makes no file before there is something to write."""
+    """Open the log. Its file is made with the first line."""
     levels, to_stderr = wanted_levels(wanted)
     return DailyLog(
         log_folder(state),
@@ -78,7 +90,7 @@ def _to_stderr(line: str) -> None:
 
 
 def entry_of(event: e.AnyEvent, provider: str) -> Entry | None:
-    """What the log says of an event; None where it says nothing. `provider` is the one in use."""
+    """Return the log entry of an event, if it has one. `provider` is the one in use."""
     of_provider = f"provider.{provider}" if provider else "provider"
     match event:
         case e.Error(reason=reason, data=data):
@@ -134,3 +146,76 @@ def _failed_component(reason: str, data: dict[str, Any]) -> str:
         return "store"
     provider = data.get("provider")
     return f"provider.{provider}" if isinstance(provider, str) and provider else "engine"
+
+
+class Notes:
+    """The operational log of an engine, opened with its first line.
+
+    `wanted` are levels as in `BRIDLE_LOG`. `secrets` are the keys in use, which are never written.
+    """
+
+    def __init__(
+        self,
+        state: str,
+        wanted: str,
+        *,
+        clock: Clock,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._state = state
+        self._wanted = wanted
+        self._clock = clock
+        self._secrets = secrets
+        self._log: DailyLog | None = None
+        self._of_levels: dict[str, Notes] = {}
+        self.kinds = NOTED_IN_DETAIL if wanted else NOTED
+        if wanted:
+            self._opened()  # report an unreadable level before anything starts
+
+    def with_levels(self, wanted: str) -> Notes:
+        """Return the log with the levels of a session's settings. Environment and options win over settings."""
+        if not wanted or self._wanted:
+            return self
+        if wanted not in self._of_levels:
+            self._of_levels[wanted] = Notes(self._state, wanted, clock=self._clock, secrets=self._secrets)
+        return self._of_levels[wanted]
+
+    def event(self, envelope: Envelope, provider: str) -> None:
+        """Log an event whose kind is in `kinds`."""
+        if (entry := entry_of(envelope.event, provider)) is not None:
+            level, component, msg, fields = entry
+            self._opened().write(
+                level, component, msg, session=envelope.session, turn=envelope.turn, **fields
+            )
+
+    def detail(self, component: str, msg: str, **fields: str | float | None) -> None:
+        """Log a detail if a level was chosen."""
+        if self._wanted:
+            self._opened().write("debug", component, msg, **fields)
+
+    def write(self, level: LogLevel, component: str, msg: str, **fields: str | float | None) -> None:
+        """Log something that happened outside of sessions."""
+        self._opened().write(level, component, msg, **fields)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        for notes in self._of_levels.values():
+            notes.close()
+
+    def _opened(self) -> DailyLog:
+        if self._log is None:
+            self._log = open_log(self._state, self._wanted, clock=self._clock, secrets=self._secrets)
+        return self._log
+
+
+def log_wanted(
+    env: Mapping[str, str], *, level: str | None, verbose: bool, to_stderr: bool
+) -> Mapping[str, str]:
+    """Return the environment with the log options applied."""
+    asked = [part for part in (level or ("debug" if verbose else ""), "stderr" if to_stderr else "") if part]
+    if not asked:
+        return env
+    if level is None and not verbose and (before := env.get(LOG_VARIABLE)):
+        asked.insert(0, before)
+    return {**env, LOG_VARIABLE: ",".join(asked)}
