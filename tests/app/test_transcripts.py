@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.app.records.transcripts import session_transcript
+from bridle.app.composition import session_transcript
 from bridle.app.user.stored_keys import session_store
 from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.config.folders import folders

@@ -33,7 +33,9 @@ from bridle.sessions.archive.kept_fold import KeptFold, Transcript
 if TYPE_CHECKING:
     from bridle.app.subagents.agents_feature import SessionDelegation
     from bridle.app.subagents.child_run import ChildRuns
+    from bridle.engine.store_ports import OpenLog
     from bridle.protocol.queries import AgentList
+    from bridle.sessions.archive.transcript_file import Format, KeptTranscript
 
 
 def session_services(parts: SessionParts, features: Sequence[Feature]) -> Services:
@@ -264,9 +266,16 @@ def _transcript(parts: SessionParts) -> Transcript | None:
     form, log = parts.settings.transcript.format, parts.opened.log
     if form == "off":
         return None
-    from bridle.app.records.transcripts import session_transcript
-
     return session_transcript(log, transcripts_of(parts.services.where.state, log.session), form)
+
+
+def session_transcript(log: OpenLog, folder: str, form: Format) -> KeptTranscript:
+    """Return the transcript of a log in a folder."""
+    from bridle.clients.dotted_events import ChainForm, EventsForm  # the door of transcripts
+    from bridle.sessions.archive.transcript_file import KeptTranscript
+
+    forms = {"events": EventsForm, "chain": ChainForm}
+    return KeptTranscript(log, folder, form, forms.get(form, lambda: None))
 
 
 def _idle_rules(parts: SessionParts, joined: Joined) -> Iterator[Notice]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from bridle.config.bundles import counting_bundles
 from bridle.config.folders import Folders, home_of, project_folder
 from bridle.context.skills.session_skills import Offered, SessionSkills, offered_of
-from bridle.context.skills.skill_folders import SkillPlace, skill_places
+from bridle.context.skills.skill_content import reviewed_text
+from bridle.context.skills.skill_folders import SkillPlace, find_skills, skill_places
 from bridle.context.skills.skill_list import built_in_skills
 from bridle.context.skills.skill_records import FoundSkills, Skill, SkillSettings
 from bridle.safety.trust import Approvals
@@ -32,7 +34,6 @@ def find_all(
     searched = (*of_bundles, *places)
     if not searched:
         return FoundSkills(skills=built_in_skills())
-    from bridle.context.skills.skill_folders import find_skills  # the door of skills from files
 
     found = find_skills(searched)
     return FoundSkills(skills=(*built_in_skills(), *found.skills), problems=found.problems)
@@ -40,7 +41,6 @@ def find_all(
 
 def _bundle_places(bundles: Sequence[str], where: Folders) -> Iterator[SkillPlace]:
     """The skills of these bundles, where they are as the person agreed to them, under the names of the bundles."""
-    from bridle.config.bundles import counting_bundles
 
     for bundle in counting_bundles(where.data, bundles):
         for one in bundle.skills:
@@ -103,14 +103,12 @@ def own_skills(*, where: Folders, env: Mapping[str, str]) -> SessionSkills:
 def _all_bundles(where: Folders) -> tuple[str, ...]:
     if not os.path.isdir(os.path.join(where.data, "bundles")):
         return ()
-    from bridle.config.bundles import counting_bundles
 
     return tuple(bundle.folder for bundle in counting_bundles(where.data))
 
 
 def skill_item(skill: Skill) -> TrustItem:
     """What a person is asked about a skill: all of its files."""
-    from bridle.context.skills.skill_content import reviewed_text
 
     data = reviewed_text(skill.folder, skill.files)
     return TrustItem(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 
+from bridle.app.user.setting_sections import TABLE
 from bridle.base.clock import Clock
 from bridle.config.folders import Folders
 from bridle.credentials.records import ApiKey
@@ -132,7 +133,6 @@ async def connect_provider(models: Models, command: ConnectProvider, clock: Cloc
 
 def save_model(models: Models, command: SaveModel, where: Folders) -> None:
     """The model of new sessions, in the person's own settings, once it is there to be used."""
-    from bridle.app.user.setting_sections import TABLE
     from bridle.config.settings_writer import set_value
 
     models.choose(command.model)

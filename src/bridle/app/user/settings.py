@@ -15,6 +15,7 @@ from bridle.app.user.setting_sections import (
     TranscriptSettings,
     UiSettings,
     load,
+    settings_of_agents,
 )
 from bridle.base.net.hosts import host_rule
 from bridle.config.folders import Folders
@@ -270,8 +271,6 @@ def agent_settings(tiers: Tiers) -> "AgentSettings | None":
     said = any(one.keys() & _OF_AGENTS or one.get("context", {}).keys() & _OF_CHILDREN for one in written)
     if not said and not bundle_folders(tiers.sources):
         return None
-    from bridle.app.user.agent_tables import settings_of_agents  # nobody pays for agents who has none
-
     return settings_of_agents(tiers)
 
 
