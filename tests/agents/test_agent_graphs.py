@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bridle.agents.agent_settings import AgentSettings
 from bridle.agents.definition import AgentDefinition, AgentDelegation, AgentRegistry, AgentRule
 from bridle.agents.delegation import DELEGATE_NAMES, check_delegation, may_delegate
-from bridle.app.sources.agent_sources import WorkingAgent
+from bridle.app.sources.session_agents import WorkingAgent
 from bridle.base.fs.paths import session_folders
 from bridle.engine.tools import BUILTIN, Registry, Tool, never_mutating
 from bridle.protocol.errors import BridleError

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.app.records.operational_log import Notes
-from bridle.app.sources.agent_sources import main_agent
 from bridle.app.sources.skill_sources import session_skills
 from bridle.app.user.settings import SessionSettings
 from bridle.base.clock import Clock
@@ -45,9 +44,10 @@ if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.records.session_undo import SessionUndo
     from bridle.app.records.trace_export import TraceExport
-    from bridle.app.sources.agent_sources import FoundAgents, WorkingAgent
+    from bridle.app.sources.agent_sources import FoundAgents
     from bridle.app.sources.gates import Gates
     from bridle.app.sources.hook_feature import SessionHooks
+    from bridle.app.sources.session_agents import WorkingAgent
     from bridle.base.net.web import JudgedFetch
     from bridle.context.skills.session_skills import SessionSkills
     from bridle.engine.services import ToolSource
@@ -368,6 +368,8 @@ def _main_agent(opened: OpenedLog) -> WorkingAgent | None:
     settings = opened.settings.agents
     if settings is None or not settings.in_use:
         return None
+    from bridle.app.sources.session_agents import main_agent  # nobody pays for agents who has none
+
     return main_agent(settings, opened.agents.registry)
 
 

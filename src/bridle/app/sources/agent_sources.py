@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bridle.agents.agent_settings import AgentSettings
-from bridle.agents.builtin_agents import BUILTIN_AGENTS, DEFAULT_AGENT
-from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentRegistry, AgentScope, catalogue_text
-from bridle.agents.delegation import may_delegate, sees, sendable
+from bridle.agents.builtin_agents import BUILTIN_AGENTS
+from bridle.agents.definition import AgentDefinition, AgentOrigin, AgentRegistry, AgentScope
 from bridle.base.fs.files import repository_root
 from bridle.base.text.spelling import nearest
 from bridle.base.text.terminal_text import visible
 from bridle.config.bundles import counting_bundles
 from bridle.config.folders import AGENTS, Folders, home_of, project_folder
 from bridle.context.consent import AT_A_DESK, IN_CI
-from bridle.engine.tools import Registry
 from bridle.protocol.errors import CommandRefused, sentence
 from bridle.protocol.events import Notice
 from bridle.providers.presets import PRESETS
-from bridle.safety.permission_policy import AgentPolicy, Permissions
-from bridle.safety.rules import Rule
 from bridle.safety.trust import Approvals
 from bridle.safety.trust.trust_items import TrustItem
 from bridle.safety.trust.trust_questions import ReviewedText
@@ -325,67 +321,3 @@ def _waiting_notice(waiting: Sequence[WaitingAgent], env: Mapping[str, str]) -> 
     how = IN_CI if env.get("CI") else AT_A_DESK
     text = f"{what} not trusted here {'were' if len(names) > 1 else 'was'} not used: {listed}. {how}"
     return Notice(reason="NotTrusted", message=text, data={"path": listed, "agents": names})
-
-
-class WorkingAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent at work in a session, `depth` levels below the main agent, with the agents it knows.
-
-    `is_bounded`: another agent delegated to it, so the limits of subagents and of its parent apply. A subagent that the
-    user starts by a command has the limits of the session only. `is_apart`: it works in a worktree.
-    """
-
-    definition: AgentDefinition
-    registry: AgentRegistry
-    settings: AgentSettings
-    depth: int = 0
-    is_bounded: bool = False
-    is_apart: bool = False
-
-    @property
-    def delegates(self) -> bool:
-        return may_delegate(self.definition, self.depth, self.settings)
-
-    def tools_of(self, whole: Registry) -> Registry:
-        """Return the session's tools that this agent sees."""
-        return whole.within(
-            sees(
-                self.definition,
-                delegates=self.delegates,
-                is_child=self.depth > 0,
-                is_apart=self.is_apart,
-            )
-        )
-
-    def permissions_of(self, session: Permissions) -> Permissions:
-        """Narrow the permissions of the session, or of the parent, by this agent's own."""
-        agent = self.definition
-        rules = tuple(
-            Rule(
-                tool=rule.tool,
-                verdict=rule.verdict,
-                path=rule.path,
-                command=rule.command,
-                reason=rule.reason,
-                origin=f"agent {agent.name}",
-            )
-            for rule in agent.rules
-        )
-        return session.within(
-            AgentPolicy(
-                name=agent.name, rules=rules, default=agent.default_verdict, mode=agent.permission_mode
-            )
-        )
-
-    def words(self) -> str:
-        """Return the text after the session's instructions: its own, and the subagents it may call."""
-        catalogue = ""
-        if self.delegates:
-            others = sendable(self.registry, self.definition)
-            catalogue = catalogue_text(others, self.settings.catalog_tokens)
-        return "\n\n".join(filter(None, (self.definition.append, catalogue)))
-
-
-def main_agent(settings: AgentSettings, registry: AgentRegistry) -> WorkingAgent:
-    """Return the agent the user talks to. Raises `CommandRefused` if there is none."""
-    agent = chosen_agent(registry, settings.agent or DEFAULT_AGENT)
-    return WorkingAgent(definition=agent, registry=registry, settings=settings)

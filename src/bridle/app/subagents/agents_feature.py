@@ -17,7 +17,7 @@ from bridle.agents.delegate_tool import DelegateArgs, Delegating, delegate_tool
 from bridle.agents.delegation import check_delegation, invocation_verdict, may_delegate, sees, sendable
 from bridle.agents.handoff import HandoffPacket, cut_to, handoff_text
 from bridle.app.session_parts import SessionParts
-from bridle.app.sources.agent_sources import WorkingAgent
+from bridle.app.sources.session_agents import WorkingAgent
 from bridle.app.subagents.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation, fault_words
 from bridle.base.text.untrusted import wrap
 from bridle.engine.conversation import MAIN, Conversation, Invocation

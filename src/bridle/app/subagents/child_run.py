@@ -25,9 +25,9 @@ from bridle.app.features.model_features import budget, compaction, models
 from bridle.app.features.session_features import calls, hooks, instructions, permissions, sandbox, trust, undo
 from bridle.app.features.tool_layers import approved_edits
 from bridle.app.session_parts import SessionParts
-from bridle.app.sources.agent_sources import WorkingAgent
 from bridle.app.sources.gates import tools_seen
 from bridle.app.sources.hook_feature import SessionHooks
+from bridle.app.sources.session_agents import WorkingAgent
 from bridle.context.context_settings import ContextSettings
 from bridle.engine.conversation import Conversation, Invocation
 from bridle.engine.features import Feature, Joined, join

@@ -11,7 +11,7 @@ from bridle.agents.builtin_agents import BUILD, BUILTIN_AGENTS, PLAN, SOLVE
 from bridle.agents.definition import AgentDefinition, AgentRegistry
 from bridle.agents.handoff import cut_to
 from bridle.app.session_parts import SessionParts
-from bridle.app.sources.agent_sources import WorkingAgent
+from bridle.app.sources.session_agents import WorkingAgent
 from bridle.app.subagents.agents_feature import SAID_BY_AGENT
 from bridle.app.subagents.child_run import ChildOutcome, ChildRuns, ChildTask, MakeInvocation
 from bridle.base.text.untrusted import neutralise, wrap
