@@ -26,7 +26,7 @@ from hosted import Hosted, can_be_hosted
 
 # A warning inside Bridle is an error there too, and shows as one on stderr.
 BRIDLE = (sys.executable, "-W", "error", "-m", "bridle")
-TIMEOUT_S = 40
+TIMEOUT_S = 120
 _DURATION = re.compile(r"^(ran .*?)   \d+\.\d s(?=   |$)")
 
 

@@ -229,7 +229,6 @@ def test_there_are_a_hundred_and_they_differ() -> None:
     assert len(set(MISTAKES)) == len(MISTAKES) >= 100
 
 
-@pytest.mark.timeout(180)  # a hundred runs, one after the other
 def test_no_mistake_ends_in_a_traceback_and_each_has_a_next_step(desk: Place) -> None:
     given = [[word.replace("KEY", KEY) for word in shlex.split(line)] for line in MISTAKES]
     done = subprocess.run(

@@ -94,14 +94,12 @@ async def test_a_second_name_of_a_file_outside_does_not_change_it(tmp_path: Path
     assert outside.read_text(encoding="utf-8") == "old\n"
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(("tool", "arguments"), [("read_file", {}), ("write_file", {"content": "x"})])
 async def test_a_pipe_nobody_writes_to_ends_the_call_and_not_the_session(tmp_path, tool, arguments) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert await tool_outcome(tmp_path, tool, path="pipe", **arguments) != "ok"
 
 
-@pytest.mark.timeout(20)
 async def test_a_device_without_end_is_not_read(tmp_path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     assert await tool_outcome(tmp_path, "read_file", path="zero") != "ok"
