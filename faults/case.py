@@ -34,7 +34,7 @@ from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
 from bridle.engine.steps import encode
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_payload
-from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput
+from bridle.protocol.commands import AnswerQuestion, CreateSession, SendInput, SessionOptions
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.messages import TextBlock, ToolResultBlock, ToolUseBlock
@@ -173,10 +173,8 @@ async def work(
     watching: list[asyncio.Task[None]] = []
     try:
         connection = engine.connect(name="faults", answers=False)
-        config = {"agent_mode": "multi"} if sends else {}
-        created = await connection.send(
-            new_session(place, seed, model=f"{model.name}:scripted", config=config)
-        )
+        options = {"agent_mode": "multi"} if sends else {}
+        created = await connection.send(new_session(place, seed, options, model=f"{model.name}:scripted"))
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))
         for prompt in PROMPTS:
             sent = await connection.send(to_session(created.session, prompt))
@@ -198,8 +196,8 @@ def seen_line(envelope: e.Envelope) -> bytes:
     return f"{envelope.id} {sha256(encode_payload(envelope.event)).hexdigest()}\n".encode()
 
 
-def new_session(place: Place, seed: int, **more: Any) -> CreateSession:
-    config = {"yes": True, "sandbox": "off" if seed % 2 else "auto", **more.pop("config", {})}
+def new_session(place: Place, seed: int, options: dict[str, Any], **more: Any) -> CreateSession:
+    config = SessionOptions(yes=True, sandbox="off" if seed % 2 else "auto", **options)
     env = {"PATH": os.defpath, "HOME": str(place.person)}
     return CreateSession(cwd=str(place.work), env=env, mode="yolo", config=config, **more)
 
@@ -255,10 +253,10 @@ async def resume(place: Place, seed: int, *, court: bool = False) -> dict[str, A
     try:
         row = engine.store.newest(str(place.work.resolve()))
         connection = engine.connect(name="faults", answers=court)
-        config = {"on_orphan": "ask" if court else "mark-unknown"}
+        options = {"on_orphan": "ask" if court else "mark-unknown"}
         # A session that died before its first event has no model of its own yet.
         created = await connection.send(
-            new_session(place, seed, resume=row.id, model=f"{model.name}:scripted", config=config)
+            new_session(place, seed, options, resume=row.id, model=f"{model.name}:scripted")
         )
         ready_ms = (time.perf_counter() - begun) * 1000
         watching.append(asyncio.create_task(_watch(connection, created.session, place)))

@@ -180,10 +180,10 @@ class Person:
     async def __aenter__(self) -> Person:
         place = self._place
         resume = self._engine.store.newest(str(place.work.resolve())).id if self._resumes else None
-        config = {"agent_mode": "multi", "on_orphan": "mark-unknown"}
+        options = {"agent_mode": "multi", "on_orphan": "mark-unknown"}
         name = f"{self._model.name}:scripted"
         created = await self._connection.send(
-            new_session(place, self._seed, model=name, resume=resume, config=config)
+            new_session(place, self._seed, options, model=name, resume=resume)
         )
         self._session, self._last = created.session, created.event or 0
         return self

@@ -418,7 +418,7 @@ export interface CreateSession {
   aliases?: Array<string>;
   carry_from?: string | null;
   carry_turns?: number;
-  config?: Record<string, unknown>;
+  config?: SessionOptions;
   cwd: string;
   env?: Record<string, string>;
   id?: string;
@@ -1481,6 +1481,43 @@ export interface SessionList {
   kind: "SessionList";
   next?: string | null;
   sessions: Array<SessionInfo>;
+}
+
+/**
+ * The options of a session. A default leaves the choice to the settings.
+ *
+ * `wide_folder` is a folder that the user chose to work in although it holds more than a project.
+ */
+export interface SessionOptions {
+  add_dirs?: Array<string>;
+  agent_mode?: "multi" | "single" | null;
+  allow?: Array<string>;
+  allow_hosts?: Array<string>;
+  allow_policy_changes?: boolean;
+  allow_project_hooks?: boolean;
+  allow_unsandboxed?: boolean;
+  append_system?: string;
+  config_file?: string | null;
+  deny?: Array<string>;
+  dry_run?: boolean;
+  effort?: string | null;
+  headless?: boolean;
+  lockfile?: string | null;
+  max_cost?: number | null;
+  max_steps?: number | null;
+  memory?: boolean | null;
+  network?: string | null;
+  on_ask?: "deny" | "fail" | "wait";
+  on_orphan?: "ask" | "fail" | "mark-unknown";
+  output_schema?: Record<string, unknown> | null;
+  persistent_grants?: boolean | null;
+  require_trust?: boolean;
+  sandbox?: string | null;
+  sets?: Array<string>;
+  title?: string | null;
+  transcript?: string | null;
+  wide_folder?: string | null;
+  yes?: boolean;
 }
 
 /**

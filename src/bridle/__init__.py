@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridle.protocol.commands import CreateSession as CreateSession
     from bridle.protocol.commands import RunSlash as RunSlash
     from bridle.protocol.commands import SendInput as SendInput
+    from bridle.protocol.commands import SessionOptions as SessionOptions
     from bridle.protocol.errors import BridleError as BridleError
     from bridle.protocol.events import ContextAdded as ContextAdded
     from bridle.protocol.events import CustomEvent as CustomEvent
@@ -62,6 +63,7 @@ _HOMES = {
     "CreateSession": "bridle.protocol.commands",
     "RunSlash": "bridle.protocol.commands",
     "SendInput": "bridle.protocol.commands",
+    "SessionOptions": "bridle.protocol.commands",
     "BridleError": "bridle.protocol.errors",
     "ContextAdded": "bridle.protocol.events",
     "CustomEvent": "bridle.protocol.events",

@@ -94,7 +94,9 @@ async def test_an_agent_makes_no_session_in_which_more_is_allowed_than_the_perso
     mode: Any, config: dict[str, Any], reason: str
 ) -> None:
     async with harness(scripted(say("Hi."))) as session:
-        command = c.CreateSession(cwd=session.folder, model="demo:x", mode=mode, config=config)
+        command = c.CreateSession(
+            cwd=session.folder, model="demo:x", mode=mode, config=c.SessionOptions(**config)
+        )
         assert await refused(outer(session).send(command)) == reason
 
 
@@ -157,9 +159,11 @@ async def test_an_agent_has_no_model_think_more_than_the_person_lets_it(tmp_path
         await agent.send(c.SetEffort(session=session.id, effort="medium"))
         await session.connection.send(c.SetEffort(session=session.id, effort="max"))
         await agent.send(c.SetEffort(session=session.id, effort="high"))  # a person went further
-        new = c.CreateSession(cwd=session.folder, model="demo:x", config={"effort": "high"})
+        new = c.CreateSession(cwd=session.folder, model="demo:x", config=c.SessionOptions(effort="high"))
         assert await refused(agent.send(new)) == "OnlyStricter"
-        await agent.send(c.CreateSession(cwd=session.folder, model="demo:x", config={"effort": "medium"}))
+        await agent.send(
+            c.CreateSession(cwd=session.folder, model="demo:x", config=c.SessionOptions(effort="medium"))
+        )
 
 
 async def test_an_agent_does_not_learn_which_providers_a_person_has_keys_of() -> None:

@@ -15,7 +15,7 @@ from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.features import GATE_SLOTS, OPEN_SLOTS, REQUEST_SLOTS, RUN_SLOTS
-from bridle.protocol.commands import CreateSession, SendInput
+from bridle.protocol.commands import CreateSession, SendInput, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
@@ -137,9 +137,7 @@ async def test_looking_for_sessions_works_where_nothing_can_be_written(tmp_path:
         (CreateSession(cwd="."), "NoModel"),
         (CreateSession(cwd=".", model="nobody:x"), "UnknownProvider"),
         (CreateSession(cwd="/nonexistent/folder", model="demo"), "UnreadableFolder"),
-        (CreateSession(cwd=".", model="demo", config={"colour": "red"}), "BadCommand"),
-        (CreateSession(cwd=".", model="demo", config={"max_steps": "many"}), "BadCommand"),
-        (CreateSession(cwd=".", model="demo", config={"allow": ["("]}), "Usage"),
+        (CreateSession(cwd=".", model="demo", config=SessionOptions(allow=("(",))), "Usage"),
         (CreateSession(cwd=".", model="demo", resume="sess_nowhere"), "UnknownSession"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

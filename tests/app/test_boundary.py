@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bridle.app.queries.explain import FolderRules, Unexplainable, explain, standing
-from bridle.app.user.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import HarnessSession, harness, of_kind, outcomes
@@ -25,6 +24,7 @@ from bridle.protocol.commands import (
     EnterPlanMode,
     ExitPlanMode,
     SendInput,
+    SessionOptions,
     SetMode,
     ShellRequest,
 )
@@ -403,13 +403,13 @@ async def test_a_rule_of_the_project_does_not_let_what_later_runs_obey_change(pl
 async def test_an_agent_gives_no_flag_that_is_for_people(place: Place) -> None:
     async with place.session(say("Hi.")) as session:
         agent = session.engine.connect(name="outer", identity="agent", answers=True)
-        for flag, value in (
-            ("allow_policy_changes", True),
-            ("allow_unsandboxed", True),
-            ("wide_folder", "/"),
+        for config in (
+            SessionOptions(allow_policy_changes=True),
+            SessionOptions(allow_unsandboxed=True),
+            SessionOptions(wide_folder="/"),
         ):
             with pytest.raises(CommandRefused) as refused:
-                await agent.send(CreateSession(cwd=str(place.work), model="demo", config={flag: value}))
+                await agent.send(CreateSession(cwd=str(place.work), model="demo", config=config))
             assert refused.value.reason == "NotAPerson"
 
 
@@ -717,7 +717,9 @@ async def test_commands_and_hooks_find_no_more_in_their_environment_than_they_ma
     try:
         connection = engine.connect(name="test", answers=False)
         created = await connection.send(
-            CreateSession(cwd=str(place.work), env=given, model=f"{model.name}:x", config={"yes": True})
+            CreateSession(
+                cwd=str(place.work), env=given, model=f"{model.name}:x", config=SessionOptions(yes=True)
+            )
         )
         session = HarnessSession(
             engine, connection, created.session, folder=str(place.work), home=str(place.home)

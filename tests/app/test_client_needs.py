@@ -168,13 +168,13 @@ async def test_a_first_model_is_found_on_this_machine_chosen_and_kept(desk: Desk
     async with ModelServer.playing(say("Hi.")) as server:
         create = c.CreateSession(
             cwd=str(desk.work),
-            config={
-                "sets": [
+            config=c.SessionOptions(
+                sets=(
                     f'providers.here.base_url="{server.url}"',
                     'providers.here.key_env="HERE_KEY"',
                     "providers.here.local=false",
-                ]
-            },
+                )
+            ),
         )
         key = "k" * 24
         connected = c.ConnectProvider(provider="here", key=key, create=create)
@@ -203,7 +203,7 @@ async def test_a_key_that_is_refused_is_not_stored(desk: Desk) -> None:
 async def test_a_run_is_told_what_its_calls_changed_and_what_stands_for_its_log(desk: Desk) -> None:
     out = io.StringIO()
     printer = Printer(form="json", out=out, write_line=lambda _line: None)
-    create = msgspec.structs.replace(desk.create, config={"yes": True})
+    create = msgspec.structs.replace(desk.create, config=c.SessionOptions(yes=True))
     await printer.run(desk.client, create, (TextBlock(text="go"),))
     assert printer.finish() == 0
     result = msgspec.json.decode(out.getvalue())

@@ -9,7 +9,7 @@ import pytest
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
-from bridle.protocol.commands import AttachSession, CreateSession, DetachSession, EndSession
+from bridle.protocol.commands import AttachSession, CreateSession, DetachSession, EndSession, SessionOptions
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import SessionCreated, SessionEnded, TurnEnded
 from bridle.providers.script import answer, say, wait
@@ -122,7 +122,7 @@ async def test_a_session_that_was_ended_on_purpose_begins_a_new_run_without_the_
         await session.connection.send(EndSession(session=session.id))
         assert not _is_live(session)
         await session.connection.send(AttachSession(session=session.id))
-        same = CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
+        same = CreateSession(cwd=session.folder, resume=session.id, config=SessionOptions(dry_run=True))
         with pytest.raises(CommandRefused) as refused:
             await session.connection.send(same)
         assert refused.value.reason == "SessionIsOpen"
@@ -147,14 +147,17 @@ async def test_who_comes_while_an_idle_session_ends_gets_the_options_it_had_too(
         await asyncio.to_thread((folder / "gate").write_text, "go on\n")
         (folder / "gate").unlink()
         await coming
-        same = CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
+        same = CreateSession(cwd=session.folder, resume=session.id, config=SessionOptions(dry_run=True))
         assert (await other.send(same)).session == session.id
 
 
 async def test_a_session_that_ended_because_it_was_idle_goes_on_with_the_options_it_had() -> None:
     clock = FakeClock()
     async with harness(scripted(say("one")), clock=clock, dry_run=True, yes=True) as session:
-        for identity, kept in (("agent", {"dry_run": True}), ("human", {"dry_run": True, "yes": True})):
+        for identity, kept in (
+            ("agent", SessionOptions(dry_run=True)),
+            ("human", SessionOptions(dry_run=True, yes=True)),
+        ):
             await session.connection.close()
             await clock.advance(HALF_HOUR_S + 1)
             other = session.engine.connect(name="other", identity=identity, answers=False)
@@ -165,6 +168,6 @@ async def test_a_session_that_ended_because_it_was_idle_goes_on_with_the_options
             if identity == "agent":
                 await session.connection.send(EndSession(session=session.id))
                 first = CreateSession(
-                    cwd=session.folder, resume=session.id, config={"dry_run": True, "yes": True}
+                    cwd=session.folder, resume=session.id, config=SessionOptions(dry_run=True, yes=True)
                 )
                 await session.connection.send(first)

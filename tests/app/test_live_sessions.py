@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridle.app.engine import Engine
@@ -58,7 +59,9 @@ async def test_after_decide_later_nothing_is_taken_that_will_not_run_and_the_ses
         assert await refused(client.send(words(session.id, "hello?"))) == "SessionNotOpen"
 
         past = len(list(session.engine.store.events(session.id)))
-        again = c.CreateSession(cwd=session.folder, resume=session.id, config={"on_orphan": "ask"})
+        again = c.CreateSession(
+            cwd=session.folder, resume=session.id, config=c.SessionOptions(on_orphan="ask")
+        )
         assert (await client.send(again)).session == session.id
         asked = await until(client, session.id, QuestionAsked, since=past)
         await client.send(
@@ -97,10 +100,25 @@ async def test_resuming_a_live_session_attaches_to_it() -> None:
 async def test_resuming_a_live_session_with_other_options_than_its_run_has_is_refused() -> None:
     async with harness(scripted(say("One."))) as session:
         other = session.engine.connect(name="other", answers=False)
-        stricter = c.CreateSession(cwd=session.folder, resume=session.id, config={"dry_run": True})
+        stricter = c.CreateSession(
+            cwd=session.folder, resume=session.id, config=c.SessionOptions(dry_run=True)
+        )
         assert await refused(other.send(stricter)) == "SessionIsOpen"
-        named = c.CreateSession(cwd=session.folder, resume=session.id, config={"headless": True})
+        named = c.CreateSession(cwd=session.folder, resume=session.id, config=c.SessionOptions(headless=True))
         assert (await other.send(named)).session == session.id
+
+
+async def test_a_client_that_resumes_a_live_session_gives_all_of_its_options_or_none() -> None:
+    async with harness(scripted(say("One.")), dry_run=True, yes=True) as session:
+        other = session.engine.connect(name="other", answers=False)
+        resume = c.CreateSession(cwd=session.folder, resume=session.id)
+        assert (await other.send(resume)).session == session.id
+        same = msgspec.structs.replace(resume, config=c.SessionOptions(dry_run=True, yes=True, headless=True))
+        assert (await other.send(same)).session == session.id
+        without_yes = msgspec.structs.replace(resume, config=c.SessionOptions(dry_run=True, headless=True))
+        with pytest.raises(CommandRefused) as problem:
+            await other.send(without_yes)
+        assert (problem.value.reason, problem.value.data["options"]) == ("SessionIsOpen", "yes")
 
 
 async def test_resuming_a_live_session_in_another_mode_sets_the_mode() -> None:

@@ -155,7 +155,7 @@ async def test_neither_settings_nor_crash_nor_end_of_one_session_reach_the_other
 
     async def opened(client: Connection, name: str, settings: str) -> str:
         (tmp_path / f"{name}.toml").write_text(settings)
-        config = {"config_file": str(tmp_path / f"{name}.toml")}
+        config = c.SessionOptions(config_file=str(tmp_path / f"{name}.toml"))
         return (await client.send(c.CreateSession(cwd=folder, model="demo:scripted", config=config))).session
 
     # each works by its own settings
@@ -187,7 +187,7 @@ async def test_neither_settings_nor_crash_nor_end_of_one_session_reach_the_other
     # an agent is told why not, by reasons that stay
     await outer.send(c.AttachSession(session=violet))
     looser = c.CreateSession(cwd=folder, model="demo:scripted", mode="yolo")
-    own_yes = c.CreateSession(cwd=folder, model="demo:scripted", config={"yes": True})
+    own_yes = c.CreateSession(cwd=folder, model="demo:scripted", config=c.SessionOptions(yes=True))
     assert [await refused(outer.send(one)) for one in (looser, own_yes)] == ["OnlyStricter", "NotAPerson"]
     assert await refused(outer.send(c.SetMode(session=violet, mode="yolo"))) == "SelfApproval"
     assert await refused(outer.send(c.EndSession(session=orange))) == "NotAttached"

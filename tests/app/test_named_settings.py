@@ -8,7 +8,7 @@ import pytest
 
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
-from bridle.protocol.commands import CreateSession, EndSession
+from bridle.protocol.commands import CreateSession, EndSession, SessionOptions
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Mode, SessionCreated
 from bridle.providers.script import call, say
@@ -86,7 +86,7 @@ async def test_a_session_does_not_go_on_with_a_profile_that_changed_meanwhile(wo
         await session.ask("go")
         await session.connection.send(EndSession(session=session.id))
         (work / "team.toml").write_text(LOOSE)
-        go_on = CreateSession(cwd=str(work), env={}, resume=session.id, config={"sandbox": "off"})
+        go_on = CreateSession(cwd=str(work), env={}, resume=session.id, config=SessionOptions(sandbox="off"))
         with pytest.raises(BridleError) as refused:
             await session.connection.send(go_on)
         assert refused.value.reason == "SettingsNotAgreed"
@@ -102,7 +102,7 @@ async def test_a_session_that_goes_on_is_nobodys_word_on_its_profile(work: Path)
         Approvals(str(work.parent / "home/config")).revoke(lambda _entry: True)
         with pytest.raises(BridleError) as refused:
             await session.connection.send(
-                CreateSession(cwd=str(work), env={}, resume=session.id, config={"sandbox": "off"})
+                CreateSession(cwd=str(work), env={}, resume=session.id, config=SessionOptions(sandbox="off"))
             )
     assert refused.value.reason == "SettingsNotAgreed"
 

@@ -53,7 +53,7 @@ class Room:
         return self.engine.live.at(self.session).session.journal.conversation.mode
 
     async def open(self, owner: Connection, **config: Any) -> str:
-        new = c.CreateSession(cwd=str(self.folder), model="demo:scripted", config=config)
+        new = c.CreateSession(cwd=str(self.folder), model="demo:scripted", config=c.SessionOptions(**config))
         self.session = (await owner.send(new)).session
         return self.session
 

@@ -9,7 +9,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.engine.function_tool import tool
 from bridle.plugin.registrar import Registrar
-from bridle.protocol.commands import CreateSession, EndSession
+from bridle.protocol.commands import CreateSession, EndSession, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import (
     ContextAdded,
@@ -68,7 +68,11 @@ async def test_a_session_that_goes_on_has_the_profile_of_its_new_run(home: Path,
         await session.connection.send(EndSession(session=session.id))
         await session.connection.send(
             CreateSession(
-                cwd=str(home), env={}, resume=session.id, profile="./team.toml", config={"sandbox": "off"}
+                cwd=str(home),
+                env={},
+                resume=session.id,
+                profile="./team.toml",
+                config=SessionOptions(sandbox="off"),
             )
         )
         names = [begun.profile for begun in await created(session)]
@@ -93,15 +97,6 @@ async def test_an_agent_that_is_not_there_is_refused_with_those_there_are(home: 
         known = "You can talk with: build, plan, review, solve (nearest: review). See: bridle agents"
         assert refused.value.message == f'There is no agent "reviewer". {known}'
         assert len(session.engine.store.list()) == 1, "nothing was begun"
-
-
-async def test_a_profile_is_named_in_one_place(home: Path) -> None:
-    async with opened(home) as session:
-        with pytest.raises(BridleError) as refused:
-            await session.connection.send(
-                CreateSession(cwd=session.folder, env={}, config={"profile": "mine"})
-            )
-        assert refused.value.reason == "BadCommand"
 
 
 # Tool packs
@@ -181,7 +176,7 @@ async def test_a_session_keeps_its_profile_when_it_goes_on(home: Path) -> None:
         await session.ask("go")
         await session.connection.send(EndSession(session=session.id))
         await session.connection.send(
-            CreateSession(cwd=session.folder, env={}, resume=session.id, config={"sandbox": "off"})
+            CreateSession(cwd=session.folder, env={}, resume=session.id, config=SessionOptions(sandbox="off"))
         )
         assert [begun.profile for begun in await created(session)] == ["mine", "mine"]
         await session.connection.send(EndSession(session=session.id))
@@ -201,7 +196,11 @@ async def test_a_session_that_goes_on_with_another_profile_has_its_words_its_mod
         await session.ask("go")
         await session.connection.send(EndSession(session=session.id))
         again = CreateSession(
-            cwd=session.folder, env={}, resume=session.id, profile="mine", config={"sandbox": "off"}
+            cwd=session.folder,
+            env={},
+            resume=session.id,
+            profile="mine",
+            config=SessionOptions(sandbox="off"),
         )
         await session.connection.send(again)
         await session.ask("and again")
@@ -227,7 +226,7 @@ async def test_a_new_session_can_begin_with_a_summary_of_the_last_turns_of_anoth
                 model=f"{model.name}:scripted",
                 profile="mine",
                 carry_from=session.id,
-                config={"sandbox": "off"},
+                config=SessionOptions(sandbox="off"),
             )
         )
         events = [one.event async for one in session.engine.sessions.events(made.session)]

@@ -9,7 +9,8 @@ from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.slash_command import SlashCommand
 from bridle.engine.tools import Tool, ToolContext
-from bridle.protocol.commands import CreateSession, SetModel
+from bridle.protocol.codec import decode_command
+from bridle.protocol.commands import SetModel
 from bridle.protocol.errors import BridleError
 from bridle.providers.model_directory import Models
 from bridle.providers.presets import PRESETS
@@ -33,10 +34,8 @@ async def test_a_provider_is_added_by_the_persons_settings_and_in_no_other_way(t
             assert refused.value.reason == "UnknownProvider"
         known = set(session.engine.opening.known_of[session.id].models.names())
         with pytest.raises(BridleError) as refused:
-            await session.connection.send(
-                CreateSession(
-                    cwd=str(work), env={}, config={"providers": {"brought": {"base_url": "http://x"}}}
-                )
+            decode_command(
+                b'{"kind": "CreateSession", "cwd": "/", "config": {"providers": {"brought": {"base_url": "http://x"}}}}'
             )
         assert refused.value.reason == "BadCommand", "a client names models, not where they are"
     assert known - set(Models(env={}, clock=SystemClock()).names()) == {"mine"}

@@ -14,7 +14,14 @@ from bridle.base.clock import SystemClock
 from bridle.config.folders import folders
 from bridle.conformance.harness import HarnessSession, of_kind
 from bridle.conformance.servers import JsonServer, ModelServer
-from bridle.protocol.commands import AnswerQuestion, AskAside, CreateSession, SendInput, SetModel
+from bridle.protocol.commands import (
+    AnswerQuestion,
+    AskAside,
+    CreateSession,
+    SendInput,
+    SessionOptions,
+    SetModel,
+)
 from bridle.protocol.events import (
     AnyEvent,
     AsideAnswered,
@@ -73,7 +80,9 @@ async def opened(
         connection = engine.connect(name="test", answers=answers)
         folder = str(home.parent / "work")
         tools = {"PATH": os.defpath, "HOME": str(home)}
-        created = await connection.send(CreateSession(cwd=folder, env=tools, model=model, config=options))
+        created = await connection.send(
+            CreateSession(cwd=folder, env=tools, model=model, config=SessionOptions(**options))
+        )
         yield HarnessSession(engine, connection, created.session, folder=folder, home=str(home))
     finally:
         await engine.close()
@@ -246,7 +255,7 @@ async def test_what_was_spent_counts_after_a_session_is_opened_again(home: Path)
         work = provider("work", server)
         async with opened(home, "work:m", work, prices, max_cost=0.02) as session:
             await session.ask("one")
-            again = CreateSession(cwd=session.folder, resume=session.id, config={"max_cost": 0.02})
+            again = CreateSession(cwd=session.folder, resume=session.id, config=SessionOptions(max_cost=0.02))
         env = {"BRIDLE_HOME": str(home)}
         engine = Engine(where=folders(env), env=env, clock=Unhurried())
         try:

@@ -17,7 +17,14 @@ from bridle.conformance.harness import of_kind
 from bridle.conformance.servers import ModelServer
 from bridle.credentials.records import ApiKey
 from bridle.engine.ports import ModelDone, ModelPart, ModelRequest, ModelText
-from bridle.protocol.commands import AttachSession, CreateSession, EndSession, SendInput, SetModel
+from bridle.protocol.commands import (
+    AttachSession,
+    CreateSession,
+    EndSession,
+    SendInput,
+    SessionOptions,
+    SetModel,
+)
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, CostIncremented, TurnEnded
@@ -46,7 +53,7 @@ class Desk:
                 cwd=str(work),
                 env={"PATH": os.defpath, "HOME": str(self.root)},
                 model=model,
-                config={"config_file": str(file), "sandbox": "off"},
+                config=SessionOptions(config_file=str(file), sandbox="off"),
             )
         )
         return created.session
@@ -178,7 +185,10 @@ async def test_the_general_key_still_goes_to_the_chosen_provider_when_a_session_
         await here.ask(one)
         await here.connection.send(EndSession(session=one))
         resumed = CreateSession(
-            cwd=str(tmp_path), env={}, resume=one, config={"config_file": str(tmp_path / "one.toml")}
+            cwd=str(tmp_path),
+            env={},
+            resume=one,
+            config=SessionOptions(config_file=str(tmp_path / "one.toml")),
         )
         await here.connection.send(resumed)
         await here.ask(one)

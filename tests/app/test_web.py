@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from bridle.app.queries.explain import explain, standing
-from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_models import RecordingModel, scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
-from bridle.protocol.commands import AnswerPermission
+from bridle.protocol.commands import AnswerPermission, SessionOptions
 from bridle.protocol.errors import UsageError
 from bridle.protocol.events import PermissionRequested, ToolResult
 from bridle.providers.script import call, say

@@ -3,10 +3,11 @@
 import pytest
 
 from bridle.app.user.setting_sections import TABLE, load
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.config.origins import GivenOption
 from bridle.config.settings_loading import CONTEXT_PRESETS
 from bridle.context.context_settings import CompactionSettings
+from bridle.protocol.commands import SessionOptions
 from config.config_kit import Desk
 
 BY_VARIABLE = {

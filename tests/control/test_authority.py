@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.app.user.settings import SessionOptions
 from bridle.control.authority import (
     FOR_AGENTS,
     FOR_ALL,
@@ -22,6 +21,7 @@ from bridle.control.authority import (
 from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
 from bridle.protocol import queries as q
+from bridle.protocol.codec import decode_command, encode_command
 from bridle.protocol.errors import SENTENCES
 from bridle.protocol.events import Mode
 from bridle.protocol.questions import StepLimitAnswer
@@ -54,9 +54,14 @@ TABLE: tuple[tuple[Any, str | None, str | None, str | None, str | None], ...] = 
     (c.CreateSession(cwd="/w", mode="auto"), None, None, "OnlyStricter", "OnlyStricter"),
     (c.CreateSession(cwd="/w", env={"PATH": "/x"}), None, None, "NotAPerson", "NotAPerson"),
     (c.CreateSession(cwd="/w", profile="careful"), None, None, "NotAPerson", "NotAPerson"),
-    (c.CreateSession(cwd="/w", config={"yes": True}), None, None, "NotAPerson", "NotAPerson"),
-    (c.CreateSession(cwd="/w", config={"made_up": 1}), None, None, "NotAPerson", "NotAPerson"),
-    (c.CreateSession(cwd="/w", config={"sandbox": "off"}), None, None, "OnlyStricter", "OnlyStricter"),
+    (c.CreateSession(cwd="/w", config=c.SessionOptions(yes=True)), None, None, "NotAPerson", "NotAPerson"),
+    (
+        c.CreateSession(cwd="/w", config=c.SessionOptions(sandbox="off")),
+        None,
+        None,
+        "OnlyStricter",
+        "OnlyStricter",
+    ),
     (c.AttachSession(session=S), None, None, None, None),
     (c.DetachSession(session=S), None, "NotAttached", None, "NotAttached"),
     (c.EndSession(session=S), None, "NotAttached", None, "NotAttached"),
@@ -251,7 +256,7 @@ def test_somebody_who_cannot_be_asked_types_no_commands() -> None:
 def test_an_agent_asks_for_as_much_as_the_settings_give_or_less(
     option: str, value: Any, refused: str | None
 ) -> None:
-    command = c.CreateSession(cwd="/w", config={option: value})
+    command = c.CreateSession(cwd="/w", config=c.SessionOptions(**{option: value}))
     assert reason(AGENT, command) == refused
     assert reason(PERSON, command) is None
 
@@ -260,7 +265,7 @@ def test_where_nobody_chose_an_effort_an_agent_asks_for_none_at_all() -> None:
     plain = MeantSession(is_open=True, attached=True)
     for effort in ("low", "medium", "high", "max"):
         assert reason(AGENT, c.SetEffort(session=S, effort=effort), plain) == "OnlyStricter"
-        new = c.CreateSession(cwd="/w", config={"effort": effort})
+        new = c.CreateSession(cwd="/w", config=c.SessionOptions(effort=effort))
         assert reason(AGENT, new, plain) == "OnlyStricter"
     assert reason(AGENT, c.SetEffort(session=S, effort="off"), plain) is None
     assert reason(PERSON, c.SetEffort(session=S, effort="max"), plain) is None
@@ -284,10 +289,11 @@ def test_who_may_only_watch_or_answer_wakes_no_stored_session() -> None:
 
 def test_an_agent_keeps_what_it_has_and_may_ask_for_nothing_at_all() -> None:
     assert reason(AGENT, c.SetMode(session=S, mode="default")) is None
-    assert reason(AGENT, c.CreateSession(cwd="/w", mode="default", config={"max_cost": 0})) is None
-    assert options_for_agents({"yes": True, "max_steps": 101, "deny": ("bash",)}, DEFAULTS) == {
-        "deny": ("bash",)
-    }
+    assert (
+        reason(AGENT, c.CreateSession(cwd="/w", mode="default", config=c.SessionOptions(max_cost=0))) is None
+    )
+    given = c.SessionOptions(yes=True, max_steps=101, deny=("bash",))
+    assert options_for_agents(given, DEFAULTS) == c.SessionOptions(deny=("bash",))
 
 
 def test_an_agent_asks_a_model_aside_only_where_it_may_say_something() -> None:
@@ -307,14 +313,12 @@ FOR_PEOPLE = {
     "allow_unsandboxed": True,
     "allow": ("bash",),
     "config_file": "x.toml",
-    "profile": "careful",
     "sets": ("mode=yolo",),
     "add_dirs": ("/",),
     "lockfile": "approved.lock",
     "allow_project_hooks": True,
     "allow_hosts": ("example.com",),
     "append_system": "obey",
-    "agent": "build",
     "agent_mode": "multi",
     "wide_folder": "/",
     "transcript": "off",
@@ -322,9 +326,10 @@ FOR_PEOPLE = {
 
 
 def test_every_option_of_a_session_is_for_agents_or_for_people() -> None:
-    assert {*FOR_AGENTS, *FOR_PEOPLE} == set(SessionOptions.__struct_fields__)
+    assert {*FOR_AGENTS, *FOR_PEOPLE} == set(c.SessionOptions.__struct_fields__)
     for option, value in FOR_PEOPLE.items():
-        assert reason(AGENT, c.CreateSession(cwd="/w", config={option: value})) == "NotAPerson"
+        create = c.CreateSession(cwd="/w", config=c.SessionOptions(**{option: value}))
+        assert reason(AGENT, decode_command(encode_command(create))) == "NotAPerson", option
 
 
 def test_an_agent_chooses_no_other_agent_to_talk_with_than_the_person_did() -> None:
@@ -353,7 +358,7 @@ STANDINGS = st.builds(
 )
 CLAIMS = st.none() | st.builds(claims, sessions=st.sampled_from([(), (S,), ("sess_2",)]))
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3))
-CONFIGS = st.dictionaries(st.sampled_from(sorted({*FOR_AGENTS, *FOR_PEOPLE})) | st.text(max_size=8), VALUES)
+CONFIGS = st.dictionaries(st.sampled_from(c.SessionOptions.__struct_fields__), VALUES)
 
 
 @given(STANDINGS, CLAIMS, st.sampled_from([row[0] for row in TABLE]))
@@ -370,7 +375,10 @@ def test_nobody_gets_more_by_being_an_agent_and_none_says_yes(
 def test_what_an_agent_is_given_is_never_looser_than_the_settings(
     live: MeantSession, mode: Mode | None, config: dict[str, Any]
 ) -> None:
-    if reason(AGENT, c.CreateSession(cwd="/w", mode=mode, config=config), live) is not None:
+    if (
+        reason(AGENT, c.CreateSession(cwd="/w", mode=mode, config=c.SessionOptions(**config)), live)
+        is not None
+    ):
         return
     assert mode is None or not is_looser(mode, live.bounds.mode)
     assert not any(value for name, value in config.items() if name not in FOR_AGENTS)

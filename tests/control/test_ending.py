@@ -8,14 +8,14 @@ import pytest
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.features import Feature
-from bridle.protocol.commands import AttachSession, CreateSession
+from bridle.protocol.commands import AttachSession, CreateSession, SessionOptions
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Degraded, SessionEnded
 
 
 async def test_a_session_that_is_being_opened_when_its_engine_ends_is_ended_with_it(tmp_path: Path) -> None:
     async with harness(scripted()) as session:
-        create = CreateSession(cwd=str(tmp_path), model="demo", config={"title": "late"})
+        create = CreateSession(cwd=str(tmp_path), model="demo", config=SessionOptions(title="late"))
         opening = asyncio.ensure_future(session.connection.send(create))
         await asyncio.sleep(0)
         assert not opening.done()

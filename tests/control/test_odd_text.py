@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_models import scripted
 from bridle.control.routes import Route, routes
+from bridle.protocol.commands import SessionOptions
 from bridle.providers.script import say
 from served_kit import served
 from tables import table

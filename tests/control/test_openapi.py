@@ -3,19 +3,17 @@
 import json
 from pathlib import Path
 
-from bridle.app.service.openapi_file import openapi_document
+from bridle.control.openapi import document
 from bridle.control.routes import routes
 
 
 def test_the_committed_document_is_the_one_of_the_types(repository: Path) -> None:
     written = (repository / "docs/schema/http/openapi.json").read_bytes()
-    assert written == openapi_document(), (
-        "run: python -m bridle.app.service.openapi_file docs/schema/http/openapi.json"
-    )
+    assert written == document(), "run: python -m bridle.control.openapi docs/schema/http/openapi.json"
 
 
 def test_every_route_is_in_the_document_and_every_reference_leads_somewhere() -> None:
-    told = json.loads(openapi_document())
+    told = json.loads(document())
     for route in routes():
         assert route.method.lower() in told["paths"][route.path]
     references = _references(told)

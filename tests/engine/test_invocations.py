@@ -27,7 +27,7 @@ from bridle.engine.stopwatch import Stopwatch
 from bridle.engine.tools import Tool, ToolOutput, never_mutating
 from bridle.protocol import events as e
 from bridle.protocol.codec import encode_envelope, encode_payload
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession
+from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, SessionOptions
 from bridle.protocol.messages import TextBlock, Usage
 from bridle.protocol.questions import OpenQuestion, WordsAnswer
 from bridle.providers.script import call, say
@@ -263,7 +263,7 @@ async def test_a_run_that_is_printed_ends_with_its_own_answer_and_counts_what_th
             cwd=session.folder,
             env={"PATH": "/usr/bin:/bin", "HOME": session.home},
             model=f"{model.name}:scripted",
-            config={"allow": ("ask_review",)},
+            config=SessionOptions(allow=("ask_review",)),
         )
         await printer.run(session.connection, create, (TextBlock(text="Have it reviewed."),))
     assert printer.outcome.answer == "[scripted] All good."

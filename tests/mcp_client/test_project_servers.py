@@ -6,10 +6,11 @@ import os
 import pytest
 
 from bridle.app.project_trust import project_items
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.events import Notice
 from bridle.safety.trust import Approvals
 from mcp_kit import server, until_phase, write_settings

@@ -17,7 +17,7 @@ from bridle.mcp.input_requests import NOBODY, InputReply, InputRequest
 from bridle.mcp.server_definitions import decode_server
 from bridle.mcp.server_run import LaunchPlace, server_files, server_policy
 from bridle.mcp.shared_server import ServerPool, ServerUnavailable
-from bridle.protocol.commands import CreateSession, EndSession
+from bridle.protocol.commands import CreateSession, EndSession, SessionOptions
 from bridle.protocol.events import ToolResult
 from bridle.protocol.queries import CustomQuery
 from bridle.providers.script import call, say
@@ -192,7 +192,7 @@ async def test_sessions_of_a_folder_share_a_server_until_the_last_one_leaves(tmp
             cwd=session.folder,
             env=env,
             model=f"{model.provider}:{model.model}",
-            config={"sandbox": "off"},
+            config=SessionOptions(sandbox="off"),
         )
         other = await session.connection.send(create)
         await session.connection.send(EndSession(session=session.id))

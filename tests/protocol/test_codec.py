@@ -22,6 +22,7 @@ from bridle.protocol.codec import (
     encode_envelope,
     encode_payload,
 )
+from bridle.protocol.commands import CreateSession, SessionOptions
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import Envelope, TextDelta, UnknownEvent
 from bridle.protocol.messages import TextBlock
@@ -141,6 +142,35 @@ def test_a_command_that_cannot_be_read_is_refused_with_a_reason(raw, reason):
     with pytest.raises(CommandRefused) as refused:
         decode_command(raw)
     assert refused.value.reason == reason
+
+
+@table(
+    ("config", "problem"),
+    [
+        ({"colour": "red"}, "Object contains unknown field `colour` - at `$.config`"),
+        ({"profile": "mine"}, "Object contains unknown field `profile` - at `$.config`"),
+        ({"agent": "plan"}, "Object contains unknown field `agent` - at `$.config`"),
+        ({"max_steps": "many"}, "Expected `int | null`, got `str` - at `$.config.max_steps`"),
+        ({"on_ask": "shout"}, "Invalid enum value 'shout' - at `$.config.on_ask`"),
+        (["yes"], "Expected `object`, got `array` - at `$.config`"),
+    ],
+)
+def test_options_of_a_session_that_cannot_be_read_are_refused_by_name(config, problem):
+    raw = json.dumps({"kind": "CreateSession", "cwd": "/w", "config": config}).encode()
+    with pytest.raises(CommandRefused) as refused:
+        decode_command(raw)
+    assert refused.value.reason == "BadCommand"
+    assert refused.value.message == f"The command CreateSession cannot be read: {problem}."
+
+
+def test_options_that_are_not_given_are_not_sent():
+    plain = CreateSession(cwd="/w")
+    assert encode_command(plain) == b'{"kind":"CreateSession","cwd":"/w"}'
+    some = CreateSession(cwd="/w", config=SessionOptions(sandbox="off", deny=("bash",)))
+    assert encode_command(some) == (
+        b'{"kind":"CreateSession","cwd":"/w","config":{"deny":["bash"],"sandbox":"off"}}'
+    )
+    assert decode_command(encode_command(some)) == some
 
 
 @given(st.binary(max_size=200))

@@ -6,7 +6,7 @@ Nothing here is run but `touch` in a scratch folder: every other command is only
 import pytest
 
 from bridle.app.queries.explain import Explained, explain, standing
-from bridle.app.user.settings import SessionOptions
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.events import GrantAdded
 from safety.corpus.loading import SYSTEM_PATH, Scene
 from tables import table

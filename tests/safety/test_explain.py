@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridle.app.queries.explain import Explained, FolderRules, Unexplainable, explain, standing
-from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_clock import FakeClock
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.events import CommandPart, GrantAdded
 from effort import examples
 from safety.script_kit import understood

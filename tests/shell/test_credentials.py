@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from bridle.app.queries.explain import explain, standing
-from bridle.app.user.settings import SessionOptions
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind, outcomes
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.events import PermissionDecided
 from bridle.providers.script import answer, call, say
 from bridle.safety.call_risk import CallFacts

@@ -8,7 +8,7 @@ from bridle.app.queries.query_answers import Sources, answer_query
 from bridle.app.session_opening import SessionOpening, working_folder
 from bridle.app.session_parts import ProcessServices
 from bridle.app.user import model_setup
-from bridle.app.user.settings import SessionOptions, session_options, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.config.folders import home_of
 from bridle.control.authority import Bounds
 from bridle.control.live_sessions import ClientSight
@@ -51,13 +51,14 @@ class EngineAnswers:
 
     def _known(self, session: str | None, create: CreateSession | None) -> KnownModels:
         """The models of an open session, of one that a command would make, or those of the person's own settings."""
-        # also read where an open session answers: nothing that is wrong is passed over
-        options = SessionOptions() if create is None else session_options(create)
         if session is not None:
             return self._opening.known_of[session]
         where, env = self._services.where, self._services.env
         cwd = home_of(env) if create is None else working_folder(create.cwd)
-        settings = session_settings(options, where=where, cwd=cwd, env=env)
+        wanted = create or CreateSession(cwd=cwd)
+        settings = session_settings(
+            wanted.config, where=where, cwd=cwd, env=env, profile=wanted.profile, agent=wanted.agent
+        )
         return self._services.known_for(settings, cwd=cwd)
 
     async def bounds_of(self, command: CreateSession) -> Bounds:
@@ -66,9 +67,7 @@ class EngineAnswers:
         cwd = working_folder(command.cwd)
         if command.resume is not None:
             cwd = (await self._store.find(command.resume)).cwd
-        settings = session_settings(
-            SessionOptions(), where=self._services.where, cwd=cwd, env=self._services.env
-        )
+        settings = session_settings(where=self._services.where, cwd=cwd, env=self._services.env)
         return Bounds(
             mode=settings.mode if command.resume is None else "plan",
             sandbox=settings.sandbox.mode,

@@ -11,13 +11,7 @@ from msgspec import structs
 from bridle.app.composition import ComposedSession, compose
 from bridle.app.session_parts import OpenedLog, ProcessServices, SessionPlan
 from bridle.app.sources.agent_sources import agents_of_session, chosen_agent
-from bridle.app.user.settings import (
-    SessionOptions,
-    SessionSettings,
-    resumed_options,
-    session_options,
-    session_settings,
-)
+from bridle.app.user.settings import SessionSettings, resumed_command, session_settings
 from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import has_secrets_file
 from bridle.base.text.terminal_text import visible
@@ -27,7 +21,7 @@ from bridle.control.live import Run
 from bridle.engine.conversation import Conversation
 from bridle.engine.open_questions import Client
 from bridle.engine.resume import close_interrupted, orphans, unexpired
-from bridle.protocol.commands import CreateSession
+from bridle.protocol.commands import CreateSession, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError, UsageError, sentence
 from bridle.protocol.events import ContextAdded, EffortChanged, Mode, ModelChanged, Notice, SessionCreated
 from bridle.protocol.messages import TextBlock
@@ -117,12 +111,12 @@ class SessionOpening:
         Options and folder, policy files that a killed session left changed, settings, plugins, agents, required trust,
         keys, servers, model. Raises `CommandRefused`. A plan that does not begin a session changes nothing.
         """
-        cwd, options, approvals, keeps_profile = await self._place(command, client)
+        command, cwd, approvals, keeps_profile = await self._place(command, client)
         left: tuple[Notice, ...] = ()
         if begins:
-            _refuse_wide(cwd, options, self._services.env)
+            _refuse_wide(cwd, command.config, self._services.env)
             left = tuple(await left_behind(cwd, self._services.where))
-        settings, plugged = self._settings(cwd, options, approvals, keeps_profile=keeps_profile)
+        settings, plugged = self._settings(command, cwd, approvals, keeps_profile=keeps_profile)
         agents = self._agents(cwd, settings, approvals, plugged)
         if begins and settings.require_trust:
             from bridle.app.project_trust import require_trust
@@ -149,37 +143,44 @@ class SessionOpening:
                 *unkept,
                 *keys_notice,
                 *agents.notices,
-                *_no_limit(command, options, settings.mode),
+                *_no_limit(command, settings.mode),
             ),
         )
 
     async def _place(
         self, command: CreateSession, client: Client
-    ) -> tuple[str, SessionOptions, Approvals, bool]:
-        """Return the folder, the options, the approvals, and whether the stored session keeps its profile.
+    ) -> tuple[CreateSession, str, Approvals, bool]:
+        """Return the resolved command, the folder, the approvals, and whether a stored session keeps its profile.
 
         A stored session works in its own folder, by that folder's rules.
         """
-        options, here = session_options(command), working_folder(command.cwd)
+        here = working_folder(command.cwd)
         approvals = session_approvals(
-            self._approvals, lockfile=options.lockfile, env=self._services.env, cwd=here
+            self._approvals, lockfile=command.config.lockfile, env=self._services.env, cwd=here
         )
         if command.resume is None:
-            return here, options, approvals, False
+            return command, here, approvals, False
         row = unexpired(await self.store.find(command.resume))
-        options, keeps_profile = resumed_options(options, here, row.profile)
+        command, keeps_profile = resumed_command(command, here, row.profile)
         cwd = working_folder(row.cwd)
         if client.identity == "agent":
-            self._refuse_other_profile(cwd, options, approvals)
-        return cwd, options, approvals, keeps_profile
+            self._refuse_other_profile(cwd, command.profile, approvals)
+        return command, cwd, approvals, keeps_profile
 
     def _settings(
-        self, cwd: str, options: SessionOptions, approvals: Approvals, *, keeps_profile: bool
+        self, command: CreateSession, cwd: str, approvals: Approvals, *, keeps_profile: bool
     ) -> tuple[SessionSettings, tuple[Feature, ...]]:
         """Return the settings with what plugins add to them, and the plugins."""
         where, env = self._services.where, self._services.env
         settings = session_settings(
-            options, where=where, cwd=cwd, env=env, approvals=approvals, profile_kept=keeps_profile
+            command.config,
+            where=where,
+            cwd=cwd,
+            env=env,
+            profile=command.profile,
+            agent=command.agent,
+            approvals=approvals,
+            profile_kept=keeps_profile,
         )
         if settings.plugin_tiers is None and not self._plugins:
             return _with_packs_checked(settings), ()
@@ -208,12 +209,12 @@ class SessionOpening:
             chosen_agent(found.registry, said.agent, found.waiting)
         return found
 
-    def _refuse_other_profile(self, cwd: str, options: SessionOptions, approvals: Approvals) -> None:
+    def _refuse_other_profile(self, cwd: str, profile: str | None, approvals: Approvals) -> None:
         """Refuse an agent a stored session with a profile of its own: agents get what the user's settings give."""
-        if (profile := options.profile) is None:
+        if profile is None:
             return
         where, env = self._services.where, self._services.env
-        own = session_settings(SessionOptions(), where=where, cwd=cwd, env=env, approvals=approvals)
+        own = session_settings(where=where, cwd=cwd, env=env, approvals=approvals)
         if own.profile != profile:
             raise CommandRefused(
                 "NotAPerson", what=f'A session with the profile "{visible(profile, newlines=False)}"'
@@ -390,9 +391,9 @@ def model_of(conversation: Conversation, chosen: ModelChanged | None) -> ModelCh
     return model
 
 
-def _no_limit(command: CreateSession, options: SessionOptions, mode: Mode) -> Iterator[Notice]:
+def _no_limit(command: CreateSession, mode: Mode) -> Iterator[Notice]:
     """Who names what is allowed, in a mode that allows everything, may think that it is a limit."""
-    if options.allow and (command.mode or mode) == "yolo":
+    if command.config.allow and (command.mode or mode) == "yolo":
         yield Notice(reason="AllowIsNoLimit", message=sentence("AllowIsNoLimit", {}))
 
 

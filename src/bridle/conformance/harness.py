@@ -29,7 +29,7 @@ from bridle.engine.services import ToolSource
 from bridle.engine.store_ports import Store
 from bridle.engine.tools import Tool
 from bridle.plugin.contract import Plugin
-from bridle.protocol.commands import CreateSession, SendInput
+from bridle.protocol.commands import CreateSession, SendInput, SessionOptions
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.events import AnyEvent, Envelope, InputMode, Mode, ToolResult, TurnEnded, TurnStarted
@@ -118,7 +118,7 @@ async def harness(
     env: Mapping[str, str] | None = None,
     **options: Any,
 ) -> AsyncGenerator[HarnessSession]:
-    """An engine with one session in `folder`. `options` are those of `app.SessionOptions`.
+    """An engine with one session in `folder`. `options` are the fields of `SessionOptions`.
 
     `answers` says whether this client can be asked; then questions stay open until it answers. Commands run for real:
     `~` is a scratch folder for them, and what would do harm elsewhere is to be explained, never run.
@@ -156,7 +156,7 @@ async def harness(
                     profile=profile,
                     agent=agent,
                     resume=resume,
-                    config=options,
+                    config=SessionOptions(**options),
                 )
             )
             yield HarnessSession(engine, connection, created.session, folder=folder, home=home)

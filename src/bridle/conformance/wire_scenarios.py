@@ -682,7 +682,11 @@ async def agent_asks_for_less(play: Scene) -> None:
     agent = await play.client("agent", identity="agent")
     create = c.CreateSession(cwd=play.door.cwd, model=f"{play.door.models}conformance-say", mode="yolo")
     assert await refused(agent.send(create)) == "OnlyStricter"
-    for config in ({"yes": True}, {"config_file": "/etc/passwd"}, {"sandbox": "off"}):
+    for config in (
+        c.SessionOptions(yes=True),
+        c.SessionOptions(config_file="/etc/passwd"),
+        c.SessionOptions(sandbox="off"),
+    ):
         plain = msgspec.structs.replace(create, mode=None, config=config)
         assert await refused(agent.send(plain)) in ("NotAPerson", "OnlyStricter")
     session = await agent.create(play.door, "conformance-say")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
+from msgspec import structs
 
 from bridle.engine.open_questions import Client
 from bridle.protocol import commands as c
@@ -253,7 +254,7 @@ def _create(client: Client, command: c.CreateSession, live: MeantSession) -> Ref
         return _only_less(f"Mode {command.mode}")
     if command.agent is not None and live.bounds.agent not in (None, command.agent):
         return _only_less(f"The agent {command.agent}")
-    for name, value in command.config.items():
+    for name, value in structs.asdict(command.config).items():
         allowed = FOR_AGENTS.get(name)
         if allowed is None:
             if value:
@@ -263,13 +264,12 @@ def _create(client: Client, command: c.CreateSession, live: MeantSession) -> Ref
     return None
 
 
-def options_for_agents(config: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Of the options of a run, those that an agent may give too."""
-    return {
-        name: value
-        for name, value in config.items()
-        if name in FOR_AGENTS and FOR_AGENTS[name](value, bounds)
-    }
+def options_for_agents(config: c.SessionOptions, bounds: Bounds) -> c.SessionOptions:
+    """Return the options of a run that an agent may give too; the others are left out."""
+    given = {name: getattr(config, name) for name in FOR_AGENTS}
+    return c.SessionOptions(
+        **{name: value for name, value in given.items() if FOR_AGENTS[name](value, bounds)}
+    )
 
 
 def _only_less(what: str) -> Refusal:

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 from bridle.control.authority import FOR_THE_ATTACHED, session_of
 from bridle.control.event_batches import event_batches
 from bridle.control.http_status import problem_of, status_of
+from bridle.control.openapi import document
 from bridle.control.request_guard import (
     AsgiApp,
     Receive,
@@ -167,7 +168,7 @@ class _Http:
         return _json(self._service.hello(), headers={CLIENT_HEADER: client.connection.client})
 
     async def openapi(self, _request: Request) -> Response:
-        return Response(self._service.openapi(), media_type="application/json")
+        return Response(document(), media_type="application/json")
 
     async def metrics(self, _request: Request) -> Response:
         sessions, clients = self._service.gauges()

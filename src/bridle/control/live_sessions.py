@@ -18,7 +18,7 @@ from bridle.control.authority import Asked, Bounds, options_for_agents
 from bridle.control.live import LiveSession, Run
 from bridle.engine.open_questions import Client
 from bridle.engine.session import Session
-from bridle.protocol.commands import Accepted, AttachSession, CreateSession
+from bridle.protocol.commands import Accepted, AttachSession, CreateSession, SessionOptions
 from bridle.protocol.errors import CommandRefused, StoreError
 from bridle.protocol.events import EndCause, Envelope, ModelChanged, Notice
 
@@ -208,7 +208,7 @@ class LiveSessions:
 
     def _reopening(self, plain: CreateSession, client: Client, bounds: Bounds | None) -> CreateSession:
         session = plain.resume or ""
-        config = {"on_orphan": "ask" if client.answers else "fail"}
+        config = SessionOptions(on_orphan="ask" if client.answers else "fail")
         if (before := self._idle_ended.get(session)) is None:
             return structs.replace(plain, config=config)
         if bounds is not None:
@@ -306,12 +306,14 @@ async def _shut_down(live: LiveSession) -> None:
 
 
 def _refuse_other_options(live: LiveSession, command: CreateSession) -> None:
-    """A run works by the options it was opened with: who wants others is told so, not handed something else."""
-    before = live.command.config
+    """Refuse a client that gives other options than the run was opened with. One that gives none joins the run."""
+    if command.config == SessionOptions():
+        return
+    before = structs.asdict(live.command.config)
     other = sorted(
         name
-        for name, value in command.config.items()
-        if name not in OF_THE_CLIENT and (value or None) != (before.get(name) or None)
+        for name, value in structs.asdict(command.config).items()
+        if name not in OF_THE_CLIENT and (value or None) != (before[name] or None)
     )
     if other:
         raise CommandRefused("SessionIsOpen", session=live.id, options=", ".join(other))

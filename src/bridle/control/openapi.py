@@ -1,8 +1,14 @@
-"""The OpenAPI document of the routes, made from the types. `docs/schema/http/openapi.json` is the committed copy."""
+"""The OpenAPI document of the routes, made from the types. `docs/schema/http/openapi.json` holds the committed copy.
+
+Run `python -m bridle.control.openapi FILE` after changing a type; a test compares the two.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -24,18 +30,15 @@ _NAMED = {"type": "string", "minLength": 1, "maxLength": 512, "pattern": "^[^/]+
 _TOKEN_HEADERS = ("X-Bridle-Token", "X-Harness-Token")
 
 
-def document(session_options: type[Any]) -> bytes:
-    """The document, deterministic. `session_options` are what `CreateSession.config` takes."""
+@cache
+def document() -> bytes:
+    """Return the document as deterministic JSON."""
     kinds = [kind for route in routes() for kind in route.kinds]
     answers = [*get_args(AnyQueryAnswer), Accepted, TurnResult, Handshake, Problem]
     answers += [MintRequest, PendingMint, Confirmation, NewToken, RevokedToken]
     _, schemas = msgspec.json.schema_components(
-        [*kinds, *answers, session_options], ref_template="#/components/schemas/{name}"
+        [*kinds, *answers], ref_template="#/components/schemas/{name}"
     )
-    command, options = (schemas[kind]["properties"] for kind in ("CreateSession", session_options.__name__))
-    command["config"] = _ref(session_options)
-    for name in command.keys() & options.keys():  # said in the command itself
-        del options[name]
     paths: dict[str, dict[str, Any]] = {}
     for path, does, media in _OWN:
         paths[path] = {
@@ -215,3 +218,7 @@ def _ref(kind: type[Any]) -> dict[str, str]:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n\n")[0].replace("\n", " ")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_bytes(document())

@@ -65,7 +65,7 @@ _AT_THE_DOOR = frozenset(
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """`gauges` are how many sessions are open and how many clients attached, `openapi` is the document of the routes.
+    """`gauges` are how many sessions are open and how many clients attached.
 
     `hear_refusal` is told of what is refused at the door, with where it came from: what is refused for its token or for
     who asks is told by those who know. `hear_fault` hears of what nobody foresaw, and of parts that broke. `revoke`
@@ -79,7 +79,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     counters: ServiceCounters
     streams: OpenStreams
     gauges: Callable[[], tuple[int, int]]
-    openapi: Callable[[], bytes]
     hear_refusal: Callable[[str, str], None]
     hear_fault: Callable[[BaseException], None]
     is_stopping: Callable[[], bool]

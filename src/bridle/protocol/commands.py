@@ -27,6 +27,45 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=T
     id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{0,128}$")] = ""
 
 
+class SessionOptions(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """The options of a session. A default leaves the choice to the settings.
+
+    `wide_folder` is a folder that the user chose to work in although it holds more than a project.
+    """
+
+    yes: bool = False
+    allow_policy_changes: bool = False
+    allow_unsandboxed: bool = False
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_steps: int | None = None
+    config_file: SystemText | None = None
+    sets: tuple[str, ...] = ()
+    persistent_grants: bool | None = None
+    add_dirs: tuple[SystemText, ...] = ()
+    dry_run: bool = False
+    on_ask: Literal["deny", "fail", "wait"] = "deny"
+    on_orphan: Literal["ask", "fail", "mark-unknown"] = "fail"
+    lockfile: SystemText | None = None
+    require_trust: bool = False
+    allow_project_hooks: bool = False
+    sandbox: str | None = None
+    network: str | None = None
+    allow_hosts: tuple[str, ...] = ()
+    append_system: str = ""
+    effort: str | None = None
+    max_cost: float | None = None
+    title: str | None = None
+    headless: bool = False
+    wide_folder: SystemText | None = None
+    transcript: SystemText | None = None
+    output_schema: dict[str, Any] | None = None
+    memory: bool | None = None
+    agent_mode: Literal["single", "multi"] | None = None
+
+
 class CreateSession(Command, frozen=True):
     """Opens a new session in `cwd`, or a stored one when `resume` names it.
 
@@ -36,11 +75,11 @@ class CreateSession(Command, frozen=True):
 
     cwd: SystemText
     env: dict[SystemText, SystemText] = {}
-    profile: str | None = None
+    profile: SystemText | None = None
     agent: str | None = None
     model: str | None = None
     mode: Mode | None = None
-    config: dict[str, Any] = {}
+    config: SessionOptions = SessionOptions()
     resume: str | None = None
     aliases: tuple[str, ...] = ()
     carry_from: str | None = None

@@ -45,7 +45,13 @@ from bridle.conformance.servers import ModelServer
 from bridle.engine.ports import ModelText, Provider
 from bridle.protocol import events as e
 from bridle.protocol import questions as q
-from bridle.protocol.commands import AnswerPermission, AnswerQuestion, CreateSession, SendInput
+from bridle.protocol.commands import (
+    AnswerPermission,
+    AnswerQuestion,
+    CreateSession,
+    SendInput,
+    SessionOptions,
+)
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused
 from bridle.protocol.messages import TextBlock
@@ -202,7 +208,9 @@ async def test_an_undo_is_asked_for_and_done_or_not(key: str, told: type[e.AnyEv
 @pytest.mark.requirement("G32.3")
 async def test_what_a_crash_left_open_is_put_to_the_person_who_resumes(tmp_path: Path) -> None:
     crashed = await Crashed(tmp_path).during(call("bash", command="touch a"))
-    create = CreateSession(cwd=str(crashed.work), resume=crashed.session, config={"on_orphan": "ask"})
+    create = CreateSession(
+        cwd=str(crashed.work), resume=crashed.session, config=SessionOptions(on_orphan="ask")
+    )
     async with harness(scripted(say("x"), say("Back.")), **crashed.places) as session:
         connection = session.engine.connect(name="me", answers=True)
         async with headless(connection, create) as client:
@@ -218,7 +226,9 @@ async def test_what_a_crash_left_open_is_put_to_the_person_who_resumes(tmp_path:
 
 async def test_who_goes_elsewhere_leaves_the_open_question_behind(tmp_path: Path) -> None:
     crashed = await Crashed(tmp_path).during(call("bash", command="touch a"))
-    create = CreateSession(cwd=str(crashed.work), resume=crashed.session, config={"on_orphan": "ask"})
+    create = CreateSession(
+        cwd=str(crashed.work), resume=crashed.session, config=SessionOptions(on_orphan="ask")
+    )
     model = scripted(say("x"))
     async with harness(model, **crashed.places) as session:
         connection = session.engine.connect(name="me", answers=True)

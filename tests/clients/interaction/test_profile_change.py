@@ -16,7 +16,7 @@ from bridle.clients.interaction.effects import ChooseRow, PickRow, SessionReady
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.protocol import events as e
-from bridle.protocol.commands import CreateSession, EndSession
+from bridle.protocol.commands import CreateSession, EndSession, SessionOptions
 from bridle.providers.script import say
 from clients.interaction.headless_kit import Headless, headless
 
@@ -36,7 +36,7 @@ async def talking(home: Path, *answers: str) -> AsyncIterator[tuple[Headless, Ha
     async with harness(model, home=str(home), sandbox="off", answers=True) as session:
         await session.connection.send(EndSession(session=session.id))
         create = CreateSession(
-            cwd=session.folder, env={}, model=f"{model.name}:scripted", config={"sandbox": "off"}
+            cwd=session.folder, env={}, model=f"{model.name}:scripted", config=SessionOptions(sandbox="off")
         )
         async with headless(session.connection, create) as client:
             yield client, session

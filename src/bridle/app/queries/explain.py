@@ -11,7 +11,7 @@ import msgspec
 from bridle.app.session_parts import gate_layers, session_registry
 from bridle.app.sources.gates import Gates, gates, understanding
 from bridle.app.sources.plugins import session_plugins
-from bridle.app.user.settings import SessionOptions, SessionSettings, session_settings
+from bridle.app.user.settings import SessionSettings, session_settings
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.command_class import CommandClass
 from bridle.base.fs.paths import session_folders
@@ -24,6 +24,7 @@ from bridle.engine.dispatch import ToolLayers
 from bridle.engine.features import Feature, PlacedToolLayer, join
 from bridle.engine.tools import BUILTIN, RunTool, ToolCall, ToolLayer, ToolOutput
 from bridle.plugin.loading import LoadedPlugin
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import CommandPart, Evidence, Mode, Risk, Verdict
 from bridle.safety.call_risk import CallFacts
@@ -112,14 +113,15 @@ def standing(
     *,
     cwd: str,
     options: SessionOptions | None = None,
+    profile: str | None = None,
     mode: Mode | None = None,
     clock: Clock | None = None,
     understand: Understand | None = None,
 ) -> FolderRules:
     """The gates a session in `cwd` would have now. Nothing is created by looking."""
-    where, options = folders(env), options or SessionOptions()
+    where = folders(env)
     cwd = os.path.realpath(cwd)
-    settings = session_settings(options, where=where, cwd=cwd, env=env)
+    settings = session_settings(options, where=where, cwd=cwd, env=env, profile=profile)
     plugins: tuple[LoadedPlugin, ...] = ()
     if settings.plugin_tiers is not None:
         settings, plugins = session_plugins(settings)

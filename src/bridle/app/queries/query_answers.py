@@ -15,7 +15,7 @@ from bridle.app.session_parts import GOAL, REDO, UNDO
 from bridle.app.sources.skill_sources import own_skills
 from bridle.app.user.instruction_trust import all_instruction_files, is_trusted_file
 from bridle.app.user.model_setup import is_local, model_entries, provider_entries
-from bridle.app.user.settings import resumed_options, session_options, session_settings
+from bridle.app.user.settings import resumed_command, session_settings
 from bridle.base.clock import Clock, iso_ms
 from bridle.base.fs.files import branch_of, real_folder
 from bridle.base.ids import SESS, list_place, read_list_place
@@ -234,11 +234,20 @@ async def _details(
 async def _preview(sources: Sources, create: CreateSession) -> q.SessionPreview:
     """What a session would be. Its model is that of the command, the environment or the settings of its folder."""
     resume, env = create.resume, sources.env
-    cwd, where, options, kept = real_folder(create.cwd), sources.where, session_options(create), False
+    cwd, where, kept = real_folder(create.cwd), sources.where, False
     if resume is not None:
         row = await sources.store.find(resume)
-        cwd, (options, kept) = row.cwd, resumed_options(options, cwd, row.profile)
-    settings = session_settings(options, where=where, cwd=cwd, env=env, profile_kept=kept)
+        cwd, (create, kept) = row.cwd, resumed_command(create, cwd, row.profile)
+    options = create.config
+    settings = session_settings(
+        options,
+        where=where,
+        cwd=cwd,
+        env=env,
+        profile=create.profile,
+        agent=create.agent,
+        profile_kept=kept,
+    )
     approvals = session_approvals(Approvals(where.config), lockfile=options.lockfile, env=env, cwd=cwd)
     files = all_instruction_files(where, cwd, settings.context.sources)
     used, waiting = agreed_and_waiting(files, is_trusted_file(approvals))

@@ -18,9 +18,8 @@ import msgspec
 
 from bridle._version import __version__
 from bridle.app.service.mcp_mount import MCP_PATH, McpMount
-from bridle.app.service.openapi_file import openapi_document
 from bridle.app.user.setting_sections import load
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.base.clock import Clock
 from bridle.base.net.engine_place import EnginePlace
 from bridle.base.process.escapees import recording_processes
@@ -251,17 +250,12 @@ def make_service(
         counters=counters,
         streams=OpenStreams(),
         gauges=engine.live.counts,
-        openapi=functools.cache(_openapi),
         hear_refusal=hear,
         hear_fault=engine.access.note_fault,
         is_stopping=is_stopping,
         minting=lambda: engine.access.minting,
         revoke=engine.access.revoke,
     )
-
-
-def _openapi() -> bytes:
-    return openapi_document()
 
 
 async def _start_servers(
@@ -418,7 +412,7 @@ async def _notices(engine: Engine) -> tuple[str, ...]:
 async def _why_unconfined(services: ProcessServices) -> str | None:
     """Why nothing holds the commands of a session with the person's own settings; None where something does."""
     env = services.env
-    settings = session_settings(SessionOptions(), where=services.where, cwd=home_of(env), env=env)
+    settings = session_settings(where=services.where, cwd=home_of(env), env=env)
     if settings.sandbox.mode == "off":
         return "sandbox.mode = off"
     held_by = await services.spawn.held_by()

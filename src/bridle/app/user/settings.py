@@ -28,8 +28,8 @@ from bridle.context.context_settings import ContextSettings, MemorySettings, Ski
 from bridle.context.skills.skill_records import SkillSettings
 from bridle.credentials.credential_settings import CredentialSettings
 from bridle.mcp.mcp_settings import McpSettings
-from bridle.protocol.commands import CreateSession, SystemText
-from bridle.protocol.errors import BridleError, CommandRefused, UsageError
+from bridle.protocol.commands import CreateSession, SessionOptions
+from bridle.protocol.errors import BridleError, UsageError
 from bridle.protocol.events import Mode, Verdict
 from bridle.providers.provider_settings import DebugSettings, ModelChoice
 from bridle.safety.safety_settings import (
@@ -64,46 +64,6 @@ _RULE_TIERS: "Mapping[str, RuleTier]" = {
     "profile": "profile",
     "defaults": "builtin",
 }
-
-
-# Annotations are values here, not text: decoding would have to compile each of them, at every start.
-class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may ask for when it opens a session, as `CreateSession.config`; `profile` is a field beside it.
-
-    `wide_folder` is one a person chose to work in although it holds more than a project.
-    """
-
-    yes: bool = False
-    allow_policy_changes: bool = False
-    allow_unsandboxed: bool = False
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    max_steps: int | None = None
-    config_file: SystemText | None = None
-    profile: SystemText | None = None
-    sets: tuple[str, ...] = ()
-    persistent_grants: bool | None = None
-    add_dirs: tuple[SystemText, ...] = ()
-    dry_run: bool = False
-    on_ask: Literal["deny", "fail", "wait"] = "deny"
-    on_orphan: Literal["ask", "fail", "mark-unknown"] = "fail"
-    lockfile: SystemText | None = None
-    require_trust: bool = False
-    allow_project_hooks: bool = False
-    sandbox: str | None = None
-    network: str | None = None
-    allow_hosts: tuple[str, ...] = ()
-    append_system: str = ""
-    effort: str | None = None
-    max_cost: float | None = None
-    title: str | None = None
-    headless: bool = False
-    wide_folder: SystemText | None = None
-    transcript: SystemText | None = None
-    output_schema: dict[str, Any] | None = None
-    memory: bool | None = None
-    agent: str | None = None
-    agent_mode: Literal["single", "multi"] | None = None
 
 
 class HookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,64 +131,53 @@ class SessionSettings(FeatureSections, frozen=True, kw_only=True):
     agents: "AgentSettings | None" = None
 
 
-def session_options(command: CreateSession) -> SessionOptions:
-    for beside in ("profile", "agent"):
-        if beside in command.config:
-            raise CommandRefused("BadCommand", kind="CreateSession", problem=f"{beside} is no part of config")
-    try:
-        given = {**command.config, "profile": command.profile, "agent": command.agent}
-        return msgspec.convert(given, SessionOptions)
-    except msgspec.ValidationError as problem:
-        raise CommandRefused("BadCommand", kind="CreateSession", problem=str(problem)) from None
+def resumed_command(command: CreateSession, folder: str, profile: str) -> tuple[CreateSession, bool]:
+    """Return the command of a caller in `folder` for a stored session, and whether that keeps its own `profile`.
 
-
-def resumed_options(options: SessionOptions, folder: str, profile: str) -> tuple[SessionOptions, bool]:
-    """The options of a caller in `folder` for a session that goes on, and whether the profile in them is the session's
-    own: it keeps it unless somebody names another."""
-    options = _named_from(folder, options)
-    if options.profile is not None or profile in (DEFAULT, PROJECT_CHOICE_NAME):
-        return options, False
-    return msgspec.structs.replace(options, profile=profile), True
-
-
-def _named_from(folder: str, options: SessionOptions) -> SessionOptions:
-    """The options with the files they name, which are relative to where the caller is."""
-    file, profile = options.config_file, options.profile
-    if profile is not None and is_path(profile):
-        profile = os.path.normpath(os.path.join(folder, os.path.expanduser(profile)))
-    file = file and os.path.join(folder, file)
-    return msgspec.structs.replace(options, config_file=file, profile=profile)
+    It does unless the command names another. Files that the command names are relative to `folder`.
+    """
+    file, named = command.config.config_file, command.profile
+    options = msgspec.structs.replace(command.config, config_file=file and os.path.join(folder, file))
+    keeps = named is None and profile not in (DEFAULT, PROJECT_CHOICE_NAME)
+    if keeps:
+        named = profile
+    elif named is not None and is_path(named):
+        named = os.path.normpath(os.path.join(folder, os.path.expanduser(named)))
+    return msgspec.structs.replace(command, config=options, profile=named), keeps
 
 
 def session_settings(
-    options: SessionOptions,
+    options: SessionOptions | None = None,
     *,
     where: Folders,
     cwd: str,
     env: Mapping[str, str],
+    profile: str | None = None,
+    agent: str | None = None,
     approvals: Approvals | None = None,
     profile_kept: bool = False,
 ) -> SessionSettings:
     """Reads the settings for `cwd`. Raises `BadConfig` for a file that says something impossible.
 
     What a file of the workspace may set only with the person's consent counts where `approvals`, or else the person's
-    own, hold its very bytes. `profile_kept`: a stored session has the profile of the options.
+    own, hold its very bytes. `profile_kept`: a stored session has the `profile`.
     """
+    options = options or SessionOptions()
     flags = _flag_rules(options)
     tiers = load(
         where=where,
         cwd=cwd,
         env=env,
         config_file=options.config_file,
-        profile=options.profile,
+        profile=profile,
         sets=options.sets,
-        options=_flag_options(options),
+        options=_flag_options(options, agent),
         is_acked=is_acked(approvals or Approvals(where.config)),
         allow_project_hooks=options.allow_project_hooks,
         add_dirs=options.add_dirs,
         profile_kept=profile_kept,
     ).checked()
-    profile = tiers.section("", ProfileSettings)
+    profile_section = tiers.section("", ProfileSettings)
     hook_defaults = tiers.section("hook_defaults", HookDefaults)
     if options.allow_project_hooks:
         hook_defaults = msgspec.structs.replace(hook_defaults, allow_project=True)
@@ -244,11 +193,11 @@ def session_settings(
         files=tiers.section("", PathSettings),
         sandbox=_sandbox(tiers, options),
         skills=skill_settings(tiers),
-        instructions="\n\n".join(filter(None, (profile.instructions, options.append_system))),
+        instructions="\n\n".join(filter(None, (profile_section.instructions, options.append_system))),
         warnings=tuple(problem.text for problem in tiers.warnings),
         unused=tuple(map(key_of, tiers.unused)),
         plugin_tiers=tiers if tiers.get("plugins") else None,
-        profile=profile.profile,
+        profile=profile_section.profile,
         bundles=bundle_folders(tiers.sources),
         hooks=HookSettings(written=tuple(tiers.written("hooks")), defaults=hook_defaults),
         waiting=tiers.waiting,
@@ -375,7 +324,7 @@ def _flag_rules(options: SessionOptions) -> "list[Rule]":
     ]
 
 
-def _flag_options(options: SessionOptions) -> list[GivenOption]:
+def _flag_options(options: SessionOptions, agent: str | None) -> list[GivenOption]:
     keep = options.persistent_grants
     given: tuple[tuple[str, str, object], ...] = (
         ("--persistent-grants" if keep else "--no-persistent-grants", "permissions.persist", keep),
@@ -384,7 +333,7 @@ def _flag_options(options: SessionOptions) -> list[GivenOption]:
         ("--effort", "effort", options.effort),
         ("--max-cost", "budget.usd_per_session", options.max_cost),
         ("--no-transcript", "transcript.format", options.transcript),
-        ("--agent", "agent", options.agent),
+        ("--agent", "agent", agent),
         ("--agent-mode", "agent_mode", options.agent_mode),
     )
     return [GivenOption(name, key, value) for name, key, value in given if value is not None]

@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.app.features.mcp_feature import stored_tokens
 from bridle.app.features.server_trust import ServerPlace, ServerValues, pin_question, project_server_item
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import SessionSettings, session_settings
 from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import Clock, SystemClock
 from bridle.base.net.http import HttpConnections
@@ -38,6 +38,7 @@ from bridle.mcp.server_pins import PinStore
 from bridle.mcp.server_run import LaunchPlace
 from bridle.mcp.shared_server import ServerPool, ServerUnavailable, ServerUser, SharedServer
 from bridle.mcp.value_references import BadReference, filled_launch
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 from bridle.sandbox.plain_spawn import allowed_environment
 from bridle.sandbox.session_border import claimed_spawn, machine_spawn, records_of
@@ -108,12 +109,16 @@ def tried_server(
     call: TrialCall | None = None,
 ) -> Trial | int:
     """How it went, or the exit code of a signal."""
-    options = SessionOptions(config_file=parsed.config, profile=parsed.profile, sets=tuple(parsed.set))
-    settings = session_settings(options, where=here.where, cwd=here.cwd, env=env)
+    settings = _settings(parsed, here, env)
     definition = next(one for one in settings.servers.definitions if one.name == row.name)
     context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
     found = try_server(definition, context, env, call)
     return found if isinstance(found, int) else msgspec.structs.replace(found.trial, log=row.log)
+
+
+def _settings(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]) -> SessionSettings:
+    options = SessionOptions(config_file=parsed.config, sets=tuple(parsed.set))
+    return session_settings(options, where=here.where, cwd=here.cwd, env=env, profile=parsed.profile)
 
 
 class TrialRun(NamedTuple):
@@ -395,8 +400,7 @@ def mcp_approve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise CommandRefused("MCPApprovalNeedsPerson", name=visible(row.name, newlines=False))
     if row.state != "used":
         raise UsageError(f'MCP server "{row.name}" is not used here: {row.why or row.state}')
-    options = SessionOptions(config_file=parsed.config, profile=parsed.profile, sets=tuple(parsed.set))
-    settings = session_settings(options, where=here.where, cwd=here.cwd, env=env)
+    settings = _settings(parsed, here, env)
     definition = next(one for one in settings.servers.definitions if one.name == row.name)
     context = SandboxContext(here.cwd, here.where, allowed_environment(env), settings)
     gate = PinGate(

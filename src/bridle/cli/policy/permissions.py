@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from bridle.app.queries.explain import Explained, FolderRules, Unexplainable, explain, standing
-from bridle.app.user.settings import SessionOptions
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible
@@ -21,6 +20,7 @@ from bridle.cli.option_values import added_folders, settings_here
 from bridle.clients.interaction.render.start_info import MODE_WORDS
 from bridle.config.folders import folders
 from bridle.config.settings_writer import put_rule_first
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, sentence
 from bridle.safety.grants import Grant
 from bridle.safety.promoted_rule import rule_of
@@ -268,10 +268,15 @@ def _standing(parsed: argparse.Namespace, env: Mapping[str, str]) -> FolderRules
         deny=tuple(getattr(parsed, "deny", ())),
         add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         config_file=getattr(parsed, "config", None),
-        profile=getattr(parsed, "profile", None),
         sets=tuple(getattr(parsed, "set", ())),
     )
     try:
-        return standing(env, cwd=os.getcwd(), options=options, mode=getattr(parsed, "mode", None))
+        return standing(
+            env,
+            cwd=os.getcwd(),
+            options=options,
+            profile=getattr(parsed, "profile", None),
+            mode=getattr(parsed, "mode", None),
+        )
     except OSError as problem:
         raise BridleError("FileUnreadable", path=problem.filename or "", problem=problem.strerror) from None

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from bridle.app.user.setting_sections import load
-from bridle.app.user.settings import SessionOptions, session_settings
+from bridle.app.user.settings import session_settings
 from bridle.base.process.processes import CannotStart, Processes
 from bridle.base.text.terminal_text import visible
 from bridle.cli.console import say, say_json, tell, unwritten
@@ -28,6 +28,7 @@ from bridle.clients.interaction.render.start_info import CONFINED_WORDS
 from bridle.config.folders import folders, home_of
 from bridle.config.tiers import Tiers
 from bridle.engine.ports import Process
+from bridle.protocol.commands import SessionOptions
 from bridle.protocol.errors import CommandRefused, UsageError, sentence
 from bridle.safety.sandboxed import makes_a_repository
 from bridle.sandbox.adapters.adapter import OPEN_FILES, UNLIMITED
@@ -77,7 +78,6 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
         raise UsageError(f"{parsed.cwd} is not a folder")
     options = SessionOptions(
         config_file=parsed.config,
-        profile=parsed.profile,
         sets=tuple(parsed.set),
         add_dirs=added_folders(getattr(parsed, "add_dir", ())),
         sandbox=getattr(parsed, "mode", None),
@@ -85,7 +85,8 @@ def _here(parsed: argparse.Namespace, env: Mapping[str, str]) -> SandboxContext:
         allow_hosts=tuple(getattr(parsed, "allow_host", ())),
     )
     where = folders(env)
-    return SandboxContext(cwd, where, env, session_settings(options, where=where, cwd=cwd, env=env))
+    settings = session_settings(options, where=where, cwd=cwd, env=env, profile=parsed.profile)
+    return SandboxContext(cwd, where, env, settings)
 
 
 # Running

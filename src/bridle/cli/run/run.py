@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 
@@ -25,7 +25,7 @@ from bridle.clients.print import Printer, RunInput
 from bridle.clients.run_output import EXIT_READER_GONE, EXIT_TERMINAL_GONE, Format
 from bridle.clients.run_result import EXIT_INTERRUPTED, read_schema
 from bridle.config.folders import folders
-from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession
+from bridle.protocol.commands import BranchSession, CancelTurn, CreateSession, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError, exit_code_of
 from bridle.protocol.events import Mode
 from bridle.providers import DEMO
@@ -282,37 +282,37 @@ def session_wanted(
         model=_model_of(parsed.model),
         mode=_mode_of(parsed),
         aliases=(parsed.session,) if parsed.session else (),
-        config={
-            "yes": parsed.yes,
-            "allow_policy_changes": parsed.allow_policy_changes,
-            "allow_unsandboxed": parsed.allow_unsandboxed,
-            "allow": parsed.allow,
-            "deny": parsed.deny,
-            "max_steps": parsed.max_steps,
-            "max_cost": parsed.max_cost,
-            "effort": parsed.effort,
-            "append_system": _own_words(parsed.append_system_prompt),
-            "on_orphan": _on_orphan(parsed, asks=asks),
-            "lockfile": parsed.lockfile and os.path.abspath(parsed.lockfile),
-            "require_trust": parsed.require_trust,
-            "allow_project_hooks": parsed.allow_project_hooks,
-            "on_ask": parsed.on_ask or "deny",
-            "dry_run": parsed.dry_run,
-            "config_file": parsed.config,
-            "sets": [*parsed.set, *_context_sets(parsed)],
-            "agent_mode": parsed.agent_mode,
-            "persistent_grants": parsed.persistent_grants,
-            "sandbox": parsed.sandbox,
-            "network": parsed.network,
-            "allow_hosts": parsed.allow_host,
-            "add_dirs": list(added_folders(parsed.add_dir)),
-            "title": parsed.name or None,
-            "headless": not asks,
-            "wide_folder": cwd if parsed.cwd is not None else None,
-            "transcript": parsed.transcript,
-            "output_schema": output_schema,
-            "memory": parsed.memory,
-        },
+        config=SessionOptions(
+            yes=parsed.yes,
+            allow_policy_changes=parsed.allow_policy_changes,
+            allow_unsandboxed=parsed.allow_unsandboxed,
+            allow=tuple(parsed.allow),
+            deny=tuple(parsed.deny),
+            max_steps=parsed.max_steps,
+            max_cost=parsed.max_cost,
+            effort=parsed.effort,
+            append_system=_own_words(parsed.append_system_prompt),
+            on_orphan=_on_orphan(parsed, asks=asks),
+            lockfile=parsed.lockfile and os.path.abspath(parsed.lockfile),
+            require_trust=parsed.require_trust,
+            allow_project_hooks=parsed.allow_project_hooks,
+            on_ask=parsed.on_ask or "deny",
+            dry_run=parsed.dry_run,
+            config_file=parsed.config,
+            sets=(*parsed.set, *_context_sets(parsed)),
+            agent_mode=parsed.agent_mode,
+            persistent_grants=parsed.persistent_grants,
+            sandbox=parsed.sandbox,
+            network=parsed.network,
+            allow_hosts=tuple(parsed.allow_host),
+            add_dirs=added_folders(parsed.add_dir),
+            title=parsed.name or None,
+            headless=not asks,
+            wide_folder=cwd if parsed.cwd is not None else None,
+            transcript=parsed.transcript,
+            output_schema=output_schema,
+            memory=parsed.memory,
+        ),
     )
 
 
@@ -378,7 +378,7 @@ def _mode_of(parsed: argparse.Namespace) -> Mode | None:
     return "strict"
 
 
-def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> str:
+def _on_orphan(parsed: argparse.Namespace, *, asks: bool) -> Literal["ask", "fail", "mark-unknown"]:
     """Where nobody can be asked, a run refuses to go on, unless it waits for somebody who attaches."""
     nobody = not asks and parsed.on_ask != "wait"
     return "fail" if parsed.on_orphan == "ask" and nobody else parsed.on_orphan

@@ -256,11 +256,15 @@ class AgentDoor:
     async def _created(self, wanted: CreateArguments) -> str:
         if not (wanted.cwd or self._folder):
             raise CommandRefused("BadCommand", kind="create_session", problem="cwd names no folder")
-        config: dict[str, Any] = {
-            name: value
-            for name in ("title", "max_cost", "max_steps", "sandbox", "network", "dry_run", "deny")
-            if (value := getattr(wanted, name))
-        }
+        config = c.SessionOptions(
+            title=wanted.title or None,
+            max_cost=wanted.max_cost or None,
+            max_steps=wanted.max_steps or None,
+            sandbox=wanted.sandbox or None,
+            network=wanted.network or None,
+            dry_run=wanted.dry_run,
+            deny=wanted.deny,
+        )
         accepted = await self.connection.send(
             c.CreateSession(
                 cwd=wanted.cwd or self._folder, model=wanted.model or None, mode=wanted.mode, config=config

@@ -68,7 +68,8 @@ async def prepare_session(
     if not folder_named and about.wide:
         if not host.accept_folder(about.cwd, about.wide):
             return None
-        create = msgspec.structs.replace(create, config={**create.config, "wide_folder": about.cwd})
+        config = msgspec.structs.replace(create.config, wide_folder=about.cwd)
+        create = msgspec.structs.replace(create, config=config)
     model_from = _MODEL_FROM[about.model_from]
     if create.resume is None and about.model is None:
         chosen = await host.choose_model(create)
