@@ -1,5 +1,6 @@
 """The composition root: the order of the layers, and an engine that opens and closes cleanly."""
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -11,16 +12,19 @@ import pytest
 from bridle.app.engine import Engine
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
+from bridle.base.fs.files import mark_ms
 from bridle.config.folders import folders
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.features import GATE_SLOTS, OPEN_SLOTS, REQUEST_SLOTS, RUN_SLOTS
+from bridle.engine.store_ports import Expired
 from bridle.protocol.commands import CreateSession, SendInput, SessionOptions
 from bridle.protocol.errors import BridleError, CommandRefused, StoreError
 from bridle.protocol.messages import TextBlock
 from bridle.providers.script import call, say
 from bridle.sessions.archive.beside_files import forget_beside
 from bridle.sessions.archive.stored_archive import StoredArchive
+from bridle.sessions.memory_store import MemoryStore
 
 
 def documented(page: str) -> dict[str, list[str]]:
@@ -105,6 +109,32 @@ async def test_an_engine_with_a_session_may_be_closed_twice_and_leaves_a_whole_l
         log.close()
     finally:
         await again.close()
+
+
+class FaultyStore(MemoryStore):
+    """Fails to let old content go, and to close."""
+
+    async def expire(self, *_args: object, **_options: object) -> Expired:
+        raise RuntimeError
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        raise StoreError("StoreUnwritable", path="x", problem="full")
+
+
+@pytest.mark.requirement("G40.2")
+async def test_a_service_that_fails_to_stop_is_noted_and_keeps_no_other_from_stopping(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    where = folders({"BRIDLE_HOME": str(home)})
+    os.makedirs(where.data)
+    mark_ms(os.path.join(where.data, "swept"), SystemClock().now_ms() - 2 * 24 * 3600 * 1000)
+    with pytest.raises(StoreError):
+        async with harness(scripted(), home=str(home), store=FaultyStore()):
+            pass
+    (log,) = home.rglob("bridle*.log*")
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    stopped = [(one["service"], one["reason"]) for one in noted if one["msg"] == "not stopped"]
+    assert stopped == [("housekeeping", "RuntimeError"), ("store", "StoreUnwritable")]
 
 
 async def test_an_engine_whose_store_cannot_be_written_refuses_and_runs_nothing(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 from bridle.app.records.housekeeping import Housekeeping
 from bridle.app.records.operational_log import LOG_VARIABLE, Notes
+from bridle.app.records.trace_export import TraceExport
 from bridle.app.session_opening import SessionOpening
 from bridle.app.session_parts import ProcessServices
 from bridle.app.user.stored_keys import StoredKeys
@@ -40,7 +41,6 @@ from bridle.sessions.store import SessionStore
 if TYPE_CHECKING:
     from bridle.agents.definition import AgentDefinition
     from bridle.app.engine_answers import EngineAnswers
-    from bridle.app.records.trace_export import TraceExport
     from bridle.app.service_access import ServiceAccess
     from bridle.app.user.forwarders import Forwarders
     from bridle.base.net.web import JudgedFetch
@@ -120,13 +120,13 @@ class Engine:
                 key_wrap=stored.log_key,
             )
         )
-        self._traces: TraceExport | None = None
+        notes = Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use)
         self.services = ProcessServices(
             where=where,
             env=env,
-            notes=Notes(where.state, env.get(LOG_VARIABLE, ""), clock=clock, secrets=models.keys_in_use),
+            notes=notes,
             servers=self._server_pool,
-            traces=self._trace_export,
+            traces=TraceExport(env, hear=lambda what: notes.write("warning", "engine", what)),
             clock=clock,
             ids=ids,
             models=models,
@@ -243,24 +243,38 @@ class Engine:
         )
         return InProcessConnection(self.multiplexer, client, claims, self.hello)
 
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(self, *_raised: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
-        """Ends sessions, then processes, then the store: whatever happens, in this order."""
+        """Stop all services, the last one first. A failure is noted, and raised once the others have stopped."""
         services = self.services
+        in_order_of_starting: dict[str, Callable[[], Awaitable[object] | None]] = {
+            "log": services.notes.close,
+            "store": self.sessions.aclose,
+            "housekeeping": self._housekeeping.close,
+            "models": services.models.close,
+            "sandbox": services.spawn.close,
+            "traces": services.traces.close,
+            "processes": services.processes.close,
+            **({} if self._servers is None else {"mcp": self._servers.close}),
+            "sessions": self.live.close,
+        }
+        async with AsyncExitStack() as stack:
+            for name, stop in in_order_of_starting.items():
+                stack.push_async_callback(self._stop, name, stop)
+
+    async def _stop(self, service: str, stop: Callable[[], Awaitable[object] | None]) -> None:
         try:
-            await self.live.close()
-        finally:
-            if self._servers is not None:
-                await self._servers.close()
-            await services.processes.close()
-            if self._traces is not None:
-                await self._traces.close()
-            services.spawn.close()
-            await services.models.close()
-            await self._housekeeping.close()
-            try:
-                await self.sessions.aclose()
-            finally:
-                services.notes.close()
+            if (stopping := stop()) is not None:
+                await stopping
+        except Exception as fault:
+            reason = getattr(fault, "reason", type(fault).__name__)
+            self.services.notes.write("warning", "engine", "not stopped", service=service, reason=reason)
+            raise
 
     async def _opened(self, command: CreateSession, client: Client) -> Run:
         run = await self.opening.open(command, client)
@@ -269,17 +283,6 @@ class Engine:
 
             tell_of_session(run.session.id, client, self.live, self._notice, self.services.env)
         return run
-
-    def _trace_export(self) -> TraceExport:
-        """Where the sessions of this process send traces, for those that want to."""
-        if self._traces is None:
-            from bridle.app.records.trace_export import TraceExport  # the door of traces
-
-            notes = self.services.notes
-            self._traces = TraceExport(
-                self.services.env, hear=lambda what: notes.write("warning", "engine", what)
-            )
-        return self._traces
 
     async def _found(self, name: str, *, exact: bool = False) -> tuple[str, str]:
         row = await self.sessions.find(name, exact=exact)
@@ -315,7 +318,7 @@ async def running_engine(
 ) -> AsyncGenerator[Engine]:
     """The engine of a program that is nothing else; closed cleanly on the way out. No process of it leaves a core."""
     leave_no_core()
-    engine = Engine(
+    async with Engine(
         where=folders(env),
         env=env,
         clock=clock or SystemClock(),
@@ -324,11 +327,8 @@ async def running_engine(
         listening=listening,
         waits_for_room=waits_for_room,
         code_surfaces=code_surfaces,
-    )
-    try:
+    ) as engine:
         yield engine
-    finally:
-        await engine.close()
 
 
 def _public_web(env: Mapping[str, str], clock: Clock) -> JudgedFetch:

@@ -102,7 +102,7 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Callable[[], JudgedFetch]
     notes: Notes
     servers: Callable[[], ServerPool]
-    traces: Callable[[], TraceExport]
+    traces: TraceExport
     tools: tuple[Tool | ToolSource, ...] = ()
     agents: tuple[AgentDefinition, ...] = ()
     features: tuple[Feature, ...] = ()

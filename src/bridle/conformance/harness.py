@@ -132,7 +132,7 @@ async def harness(
         home = home or os.path.join(scratch, "home")
         person = _made(scratch, "person")
         own = {"BRIDLE_HOME": home, "HOME": person, **(env or {})}
-        engine = Engine(
+        async with Engine(
             where=folders(own),
             env=own,
             clock=clock or SystemClock(),
@@ -144,8 +144,7 @@ async def harness(
             plugins=plugins,
             features=features,
             waits_for_room=waits_for_room,
-        )
-        try:
+        ) as engine:
             connection = engine.connect(name="harness", answers=answers)
             created = await connection.send(
                 CreateSession(
@@ -160,8 +159,6 @@ async def harness(
                 )
             )
             yield HarnessSession(engine, connection, created.session, folder=folder, home=home)
-        finally:
-            await engine.close()
 
 
 def outcomes(events: Iterable[AnyEvent]) -> list[str]:

@@ -43,11 +43,8 @@ async def scratch_engine(
     for path in (work, person, where.config):
         os.makedirs(path, mode=0o700)
     write_atomic(os.path.join(where.config, "config.toml"), SETTINGS.encode())
-    engine = Engine(where=where, env=env, clock=SystemClock(), listening=listening)
-    try:
+    async with Engine(where=where, env=env, clock=SystemClock(), listening=listening) as engine:
         yield engine, work, env
-    finally:
-        await engine.close()
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ def traces(parts: SessionParts) -> Iterator[Feature]:
     endpoint, services = parts.settings.otel.endpoint, parts.services
     if endpoint is None and not any(name.startswith("OTEL_") for name in services.env):
         return
-    if (feature := services.traces().feature(endpoint)) is not None:
+    if (feature := services.traces.feature(endpoint)) is not None:
         yield feature
 
 

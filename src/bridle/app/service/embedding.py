@@ -36,7 +36,7 @@ async def open_engine(
     sessions. Raises `BridleError` with a stable reason.
     """
     known = _environment(home, env)
-    engine = Engine(
+    async with Engine(
         where=folders(known),
         env=known,
         clock=SystemClock(),
@@ -45,11 +45,8 @@ async def open_engine(
         agents=agents,
         plugins=plugins,
         notice=notice,
-    )
-    try:
+    ) as engine:
         yield engine
-    finally:
-        await engine.close()
 
 
 def _environment(home: str | None, env: Mapping[str, str] | None) -> dict[str, str]:

@@ -147,9 +147,18 @@ async def listening_engine(
         tokens.start_with(read_token_file(options.token_file))
     service = make_service(engine, counters, clock=clock, hear=hear, is_stopping=stopping.is_set)
     place = open_engine_socket(EnginePlace(where.runtime), data=where.data, version=__version__, stays=stays)
-    servers: list[HttpServer] = []
-    mount = McpMount(engine, names=options.tool_names)
-    try:
+    async with (
+        AsyncExitStack() as services
+    ):  # in the order of starting: they stop in reverse, whichever fails
+        services.callback(tokens.close)
+        services.callback(place.close)
+        servers: list[HttpServer] = []
+        services.push_async_callback(_stop_servers, servers)
+        mount = McpMount(engine, names=options.tool_names)
+        services.push_async_callback(mount.close)
+        # a socket that is closed before its stream is over would swallow how its session ended
+        services.push_async_callback(end_in_turn, engine.live.close, service.streams.over, within_s=END_S)
+        services.callback(stopping.set)
         url = await _start_servers(
             servers,
             service,
@@ -170,15 +179,10 @@ async def listening_engine(
             counters=counters,
             idle=functools.partial(_idle, service),
         )
-    finally:
-        stopping.set()
-        try:  # a socket that is closed before its stream is over would swallow how its session ended
-            await end_in_turn(engine.live.close, service.streams.over, within_s=END_S)
-        finally:
-            await mount.close()
-            await asyncio.gather(*(server.stop() for server in servers))
-            place.close()
-            tokens.close()
+
+
+async def _stop_servers(servers: Sequence[HttpServer]) -> None:
+    await asyncio.gather(*(server.stop() for server in servers))
 
 
 async def end_in_turn(*steps: Callable[[], Awaitable[None]], within_s: float) -> None:
