@@ -68,7 +68,7 @@ def undo() -> list[Figure]:
                 lambda: around(_call(COMMAND)),
                 lambda: around(_call(WRITE, changed)),
             )
-            assert len(logs[-1].undo_store().calls()) == 1 + 2 * (ROUNDS + 1)
+            assert len(asyncio.run(logs[-1].undo_store().calls())) == 1 + 2 * (ROUNDS + 1)
         finally:
             for log, store in zip(logs, stores, strict=True):
                 log.close()

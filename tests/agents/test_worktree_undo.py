@@ -112,10 +112,10 @@ async def test_an_undo_in_a_worktree_that_was_cut_off_is_said_with_how_to_finish
     async with session_of(repo, scripted(*sending("writer"), agents=CHANGES)) as session:
         name = await left_by_writer(session)
         store = session.engine.live.session(session.id)._ports.log.undo_store()
-        rows = [row for row in store.calls() if row.kept.changes]
+        rows = [row for row in await store.calls() if row.kept.changes]
         items = [Item(one.path, one.after, one.before) for row in rows for one in row.kept.changes]
         calls = [row.call_id for row in rows]
-        store.begin_action(items, calls=calls, turn=None, redo_of=None, started_ms=1)
+        await store.begin_action(items, calls=calls, turn=None, redo_of=None, started_ms=1)
         earlier = session.id
     async with session_of(repo, scripted(say("Nothing.")), resume=earlier) as session:
         notices = of_kind([one.event for one in await session.stored()], e.Notice)

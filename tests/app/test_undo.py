@@ -385,7 +385,7 @@ async def test_an_undo_that_was_cut_off_is_told_when_the_session_goes_on(tmp_pat
     async with harness(model, folder=str(folder), home=home, mode="yolo", answers=True) as session:
         await session.ask("one")
         work = undo_of(session)
-        work.apply(work.plan())  # and no event: as if Bridle had been killed now
+        await work.apply(await work.plan())  # and no event: as if Bridle had been killed now
         number = session.id
     async with harness(
         scripted(say("back")), folder=str(folder), home=home, resume=number, answers=True
@@ -432,7 +432,7 @@ async def test_calls_that_only_read_or_never_ran_leave_no_trace(tmp_path: Path):
     )
     async with harness(model, folder=str(folder), mode="yolo", answers=True) as session:
         await session.ask("go")
-        assert undo_store(session).calls() == []
+        assert await undo_store(session).calls() == []
 
 
 async def test_folders_added_to_the_workspace_are_covered(tmp_path: Path):

@@ -11,6 +11,7 @@ import pytest
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
+from bridle.base.threads import in_thread
 from bridle.conformance.store_checks import (
     StoreUnderTest,
     check_archive,
@@ -147,16 +148,16 @@ class Unlocked(ChangedUndo):
     """Does not ask for the lease when undo keeps something."""
 
     class undo_class(UndoTables):  # noqa: N801  an attribute of the store
-        def _run(self, work):
-            return self._writer.run(work)
+        async def _run(self, work):
+            return await in_thread(lambda: self._writer.run(work))
 
 
 class Believing(ChangedUndo):
     """Lets a call rely on content that is gone."""
 
     class undo_class(UndoTables):  # noqa: N801  an attribute of the store
-        def begin_whole(self, call, contents, *, sweeps):
-            self.begin(call, contents)
+        async def begin_whole(self, call, contents, *, sweeps):
+            await self.begin(call, contents)
             return True
 
 

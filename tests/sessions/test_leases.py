@@ -86,12 +86,12 @@ async def test_a_run_that_lost_its_lease_keeps_nothing_for_undo_either(tmp_path:
         (tmp_path / "locks" / log.log).unlink()
         taken = theirs.open(log.session)
         call = NewCall(number=1, call_id="call_1", turn=1, tool="bash", does="", started_ms=1, kept=Kept())
-        undo.begin(call, {b"x" * 32: b"x"})
+        await undo.begin(call, {b"x" * 32: b"x"})
         with pytest.raises(StoreError) as lost:
-            undo.begin_action([], calls=["call_1"], turn=1, redo_of=None, started_ms=1)
+            await undo.begin_action([], calls=["call_1"], turn=1, redo_of=None, started_ms=1)
         assert lost.value.reason == "LeaseLost"
-        assert taken.undo_store().calls() == []
-        assert taken.undo_store().actions() == []
+        assert await taken.undo_store().calls() == []
+        assert await taken.undo_store().actions() == []
         taken.close()
 
 

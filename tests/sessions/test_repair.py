@@ -1,5 +1,6 @@
 """Damage: found wherever it is, and what is whole is saved; a file is never mended in place."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -179,7 +180,7 @@ def test_names_and_what_undo_kept_before_a_damaged_row_are_saved(tmp_path):
         saved = set(connection.execute("select sha256 from undo_contents"))
     assert set() < saved < stored
     with opened(data) as store, contextlib.closing(store.open(store.find("nightly").id)) as log:
-        assert len(log.undo_store().calls()) == 1
+        assert len(asyncio.run(log.undo_store().calls())) == 1
 
 
 def test_a_session_whose_own_row_is_gone_comes_back_from_its_events(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from bridle.sessions.archive import retention
 from bridle.sessions.log import undo_store
 from bridle.undo.content_intake import BATCH_BYTES, Keeping
 from bridle.undo.file_tree import Look, WatchedFolders, signature_of
-from bridle.undo.keeper import Keeper, last_tree
+from bridle.undo.keeper import Keeper
 from sessions.session_kit import new_store, python, raw
 from undo.undo_kit import Workshop, workshop
 
@@ -60,9 +61,13 @@ def test_parts_of_a_large_workspace_are_kept_until_the_call_is_stored(tmp_path: 
     with workshop(data, tmp_path / "work") as shop:
         for name in ("a", "b"):
             (shop.folder / name).write_text(name * (BATCH_BYTES // 2))
-        keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
-        shop.ground.around(Look(), keep, first=True)
-        assert not keep.rest()
+
+        async def look() -> dict[bytes, bytes]:
+            keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
+            await asyncio.to_thread(shop.ground.around, Look(), keep, first=True)
+            return keep.rest()
+
+        assert not asyncio.run(look())
         sweep_elsewhere(data)
         assert stored(data) == 2
 
@@ -94,7 +99,7 @@ def test_a_tree_known_from_a_session_that_goes_meanwhile_is_read_again(tmp_path:
             roots=(str(work),), kept_objects=str(data / "kept"), data=str(data), session=earlier
         )
         store = shop.log.undo_store()
-        assert [Path(path).name for path in last_tree(store)] == ["a"]
+        assert [Path(path).name for path in shop.known()] == ["a"]
         clock = shop.keeper._clock
         shop.keeper = Keeper(store, ground=ground, turn=lambda: 1, clock=clock)
         shop.call(lambda: (work / "a").write_text("after"))
@@ -119,6 +124,5 @@ def test_a_content_nobody_came_to_name_goes_in_the_end(tmp_path: Path, gone: str
 
 
 def _leave_unnamed(shop: Workshop) -> None:
-    keep = Keeping(shop.log.undo_store(), shop.keeper._clock.now_ms())
-    keep(b"\1" * 32, b"content")
-    keep.flush()
+    now_ms = shop.keeper._clock.now_ms()
+    asyncio.run(shop.log.undo_store().keep({b"\1" * 32: b"content"}, now_ms))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from bridle.clients.interaction.questions.undo_form import undo_lines
 from bridle.engine.undo_records import Lost
 from bridle.undo.object_links import ObjectLinks
-from bridle.undo.undo_preview import preview
+from bridle.undo.undo_commands import shown_before
 from git_kit import Repository
 from undo.undo_kit import Workshop, remove, workshop
 
@@ -34,9 +35,9 @@ def repository(shop: Workshop, tmp_path: Path) -> Repository:
 
 
 def shown(shop: Workshop) -> str:
-    plan = shop.undo.plan()
+    plan = shop.plan()
     assert plan is not None
-    return "\n".join(undo_lines(preview(plan, contents=shop.undo.contents, shown=shop.undo.shown, now_ms=0)))
+    return "\n".join(undo_lines(asyncio.run(shown_before(shop.undo, plan, "", now_ms=0))))
 
 
 def in_git(*names: str) -> Callable[[Path], None]:
@@ -119,7 +120,7 @@ def test_what_went_from_a_repository_comes_back(shop: Workshop, repository: Repo
     assert "restored" in shown(shop) or "goes back" in shown(shop)
     shop.undo_last()
     assert repository.told() == before
-    assert shop.undo.plan() is None
+    assert shop.plan() is None
 
 
 def test_no_folder_is_made_through_a_link_that_came_for_the_objects(
@@ -129,7 +130,7 @@ def test_no_folder_is_made_through_a_link_that_came_for_the_objects(
     shop.call(lambda: shutil.rmtree(objects))
     (tmp_path / "outside").mkdir()
     objects.symlink_to(tmp_path / "outside")
-    plan = shop.undo.plan()
+    plan = shop.plan()
     assert plan is not None
     shop.apply(plan)
     assert os.listdir(tmp_path / "outside") == []
@@ -221,14 +222,14 @@ def test_what_is_linked_or_touched_and_still_whole_is_no_loss(
             path.chmod(0o644)
 
     shop.call(touch)
-    assert shop.undo.plan() is None
+    assert shop.plan() is None
 
 
 def test_objects_of_an_older_session_are_read_and_given_back(shop: Workshop, repository: Repository):
     """Older sessions stored how many objects were not kept, and kept copies beside links."""
     before = repository.told()
     shop.call(lambda: every_fan_out(shop.folder))
-    row = shop.log.undo_store().calls()[-1]
+    row = shop.rows()[-1]
     assert len(row.kept.lost) == 1
     for path in (shop.folder.parent / "data" / "git-objects").rglob("*"):
         if path.is_file():
@@ -237,7 +238,7 @@ def test_objects_of_an_older_session_are_read_and_given_back(shop: Workshop, rep
             path.write_bytes(data)
     stored = [row.kept.lost[0].objects, row.kept.lost[0].names, 7]
     older = msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=Lost)
-    shop.log.undo_store().end(row.number, msgspec.structs.replace(row.kept, lost=(older,)))
+    asyncio.run(shop.log.undo_store().end(row.number, msgspec.structs.replace(row.kept, lost=(older,))))
     shop.undo_last()
     assert repository.told() == before
 

@@ -16,12 +16,14 @@ import msgspec
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import KEPT_OBJECTS
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
+from bridle.engine.undo_records import CallRow, Seen
 from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
 from bridle.undo.file_tree import USUAL, Limits, WatchedFolders
-from bridle.undo.keeper import Begun, Keeper
-from bridle.undo.undo_service import Undo
+from bridle.undo.keeper import Begun, Keeper, last_tree
+from bridle.undo.undo_plan import Plan
+from bridle.undo.undo_service import CutOff, Undo
 from sessions.session_kit import new_store, put
 
 
@@ -56,12 +58,28 @@ class Workshop:
 
     @property
     def undo(self) -> Undo:
+        """The undo; `plan`, `redo_plan`, `calls` … run it to its result."""
         return Undo(
             self.log.undo_store(),
             ground=self.ground,
             may_write=lambda _path: None,
             now_ms=SystemClock().now_ms,
         )
+
+    def plan(self, what: str = "") -> Plan | None:
+        return asyncio.run(self.undo.plan(what))
+
+    def redo_plan(self) -> Plan | None:
+        return asyncio.run(self.undo.redo_plan())
+
+    def cut_off(self) -> list[CutOff]:
+        return asyncio.run(self.undo.cut_off())
+
+    def rows(self) -> list[CallRow]:
+        return asyncio.run(self.log.undo_store().calls())
+
+    def known(self) -> dict[str, Seen]:
+        return asyncio.run(last_tree(self.log.undo_store()))
 
     def call(self, work: Callable[[], object], *named: str) -> str:
         """A call that does this; with `named`, one that can change only these files."""
@@ -98,7 +116,7 @@ class Workshop:
         return begun
 
     def apply(self, plan, **options) -> UndoApplied:
-        applied = self.undo.apply(plan, **options)
+        applied = asyncio.run(self.undo.apply(plan, **options))
         assert applied is not None
         self.record(applied)
         return applied
@@ -108,14 +126,14 @@ class Workshop:
         asyncio.run(self.log.committed())
 
     def undo_last(self, what: str = "") -> UndoApplied:
-        plan = self.undo.plan(what)
+        plan = self.plan(what)
         assert plan is not None
         assert not plan.of("conflict"), plan.of("conflict")
         assert not plan.of("impossible"), plan.of("impossible")
         return self.apply(plan)
 
     def redo_last(self) -> UndoApplied:
-        plan = self.undo.redo_plan()
+        plan = self.redo_plan()
         assert plan is not None
         assert not plan.of("conflict"), plan.of("conflict")
         return self.apply(plan)

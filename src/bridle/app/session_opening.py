@@ -363,7 +363,8 @@ async def _emit_first_events(
     named, effort = settings.options.effort is not None, settings.chosen.effort
     if named and effort is not None and conversation.effort not in (None, effort):
         journal.emit(EffortChanged(effort=effort))
-    for notice in (*composed.notices, *opened.notices, *opening_words(policy, held_by)):
+    cut_off = await parts.undo().notices() if resumed else ()
+    for notice in (*cut_off, *composed.notices, *opened.notices, *opening_words(policy, held_by)):
         journal.emit(notice)
     if parts.watching is not None and (text := await parts.watching.session_started(resumed=resumed)):
         journal.emit(ContextAdded(source="hook", content=(TextBlock(text=text),)))

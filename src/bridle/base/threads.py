@@ -6,9 +6,10 @@ import contextlib
 import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
@@ -44,6 +45,16 @@ def start_thread(run: Callable[..., None], *args: Any) -> None:
         _thread.start_new_thread(run, args)
     except RuntimeError as error:
         raise BlockingIOError(errno.EAGAIN, str(error)) from error
+
+
+def blocking(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return `call` for worker threads: they wait while it runs in the loop that runs now."""
+    loop = asyncio.get_running_loop()
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), loop).result()
+
+    return run
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

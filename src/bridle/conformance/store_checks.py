@@ -240,8 +240,8 @@ async def _taken_over(given: StoreUnderTest) -> None:
     assert found == [TextDelta(text="kept"), TextDelta(text="new")], "nothing of an old epoch is written"
     await _lost(asyncio.to_thread(log.keep_fold, 1, b"of another past"))
     assert await given.beside.fold(log.session) is None, "nor what it folds"
-    await _lost(asyncio.to_thread(undo.keep, {sha256(b"x").digest(): b"x"}, 1))
-    assert taken.undo_store().content(sha256(b"x").digest()) is None, "nor what it keeps for undo"
+    await _lost(undo.keep({sha256(b"x").digest(): b"x"}, 1))
+    assert await taken.undo_store().content(sha256(b"x").digest()) is None, "nor what it keeps for undo"
     _put(other, TextDelta(text="beside"))
     await other.committed()
     assert other.last_id == 1, "other logs of the store go on"
@@ -443,33 +443,34 @@ async def _deletes(given: StoreUnderTest) -> None:
 async def _calls(given: StoreUnderTest) -> None:
     log = await given.store.create(HERE, profile="default")
     undo = log.undo_store()
-    assert undo.next_number() == 1
-    assert undo.calls() == []
+    assert await undo.next_number() == 1
+    assert await undo.calls() == []
     seen = _seen("a", b"before")
     begun = _new_call(1, Kept(whole=True, seen=(seen,)))
-    with undo.elsewhere() as own:
-        assert own.begin_whole(begun, _contents_of(b"before"), sweeps=own.sweeps())
-    (row,) = undo.calls()
+    assert await undo.begin_whole(begun, _contents_of(b"before"), sweeps=await undo.sweeps())
+    (row,) = await undo.calls()
     assert (row.call_id, row.open, row.undone, row.kept) == (_CALL_ID, True, False, begun.kept)
     change = Change(seen.path, seen.state, _state(b"after"))
     kept = msgspec.structs.replace(begun.kept, changes=(change,))
-    undo.end(1, kept, _contents_of(b"after"))
-    (row,) = undo.calls()
+    await undo.end(1, kept, _contents_of(b"after"))
+    (row,) = await undo.calls()
     assert (row.open, row.kept) == (False, kept), "a call that is over says what it changed"
-    assert undo.content(sha256(b"after").digest()) == b"after", "and what it left is kept"
-    undo.begin(_new_call(2, Kept(exact=True)), {})
-    assert undo.next_number() == 3, "calls are numbered in the order they began"
-    undo.end(2, Kept(exact=True))
-    assert [row.number for row in undo.calls()] == [1], "a call that changed nothing leaves no trace"
+    assert await undo.content(sha256(b"after").digest()) == b"after", "and what it left is kept"
+    await undo.begin(_new_call(2, Kept(exact=True)), {})
+    assert await undo.next_number() == 3, "calls are numbered in the order they began"
+    await undo.end(2, Kept(exact=True))
+    assert [row.number for row in await undo.calls()] == [1], "a call that changed nothing leaves no trace"
     near = await given.store.create(HERE, profile="default")
     far = await given.store.create("/elsewhere", profile="default")
-    assert [row.number for row in near.undo_store().calls_nearby()] == [1], "a neighbour knows the folder"
-    assert far.undo_store().calls_nearby() == []
-    assert near.undo_store().calls() == [], "and calls belong to one session"
+    assert [row.number for row in await near.undo_store().calls_nearby()] == [1], (
+        "a neighbour knows the folder"
+    )
+    assert await far.undo_store().calls_nearby() == []
+    assert await near.undo_store().calls() == [], "and calls belong to one session"
     for one in (far, near, log):
         await one.aclose()
     again = await given.beside.open(log.session)
-    assert [row.kept for row in again.undo_store().calls()] == [kept], "what was kept stays"
+    assert [row.kept for row in await again.undo_store().calls()] == [kept], "what was kept stays"
     await again.aclose()
 
 
@@ -477,22 +478,26 @@ async def _contents(given: StoreUnderTest) -> None:
     log = await given.store.create(HERE, profile="default")
     undo = log.undo_store()
     digest, gone = sha256(b"kept").digest(), sha256(b"gone").digest()
-    undo.keep(_contents_of(b"kept"), 1)
-    assert undo.content(digest) == b"kept"
-    assert undo.content(gone) is None
-    assert undo.stored([digest, gone]) == {digest}
+    await undo.keep(_contents_of(b"kept"), 1)
+    assert await undo.content(digest) == b"kept"
+    assert await undo.content(gone) is None
+    assert await undo.stored([digest, gone]) == {digest}
     relying = _new_call(1, Kept(whole=True, seen=(_seen("a", b"gone"),)))
-    assert undo.begin_whole(relying, _contents_of(b"gone"), sweeps=undo.sweeps() + 1), "it came along"
+    assert await undo.begin_whole(relying, _contents_of(b"gone"), sweeps=await undo.sweeps() + 1), (
+        "it came along"
+    )
     lying = _new_call(2, Kept(whole=True, seen=(_seen("b", b"missing"),)))
-    assert not undo.begin_whole(lying, {}, sweeps=undo.sweeps() - 1), "a call relies on what is there"
-    assert [row.number for row in undo.calls()] == [1], "and else nothing is stored"
-    undo.end(1, msgspec.structs.replace(relying.kept, missed=()))
-    before = undo.sweeps()
-    assert not undo.forget_old(DAY_MS), "nothing is old yet"
-    assert undo.forget_old(100 * DAY_MS), "what is old goes"
-    assert undo.calls() == []
-    assert undo.sweeps() != before, "and that contents went can be seen"
-    assert undo.stored([digest, gone]) == set(), "with what only it needed"
+    assert not await undo.begin_whole(lying, {}, sweeps=await undo.sweeps() - 1), (
+        "a call relies on what is there"
+    )
+    assert [row.number for row in await undo.calls()] == [1], "and else nothing is stored"
+    await undo.end(1, msgspec.structs.replace(relying.kept, missed=()))
+    before = await undo.sweeps()
+    assert not await undo.forget_old(DAY_MS), "nothing is old yet"
+    assert await undo.forget_old(100 * DAY_MS), "what is old goes"
+    assert await undo.calls() == []
+    assert await undo.sweeps() != before, "and that contents went can be seen"
+    assert await undo.stored([digest, gone]) == set(), "with what only it needed"
     await log.aclose()
 
 
@@ -500,32 +505,34 @@ async def _actions(given: StoreUnderTest) -> None:
     log = await given.store.create(HERE, profile="default")
     _say(log, "the words of the turn")
     undo = log.undo_store()
-    assert undo.title_of(1) == "the words of the turn"
-    assert undo.title_of(9) == ""
+    assert await undo.title_of(1) == "the words of the turn"
+    assert await undo.title_of(9) == ""
     change = Change(b"/a", _state(b"before"), _state(b"after"))
-    undo.begin(_new_call(1, Kept()), {})
-    undo.end(1, Kept(changes=(change,)), _contents_of(b"before", b"after"))
+    await undo.begin(_new_call(1, Kept()), {})
+    await undo.end(1, Kept(changes=(change,)), _contents_of(b"before", b"after"))
     item = Item(change.path, change.after, change.before)
-    first = _begin(undo, item)
-    undo.close_action(first)
-    assert undo.actions() == [], "one that was cut off can be left"
-    number = _begin(undo, item)
-    (action,) = undo.actions()
+    first = await _begin(undo, item)
+    await undo.close_action(first)
+    assert await undo.actions() == [], "one that was cut off can be left"
+    number = await _begin(undo, item)
+    (action,) = await undo.actions()
     assert (action.done, action.items, action.calls, action.turn) == (False, (item,), (_CALL_ID,), 1)
     _put(log, UndoApplied(turn=1, paths=("a",), calls=(_CALL_ID,), action=number))
-    assert [(one.done, one.reversed) for one in undo.actions()] == [(True, False)], "done with its event"
-    assert [row.undone for row in undo.calls()] == [True], "and its calls are undone"
-    undo.close_action(number)
-    assert len(undo.actions()) == 1, "what is done stays"
-    back = _begin(undo, item.reversed(), redo_of=number)
+    assert [(one.done, one.reversed) for one in await undo.actions()] == [(True, False)], (
+        "done with its event"
+    )
+    assert [row.undone for row in await undo.calls()] == [True], "and its calls are undone"
+    await undo.close_action(number)
+    assert len(await undo.actions()) == 1, "what is done stays"
+    back = await _begin(undo, item.reversed(), redo_of=number)
     _put(log, UndoApplied(turn=1, paths=("a",), redone=True, calls=(_CALL_ID,), action=back))
-    assert [(one.done, one.reversed) for one in undo.actions()] == [(True, True), (True, False)]
-    assert [row.undone for row in undo.calls()] == [False], "a redo takes it back"
+    assert [(one.done, one.reversed) for one in await undo.actions()] == [(True, True), (True, False)]
+    assert [row.undone for row in await undo.calls()] == [False], "a redo takes it back"
     await log.aclose()
 
 
-def _begin(undo: UndoStore, item: Item, *, redo_of: int | None = None) -> int:
-    return undo.begin_action([item], calls=[_CALL_ID], turn=1, redo_of=redo_of, started_ms=1)
+async def _begin(undo: UndoStore, item: Item, *, redo_of: int | None = None) -> int:
+    return await undo.begin_action([item], calls=[_CALL_ID], turn=1, redo_of=redo_of, started_ms=1)
 
 
 def _state(content: bytes) -> State:

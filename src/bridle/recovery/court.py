@@ -6,7 +6,6 @@ one result. Nobody's silence is a judgement: a call that nobody judged stays ope
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -49,13 +48,13 @@ PlanT = TypeVar("PlanT", bound=UndoPlan)
 
 
 class CallUndo(Protocol[PlanT]):
-    """What knows the files a call changed. All of it blocks and is used in a thread."""
+    """What knows the files a call changed."""
 
-    def plan(self, what: str, /) -> PlanT | None:
+    async def plan(self, what: str, /) -> PlanT | None:
         """The undo of the call of this id; None where it changed nothing. Raises `BridleError` for one not known."""
         ...
 
-    def apply(self, plan: PlanT, /) -> UndoApplied | None:
+    async def apply(self, plan: PlanT, /) -> UndoApplied | None:
         """Puts the files back; the event that records it, None where none was changed."""
         ...
 
@@ -118,7 +117,7 @@ class CrashCourt(Generic[PlanT]):
             number=number,
             count=count,
             now=tuple(await findings(call, self._run)),
-            not_undoable=await asyncio.to_thread(_not_undoable, self._work_of(call), call),
+            not_undoable=await _not_undoable(self._work_of(call), call),
         )
 
     def _work_of(self, call: OpenCall) -> CallUndo[PlanT]:
@@ -127,8 +126,8 @@ class CrashCourt(Generic[PlanT]):
     async def _undo(self, call: OpenCall) -> None:
         """Not to be cut short: files that were put back are in the log."""
         work = self._work_of(call)
-        plan = await asyncio.to_thread(_plan, work, call.call.call_id)
-        applied = None if plan is None else await asyncio.to_thread(work.apply, plan)
+        plan = await _plan(work, call.call.call_id)
+        applied = None if plan is None else await work.apply(plan)
         if applied is None:
             raise BridleError("NotUndoable", problem="nothing it changed is known")
         self._journal.emit(applied)
@@ -154,12 +153,12 @@ async def refusal(calls: Sequence[OpenCall], run: InterruptedRun, *, session: st
     )
 
 
-def _not_undoable(work: CallUndo[PlanT], call: OpenCall) -> str:
+async def _not_undoable(work: CallUndo[PlanT], call: OpenCall) -> str:
     """Why a call cannot be undone, in a few words; empty where it can."""
     command = input_of(call).get("command")
     if call.call.tool == "bash" and isinstance(command, str) and "push" in command.split():
         return "for a push"
-    plan = _plan(work, call.call.call_id)
+    plan = await _plan(work, call.call.call_id)
     if plan is None:
         return "here: it changed no file that is known"
     if plan.of("conflict") or plan.of("impossible"):
@@ -167,8 +166,8 @@ def _not_undoable(work: CallUndo[PlanT], call: OpenCall) -> str:
     return "" if plan.does_something else "here: everything is as it was before"
 
 
-def _plan(work: CallUndo[PlanT], call_id: str) -> PlanT | None:
+async def _plan(work: CallUndo[PlanT], call_id: str) -> PlanT | None:
     try:
-        return work.plan(call_id)
+        return await work.plan(call_id)
     except BridleError:
         return None

@@ -84,7 +84,7 @@ class SqliteStore:
         return self.database.digest(session_id)
 
     async def calls(self, session_id: str) -> Sequence[CallRow]:
-        return self.database.undo_of(session_id).calls()
+        return await self.database.undo_of(session_id).calls()
 
     async def rename(self, session_id: str, title: str) -> None:
         self.database.rename(session_id, title)

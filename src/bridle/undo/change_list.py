@@ -1,7 +1,8 @@
-"""What a turn or a session changed, file by file with its diff: for people to look at. Blocks: use a thread."""
+"""What a turn or a session changed, file by file with its diff: for people to look at."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -20,9 +21,9 @@ MAX_CHARACTERS: Final = 400_000
 """The diffs share so many; a file whose diff has no room says so."""
 
 
-def list_changes(work: Undo, what: str, *, hides: Callable[[str], bool]) -> SessionChanges:
+async def list_changes(work: Undo, what: str, *, hides: Callable[[str], bool]) -> SessionChanges:
     """What an undo of `what` would take back. Of a file that `hides` names nothing is shown, of others no secrets."""
-    deeds = work.deeds(what)
+    deeds = await work.deeds(what)
     if deeds is None:
         return SessionChanges()
     room = MAX_CHARACTERS
@@ -33,7 +34,7 @@ def list_changes(work: Undo, what: str, *, hides: Callable[[str], bool]) -> Sess
         if hides(change.name):
             hidden.append(path)
             continue
-        file = _file(work, change, path)
+        file = await asyncio.to_thread(_file, change, path, *await work.held(change))
         room -= len(file.diff)
         files.append(file if room >= 0 else msgspec.structs.replace(file, diff="", cut=True))
     return SessionChanges(
@@ -45,11 +46,10 @@ def list_changes(work: Undo, what: str, *, hides: Callable[[str], bool]) -> Sess
     )
 
 
-def _file(work: Undo, change: Change, path: str) -> EditedFile:
+def _file(change: Change, path: str, before: bytes | None, after: bytes | None) -> EditedFile:
     kind: Literal["create", "change", "delete"] = (
         "create" if change.before is None else "delete" if change.after is None else "change"
     )
-    before, after = work.held(change)
     if not (is_text(before) and is_text(after)) or (before is None and after is None):
         return EditedFile(path=path, kind=kind, removed=None)
     old, new = (None if data is None else _text(data) for data in (masked(before), masked(after)))

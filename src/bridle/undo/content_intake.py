@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bridle.base.threads import blocking
 from bridle.engine.store_ports import UndoStore
 from bridle.engine.undo_records import Contents
 
@@ -10,10 +11,11 @@ BATCH_BYTES = 4 << 20
 
 
 class Keeping:
-    """Takes contents in, part by part. `rest` gives those that are not stored yet."""
+    """Take contents in, part by part, in a worker thread. `rest` gives those that are not stored yet."""
 
     def __init__(self, store: UndoStore, now_ms: int) -> None:
         self._store = store
+        self._keep = blocking(store.keep)
         self._now_ms = now_ms
         self._contents: dict[bytes, bytes] = {}
         self._bytes = 0
@@ -22,12 +24,12 @@ class Keeping:
         self._contents[digest] = data
         self._bytes += len(data)
         if self._bytes >= BATCH_BYTES:
-            self.flush()
+            self._keep(self.rest(), self._now_ms)
 
-    def flush(self) -> None:
-        """Stores what was given so far, and blocks until it is. The row that names it is awaited."""
+    async def flush(self) -> None:
+        """Store what was given so far. The row that names it is awaited."""
         if contents := self.rest():
-            self._store.keep(contents, self._now_ms)
+            await self._store.keep(contents, self._now_ms)
 
     def get(self, digest: bytes) -> bytes | None:
         """One of the contents that are not stored yet."""

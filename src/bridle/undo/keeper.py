@@ -16,6 +16,7 @@ from bridle.base.clock import Clock
 from bridle.base.fs.walker import EXCLUDED
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible
+from bridle.base.threads import blocking
 from bridle.engine.store_ports import UndoStore
 from bridle.engine.tools import ToolCall
 from bridle.engine.undo_records import (
@@ -34,6 +35,9 @@ from bridle.undo.file_tree import Look, WatchedFolders, look_at, newly_missed, s
 from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import CallNumbers, rows_in
 from bridle.undo.repositories import GIT, Keep, Repositories
+
+Content = Callable[[bytes], bytes | None]
+"""The content with this digest, if it is there."""
 
 _DOES_CHARACTERS = 200
 _INSTALLS = "installs packages"
@@ -122,7 +126,7 @@ class Keeper:
     async def begin(self, call: ToolCall) -> Begun:
         """What the call may change is stored before, or together with, whatever the log gets from now on."""
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._begin, announced_call(call, self._ground), self._turn())
+            return await self._begin(announced_call(call, self._ground), self._turn())
 
     async def begin_files(
         self, number: str, does: str, paths: Sequence[str], missed: Sequence[Missed]
@@ -131,12 +135,12 @@ class Keeper:
         exact = tuple(with_missing_folders(paths))
         work = AnnouncedWork(id=number, name="git", does=_clean(does), exact=exact, missed=tuple(missed))
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._begin, work, None)
+            return await self._begin(work, None)
 
     async def end(self, begun: Begun, *, ran: bool) -> None:
         """Stores what the call did change, in the same way."""
         async with self._one_at_a_time:
-            await asyncio.to_thread(self._end, begun, ran)
+            await self._end(begun, ran)
 
     def untold(self) -> list[str]:
         """Return what calls took from repositories since the last time, and once which objects cannot be kept."""
@@ -158,15 +162,15 @@ class Keeper:
         """The files among these, as people read them; those of repositories are left out."""
         return [shown_below(change.name, self._ground.roots) for change in changes if is_own_file(change)]
 
-    def _begin(self, work: AnnouncedWork, turn: int | None) -> Begun:
+    async def _begin(self, work: AnnouncedWork, turn: int | None) -> Begun:
         store = self._store
         if not self._is_settled:
-            with store.elsewhere() as own:
-                self._objects = ObjectLinks(self._ground.kept_objects)
-                if own.forget_old(self._clock.now_ms()):
-                    self._objects.forget_old(self._clock.now_ms(), DAYS_KEPT)
-                settle(own, self._ground, self._clock.now_ms())
-                self.numbers.begin(own)
+            now_ms = self._clock.now_ms()
+            self._objects = ObjectLinks(self._ground.kept_objects)
+            if await store.forget_old(now_ms):
+                await asyncio.to_thread(self._objects.forget_old, now_ms, DAYS_KEPT)
+            await settle(store, self._ground, now_ms)
+            await self.numbers.begin(store)
             self._is_settled = True
         keep, number = Keeping(store, self._clock.now_ms()), self.numbers.take()
 
@@ -182,35 +186,40 @@ class Keeper:
             )
 
         if work.exact:
-            kept = Kept(exact=True, seen=tuple(_looked_at(work.exact, keep)), place=self._place)
+            seen = await asyncio.to_thread(_looked_at, work.exact, keep)
+            kept = Kept(exact=True, seen=tuple(seen), place=self._place)
         elif self._unended:  # what differs belongs to calls that run, and is looked at when they have ended
             kept = Kept(place=self._place)
         else:
-            kept = self._whole(keep, work.named)
-            while kept.whole and not store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
+            kept = await self._whole(keep, work.named)
+            while kept.whole and not await store.begin_whole(new(kept), keep.rest(), sweeps=self._sweeps):
                 self._look = None  # what an earlier session kept went meanwhile, and is read again
-                kept = self._whole(keep, work.named)
+                kept = await self._whole(keep, work.named)
         if not kept.whole:
-            store.begin(new(kept), keep.rest())
+            await store.begin(new(kept), keep.rest())
         if not kept.exact:
             self._unended.add(number)
         return Begun(number=number, kept=kept, missed=work.missed, named=work.named)
 
-    def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
+    async def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
         """The tree as it is now, as what differs from what was known of it."""
         first = self._look is None
         if self._look is None:
-            with self._store.elsewhere() as own:
-                self._sweeps = own.sweeps()
-                known = Look(tree=last_tree(own, self._ground.place))
+            self._sweeps = await self._store.sweeps()
+            known = Look(tree=await last_tree(self._store, self._ground.place))
         else:
             known = self._look
-        look = self._ground.around(known, keep, first=first)
-        _deepen(look, named, keep)
-        assert self._objects is not None
-        for objects in look.objects:
-            self._objects.look(objects)
-        self._look = look
+        links = self._objects
+        assert links is not None
+
+        def look_around() -> Look:
+            look = self._ground.around(known, keep, first=first)
+            _deepen(look, named, keep)
+            for objects in look.objects:
+                links.look(objects)
+            return look
+
+        self._look = look = await asyncio.to_thread(look_around)
         unlisted = tuple(os.fsencode(path) for path in sorted(look.unlisted))
         if first:
             return Kept(whole=True, seen=tuple(look.tree.values()), unlisted=unlisted, place=self._place)
@@ -220,79 +229,87 @@ class Keeper:
         )
         return Kept(seen=tuple(fresh), unlisted=unlisted, place=self._place)
 
-    def _end(self, begun: Begun, ran: bool) -> None:
+    async def _end(self, begun: Begun, ran: bool) -> None:
         """Of calls that overlap, the last to end has what all of them changed: nobody can tell whose it is."""
         store = self._store
         others_run = not begun.kept.exact and len(self._unended) > 1
         if others_run or not (ran or (self._unlooked and not begun.kept.exact)):
             self._unlooked = self._unlooked or (ran and others_run)
             self._unended.discard(begun.number)
-            store.end(
+            await store.end(
                 begun.number, msgspec.structs.replace(begun.kept, missed=begun.missed) if ran else begun.kept
             )
             return
         keep = Keeping(store, self._clock.now_ms())
         if begun.kept.exact:
-            kept = msgspec.structs.replace(begun.kept, changes=tuple(_exact_changes(begun.kept, keep)))
+            kept = await asyncio.to_thread(_with_exact_changes, begun.kept, keep)
         else:
-            before = self._look
+            before, links, content = self._look, self._objects, blocking(store.content)
             assert before is not None
-            assert self._objects is not None
-            after = self._ground.around(before, keep)
-            _deepen(after, begun.named, keep)
-            kept = _with_changes(begun.kept, before, after, self._ground, self._objects, store, keep)
-            self._look = after
+            assert links is not None
+
+            def look_around() -> tuple[Look, Kept]:
+                after = self._ground.around(before, keep)
+                _deepen(after, begun.named, keep)
+                return after, _with_changes(begun.kept, before, after, self._ground, links, content, keep)
+
+            self._look, kept = await asyncio.to_thread(look_around)
             self._unended.discard(begun.number)
             self._unlooked = False
             if kept.has_changes:
                 self._untold.append(kept)
                 self._changed += kept.changes
         kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
-        store.end(begun.number, kept, keep.rest())
+        await store.end(begun.number, kept, keep.rest())
 
 
-def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:
+async def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:
     """The tree as this session knew it last, or another session of the same folder.
 
     A file whose content is gone is left out: it will be read again.
     """
-    rows = rows_in(store.calls(), place)
+    rows = rows_in(await store.calls(), place)
     if not any(row.kept.whole for row in rows):
-        rows = rows_in(store.calls_nearby(), place)
+        rows = rows_in(await store.calls_nearby(), place)
     tree = tree_of(rows) if any(row.kept.whole for row in rows) else {}
     wanted = {seen.state.sha256 for seen in tree.values() if seen.state is not None and seen.state.sha256}
-    gone = wanted - store.stored(wanted)
+    gone = wanted - await store.stored(wanted)
     return {path: seen for path, seen in tree.items() if seen.state is None or seen.state.sha256 not in gone}
 
 
-def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
+async def settle(store: UndoStore, ground: WatchedFolders, now_ms: int) -> None:
     """Completes the call that was running when Bridle stopped: what differs now counts as its own.
 
     Of a call with others behind it nothing can be told any more.
     """
-    rows = rows_in(store.calls(), ground.place)
+    rows = rows_in(await store.calls(), ground.place)
     for at, row in enumerate(rows):
         if not row.open:
             continue
         keep = Keeping(store, now_ms)
         if row is not rows[-1]:
             missed = (*row.kept.missed, Missed(row.does, "unseen"))
-            store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))
+            await store.end(row.number, msgspec.structs.replace(row.kept, missed=missed))
             continue
         if row.kept.exact:
-            kept = msgspec.structs.replace(row.kept, changes=tuple(_exact_changes(row.kept, keep)))
+            kept = await asyncio.to_thread(_with_exact_changes, row.kept, keep)
         else:
-            tree = tree_of(rows[: at + 1])
-            before = Look(tree=tree, unlisted={os.fsdecode(path) for path in row.kept.unlisted})
-            before.objects = [path for path in tree if path.endswith("/objects") and f"/{GIT}/" in path]
-            after = ground.around(Look(tree=tree), keep, first=True)
-            # a link that leads into an excluded folder may be new: the files there are not
-            before.apart = {path: () for path in after.folders if os.path.basename(path) in EXCLUDED}
-            kept = _with_changes(
-                row.kept, before, after, ground, ObjectLinks(ground.kept_objects), store, keep
-            )
-            kept = msgspec.structs.replace(kept, missed=row.kept.missed)
-        store.end(row.number, kept, keep.rest())
+            tree, content = tree_of(rows[: at + 1]), blocking(store.content)
+            kept = await asyncio.to_thread(_since, tree, row.kept, ground, content, keep)
+        await store.end(row.number, kept, keep.rest())
+
+
+def _since(
+    tree: dict[str, Seen], kept: Kept, ground: WatchedFolders, content: Content, keep: Keeping
+) -> Kept:
+    """Return the record of a call with what differs now from the tree it found."""
+    before = Look(tree=tree, unlisted={os.fsdecode(path) for path in kept.unlisted})
+    before.objects = [path for path in tree if path.endswith("/objects") and f"/{GIT}/" in path]
+    after = ground.around(Look(tree=tree), keep, first=True)
+    # a link that leads into an excluded folder may be new: the files there are not
+    before.apart = {path: () for path in after.folders if os.path.basename(path) in EXCLUDED}
+    changed = _with_changes(kept, before, after, ground, ObjectLinks(ground.kept_objects), content, keep)
+    return msgspec.structs.replace(changed, missed=kept.missed)
 
 
 def _with_changes(
@@ -301,7 +318,7 @@ def _with_changes(
     after: Look,
     ground: WatchedFolders,
     objects: ObjectLinks,
-    store: UndoStore,
+    content: Content,
     keep: Keeping,
 ) -> Kept:
     """What a call kept, with what it did between two looks: to the files, and to what repositories hold."""
@@ -310,17 +327,16 @@ def _with_changes(
     changes = covered(before, after)
     missed = newly_missed(before, after, ground.roots)
     if lost or any(f"/{GIT}" in change.name for change in changes) or ground.repositories:
-        with store.elsewhere() as own:
-            repositories = Repositories(
-                before.tree,
-                after.tree,
-                extra=ground.repositories,
-                content=lambda digest: keep.get(digest) or own.content(digest),
-                is_lost=lambda folder, number: (
-                    (one := lost.get(f"{folder}/objects")) is not None and objects.holds(one, number)
-                ),
-            )
-            changes, stay, recorded = repositories.split(changes, keep)
+        repositories = Repositories(
+            before.tree,
+            after.tree,
+            extra=ground.repositories,
+            content=lambda digest: keep.get(digest) or content(digest),
+            is_lost=lambda folder, number: (
+                (one := lost.get(f"{folder}/objects")) is not None and objects.holds(one, number)
+            ),
+        )
+        changes, stay, recorded = repositories.split(changes, keep)
         passed = tuple(Seen(change.path, change.signature, change.after) for change in stay)
         kept = msgspec.structs.replace(kept, seen=(*kept.seen, *passed))
         missed += [Missed(shown_below(path, ground.roots), "git") for path in recorded]
@@ -365,19 +381,21 @@ def with_missing_folders(paths: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _looked_at(paths: Sequence[str], keep: Keep) -> Iterator[Seen]:
-    for path in paths:
+def _looked_at(paths: Sequence[str], keep: Keep) -> list[Seen]:
+    def seen(path: str) -> Seen:
         try:
-            yield look_at(path, keep=keep)
+            return look_at(path, keep=keep)
         except OSError:
-            yield Seen(os.fsencode(path), NEVER_THE_SAME, State("other"))
+            return Seen(os.fsencode(path), NEVER_THE_SAME, State("other"))
+
+    return [seen(path) for path in paths]
 
 
-def _exact_changes(kept: Kept, keep: Keep) -> list[Change]:
+def _with_exact_changes(kept: Kept, keep: Keep) -> Kept:
     before = {os.fsdecode(seen.path): seen for seen in kept.seen if seen.state is not None}
     paths = [os.fsdecode(seen.path) for seen in kept.seen]
     after = {os.fsdecode(seen.path): seen for seen in _looked_at(paths, keep) if seen.state is not None}
-    return differences(before, after, before | after)
+    return msgspec.structs.replace(kept, changes=tuple(differences(before, after, before | after)))
 
 
 def _deepen(look: Look, named: Sequence[str], keep: Keep) -> None:

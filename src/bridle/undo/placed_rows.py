@@ -7,7 +7,6 @@ it. `place` is empty for the folder of the session.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 
 from bridle.engine.store_ports import UndoStore
@@ -19,17 +18,15 @@ class CallNumbers:
 
     def __init__(self) -> None:
         self._next = 0
-        self._one_at_a_time = threading.Lock()
 
-    def begin(self, store: UndoStore) -> None:
-        """Goes on behind what is stored."""
-        with self._one_at_a_time:
-            self._next = self._next or store.next_number()
+    async def begin(self, store: UndoStore) -> None:
+        """Continue behind the stored numbers."""
+        number = await store.next_number()
+        self._next = self._next or number
 
     def take(self) -> int:
-        with self._one_at_a_time:
-            self._next += 1
-            return self._next - 1
+        self._next += 1
+        return self._next - 1
 
 
 def rows_in(rows: Iterable[CallRow], place: str) -> list[CallRow]:
@@ -38,12 +35,12 @@ def rows_in(rows: Iterable[CallRow], place: str) -> list[CallRow]:
     return [row for row in rows if row.kept.place == wanted]
 
 
-def actions_in(store: UndoStore, place: str) -> list[ActionRow]:
+async def actions_in(store: UndoStore, place: str) -> list[ActionRow]:
     """The undos and redos of one folder."""
-    actions = store.actions()
+    actions = await store.actions()
     if not actions:  # of most sessions nothing was taken back, and their rows may be long
         return []
-    calls = {row.call_id for row in rows_in(store.calls(), place)}
+    calls = {row.call_id for row in rows_in(await store.calls(), place)}
     return [action for action in actions if not calls.isdisjoint(action.calls)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bridle.base.threads import blocking
 from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.events import ContextAdded, DurableEvent, Notice
@@ -47,7 +48,7 @@ async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
     """`/undo [TURN|CALL|session]`."""
     await talk.committed()
     what = arguments.strip()
-    plan = await asyncio.to_thread(work.plan, what)
+    plan = await work.plan(what)
     if plan is None:
         return Notice(reason="NothingToUndo", message=f"There is nothing to undo in {talk.where}.")
     return await _carry_out(work, plan, what, talk)
@@ -56,14 +57,14 @@ async def run_undo(work: Undo, arguments: str, talk: Talk) -> SlashEvent:
 async def run_redo(work: Undo, talk: Talk) -> SlashEvent:
     """`/redo`."""
     await talk.committed()
-    plan = await asyncio.to_thread(work.redo_plan)
+    plan = await work.redo_plan()
     if plan is None:
         return Notice(reason="NothingToRedo", message="There is no undo to take back.")
     return await _carry_out(work, plan, "", talk)
 
 
 async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEvent:
-    shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=talk.now_ms())
+    shown = await shown_before(work, plan, what, now_ms=talk.now_ms())
     if not plan.does_something:
         return _nothing(shown)
     if not await _agreed(work, plan, shown, talk):
@@ -81,13 +82,25 @@ async def _carry_out(work: Undo, plan: Plan, what: str, talk: Talk) -> SlashEven
                 return Notice(reason="NotUndone", message="Stopped. Nothing was changed.")
 
     async def apply() -> SlashEvent:
-        applied = await asyncio.to_thread(work.apply, plan, overwrite=overwrite)
+        applied = await work.apply(plan, overwrite=overwrite)
         if applied is None:
             return Notice(reason="NotUndone", message=words.not_done(plan, undo=talk.undo, redo=talk.redo))
         talk.emit(ContextAdded(source="undo", content=(TextBlock(text=words.for_the_model(applied, plan)),)))
         return applied
 
     return await _done_anyway(asyncio.ensure_future(apply()))
+
+
+async def shown_before(work: Undo, plan: Plan, what: str, *, now_ms: int) -> UndoPreview:
+    """What a person is shown before the plan is carried out."""
+    contents = blocking(work.contents)
+    return await asyncio.to_thread(preview, plan, what, contents=contents, shown=work.shown, now_ms=now_ms)
+
+
+async def diff_before(work: Undo, plan: Plan, *, hides: Callable[[str], bool]) -> str:
+    """The changes of the plan as a diff."""
+    contents = blocking(work.contents)
+    return await asyncio.to_thread(words.diff, plan, contents=contents, shown=work.shown, hides=hides)
 
 
 async def _done_anyway(work: asyncio.Future[SlashEvent]) -> SlashEvent:
@@ -112,5 +125,5 @@ async def _agreed(work: Undo, plan: Plan, preview: UndoPreview, talk: Talk) -> b
         answer = await talk.ask(f"undo-{talk.new_id()}", UndoQuestion(preview=preview))
         if not isinstance(answer, UndoAnswer) or answer.choice != "diff":
             return isinstance(answer, UndoAnswer) and answer.choice == "go"
-        text = words.diff(plan, contents=work.contents, shown=work.shown, hides=talk.hides)
+        text = await diff_before(work, plan, hides=talk.hides)
         talk.emit(Notice(reason="UndoDiff", message=text or "Only modes, links or folders change."))

@@ -1,4 +1,4 @@
-"""Undo and redo for one session: plan first, then apply what a person agreed to. All of it blocks: use a thread.
+"""Undo and redo for one session: plan first, then apply what a person agreed to.
 
 A file is touched only while it is what the plan was made for. What is about to be overwritten or removed is stored
 first, so everything an undo does can be taken back.
@@ -6,6 +6,7 @@ first, so everything an undo does can be taken back.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import stat
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
+from bridle.base.threads import blocking
 from bridle.engine.store_ports import UndoStore
 from bridle.engine.undo_records import ActionRow, CallRow, Change, Item, Lost, State
 from bridle.protocol.errors import UsageError
@@ -20,7 +22,7 @@ from bridle.protocol.events import UndoApplied
 from bridle.undo.content_intake import Keeping
 from bridle.undo.file_states import is_own_file, merged, same
 from bridle.undo.file_tree import Keep, WatchedFolders, look_at, opened_folder, shown_below
-from bridle.undo.keeper import settle
+from bridle.undo.keeper import Content, settle
 from bridle.undo.object_links import ObjectLinks
 from bridle.undo.placed_rows import actions_in, rows_in
 from bridle.undo.undo_plan import (
@@ -38,9 +40,6 @@ CHANGED = "it changed just now"
 """Why a path that is not what it was when the plan was made was left alone."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-
-Content = Callable[[bytes], bytes | None]
-"""The content with this digest, if it is there."""
 
 
 class Failed(OSError):
@@ -212,63 +211,67 @@ class Undo:
         """The path as people read it."""
         return f"{self._label}{shown_below(path, self._ground.roots)}"
 
-    def plan(self, what: str = "") -> Plan | None:
+    async def plan(self, what: str = "") -> Plan | None:
         """The undo of a turn (a number), a call (its id or the beginning of it), the `SESSION`, or the last change.
 
         None where nothing is left to undo. Raises `UsageError` for a turn or call that is not there.
         """
-        with self._store.elsewhere() as store:
-            settle(store, self._ground, self._now_ms())
-            rows = rows_in(store.calls(), self._ground.place)
-            wanted = _wanted(rows, what or SESSION * bool(self._worktree))
-            if not any(row.kept.has_changes for row in wanted):
-                return None
-            calls = tuple(row.call_id for row in wanted)
-            cut_off = _unfinished(actions_in(store, self._ground.place), calls)
-            last = wanted[-1].number
-            keep = Keeping(store, self._now_ms())
+        store = self._store
+        await settle(store, self._ground, self._now_ms())
+        rows = rows_in(await store.calls(), self._ground.place)
+        wanted = _wanted(rows, what or SESSION * bool(self._worktree))
+        if not any(row.kept.has_changes for row in wanted):
+            return None
+        calls = tuple(row.call_id for row in wanted)
+        cut_off = _unfinished(await actions_in(store, self._ground.place), calls)
+        last = wanted[-1].number
+        keep = Keeping(store, self._now_ms())
+
+        def look() -> tuple[tuple[Step, ...], tuple[Lost, ...]]:
             steps = undo_steps(
                 wanted,
                 (row for row in rows if row.number > last and not row.undone),
                 lambda path: _present(path, keep),
                 {item.name: item for item in cut_off.items} if cut_off else {},
             )
-            keep.flush()
-            turns = {row.turn for row in wanted}
-            turn = wanted[-1].turn if len(turns) == 1 and (what or not self._worktree) else None
-            return Plan(
-                calls=calls,
-                turn=turn,
-                title=self._title(store, wanted, turn, what),
-                steps=tuple(steps),
-                missed=missed_by(wanted),
-                lost=self._still_lost(wanted),
-                continues=cut_off.number if cut_off else None,
-            )
+            return tuple(steps), _still_lost(wanted)
 
-    def redo_plan(self) -> Plan | None:
+        steps, lost = await asyncio.to_thread(look)
+        await keep.flush()
+        turns = {row.turn for row in wanted}
+        turn = wanted[-1].turn if len(turns) == 1 and (what or not self._worktree) else None
+        return Plan(
+            calls=calls,
+            turn=turn,
+            title=await self._title(wanted, turn, what),
+            steps=steps,
+            missed=missed_by(wanted),
+            lost=lost,
+            continues=cut_off.number if cut_off else None,
+        )
+
+    async def redo_plan(self) -> Plan | None:
         """The way back from the last undo that was not taken back yet; None where there is none."""
-        with self._store.elsewhere() as store:
-            actions = actions_in(store, self._ground.place)
-            undone = [row for row in actions if row.done and row.redo_of is None and not row.reversed]
-            if not undone:
-                return None
-            action = undone[-1]
-            keep = Keeping(store, self._now_ms())
-            steps = redo_steps(action, lambda path: _present(path, keep))
-            keep.flush()
-            rows = [row for row in store.calls() if row.call_id in action.calls]
-            cut_off = _unfinished(actions, action.calls, redo_of=action.number)
-            return Plan(
-                calls=action.calls,
-                turn=action.turn,
-                title=self._title(store, rows, action.turn, "") if rows else "",
-                steps=tuple(steps),
-                redo_of=action.number,
-                continues=cut_off.number if cut_off else None,
-            )
+        actions = await actions_in(self._store, self._ground.place)
+        undone = [row for row in actions if row.done and row.redo_of is None and not row.reversed]
+        if not undone:
+            return None
+        action = undone[-1]
+        keep = Keeping(self._store, self._now_ms())
+        steps = await asyncio.to_thread(lambda: tuple(redo_steps(action, lambda path: _present(path, keep))))
+        await keep.flush()
+        rows = [row for row in await self._store.calls() if row.call_id in action.calls]
+        cut_off = _unfinished(actions, action.calls, redo_of=action.number)
+        return Plan(
+            calls=action.calls,
+            turn=action.turn,
+            title=await self._title(rows, action.turn, "") if rows else "",
+            steps=steps,
+            redo_of=action.number,
+            continues=cut_off.number if cut_off else None,
+        )
 
-    def apply(
+    async def apply(
         self,
         plan: Plan,
         *,
@@ -279,36 +282,29 @@ class Undo:
 
         The event has to be recorded: until then the undo counts as cut off. None when no file was changed.
         """
-        with self._store.elsewhere() as store:
-            left = {step.path: step.why for step in plan.of("impossible")}
-            left |= {step.path: "" for step in plan.of("conflict") if step.path not in overwrite}
-            items: list[Item] = []
-            for step in plan.steps:
-                if step.fate == "goes" or step.path in overwrite:
-                    problem = self._may_write(step.path)
-                    if problem is None:
-                        items.append(step.item)
-                    else:
-                        left[step.path] = problem
-            if not (items or plan.lost) and plan.continues is None:
-                return None
-            number = store.begin_action(
-                (*items, *_finished_before(plan)),
-                calls=plan.calls,
-                turn=plan.turn,
-                redo_of=plan.redo_of,
-                started_ms=self._now_ms(),
-            )
-            if plan.continues is not None:
-                store.close_action(plan.continues)
-            left |= put_all(items, store.content, after_each=after_each)
-            changed = all(left.get(item.name) == CHANGED for item in items)
-            if changed and not plan.lost and plan.continues is None:
-                store.close_action(number)  # it took nothing back, so it must not count as an undo
-                return None
-            objects = ObjectLinks(self._ground.kept_objects)
-            for lost in plan.lost:
-                left |= {os.path.join(lost.name, name): "spoiled" for name in objects.put_back(lost)}
+        store = self._store
+        items, left = await asyncio.to_thread(self._permitted, plan, overwrite)
+        if not (items or plan.lost) and plan.continues is None:
+            return None
+        number = await store.begin_action(
+            (*items, *_finished_before(plan)),
+            calls=plan.calls,
+            turn=plan.turn,
+            redo_of=plan.redo_of,
+            started_ms=self._now_ms(),
+        )
+        if plan.continues is not None:
+            await store.close_action(plan.continues)
+        content = blocking(store.content)
+        left |= await asyncio.to_thread(put_all, items, content, after_each=after_each)
+        changed = all(left.get(item.name) == CHANGED for item in items)
+        if changed and not plan.lost and plan.continues is None:
+            await store.close_action(number)  # it took nothing back, so it must not count as an undo
+            return None
+        objects = ObjectLinks(self._ground.kept_objects)
+        for lost in plan.lost:
+            spoiled = await asyncio.to_thread(objects.put_back, lost)
+            left |= {os.path.join(lost.name, name): "spoiled" for name in spoiled}
         done = [item.name for item in items if item.name not in left]
         done += [lost.name for lost in plan.lost]
         return UndoApplied(
@@ -321,67 +317,78 @@ class Undo:
             worktree=self._worktree,
         )
 
-    def cut_off(self) -> list[CutOff]:
-        """The undos that were not finished, as the files tell it now. For the thread of the session store."""
-        found: list[CutOff] = []
-        for action in actions_in(self._store, self._ground.place):
-            if action.done:
-                continue
+    def _permitted(self, plan: Plan, overwrite: Collection[str]) -> tuple[list[Item], dict[str, str]]:
+        """The files to change, and the paths that stay, with the reasons."""
+        left = {step.path: step.why for step in plan.of("impossible")}
+        left |= {step.path: "" for step in plan.of("conflict") if step.path not in overwrite}
+        items: list[Item] = []
+        for step in plan.steps:
+            if step.fate == "goes" or step.path in overwrite:
+                problem = self._may_write(step.path)
+                if problem is None:
+                    items.append(step.item)
+                else:
+                    left[step.path] = problem
+        return items, left
+
+    async def cut_off(self) -> list[CutOff]:
+        """The undos that were not finished, as the files tell it now."""
+        actions = await actions_in(self._store, self._ground.place)
+
+        def look(action: ActionRow) -> CutOff:
             names = {self.shown(item.name): _is_done(item) for item in action.items}
-            found.append(
-                CutOff(
-                    turn=action.turn,
-                    is_redo=action.redo_of is not None,
-                    done=tuple(name for name, done in names.items() if done),
-                    open=tuple(name for name, done in names.items() if not done),
-                )
+            return CutOff(
+                turn=action.turn,
+                is_redo=action.redo_of is not None,
+                done=tuple(name for name, done in names.items() if done),
+                open=tuple(name for name, done in names.items() if not done),
             )
-        return found
 
-    def contents(self, step: Step) -> tuple[bytes | None, bytes | None]:
+        return [await asyncio.to_thread(look, action) for action in actions if not action.done]
+
+    async def contents(self, step: Step) -> tuple[bytes | None, bytes | None]:
         """What the file of a step held before and after the calls, for a diff; None where it is no file."""
-        return self.held(step.did)
+        return await self.held(step.did)
 
-    def held(self, change: Change) -> tuple[bytes | None, bytes | None]:
+    async def held(self, change: Change) -> tuple[bytes | None, bytes | None]:
         """What a file held before and after a change; None where it is no file."""
-        with self._store.elsewhere() as store:
-            before, after = (
-                store.content(state.sha256) if state is not None and state.sha256 else None
-                for state in (change.before, change.after)
-            )
-        return before, after
 
-    def deeds(self, what: str = "") -> Deeds | None:
+        async def content(state: State | None) -> bytes | None:
+            return await self._store.content(state.sha256) if state is not None and state.sha256 else None
+
+        return await content(change.before), await content(change.after)
+
+    async def deeds(self, what: str = "") -> Deeds | None:
         """What the calls did together that an undo of `what` would take back; None where they did nothing.
 
         Nothing is compared with what is there now. Raises `UsageError` for a turn or call that is not there.
         """
-        with self._store.elsewhere() as store:
-            wanted = _wanted(rows_in(store.calls(), self._ground.place), what)
-            changes, _ = merged(wanted)
-            own = tuple(change for _, change in sorted(changes.items()) if is_own_file(change))
-            if not own:
-                return None
-            turns = {row.turn for row in wanted}
-            turn = wanted[-1].turn if len(turns) == 1 else None
-            return Deeds(turn=turn, title=self._title(store, wanted, turn, what), changes=own)
+        wanted = _wanted(rows_in(await self._store.calls(), self._ground.place), what)
+        changes, _ = merged(wanted)
+        own = tuple(change for _, change in sorted(changes.items()) if is_own_file(change))
+        if not own:
+            return None
+        turns = {row.turn for row in wanted}
+        turn = wanted[-1].turn if len(turns) == 1 else None
+        return Deeds(turn=turn, title=await self._title(wanted, turn, what), changes=own)
 
-    def _still_lost(self, rows: Sequence[CallRow]) -> tuple[Lost, ...]:
-        """Return the objects that repositories still miss."""
-        found = list[Lost]()
-        for lost in lost_by(rows):
-            names = tuple(name for name in lost.names if not os.path.lexists(os.path.join(lost.name, name)))
-            found += [Lost(lost.objects, names)] if names else []
-        return tuple(found)
-
-    def _title(self, store: UndoStore, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
+    async def _title(self, rows: Sequence[CallRow], turn: int | None, what: str) -> str:
         if turn is None and self._worktree:
             return self._label.partition(":")[0]
         if turn is not None and len(rows) == 1 and what:
             return rows[0].does
         if turn is not None:
-            return store.title_of(turn)
+            return await self._store.title_of(turn)
         return rows[0].does if len(rows) == 1 else ""
+
+
+def _still_lost(rows: Sequence[CallRow]) -> tuple[Lost, ...]:
+    """Return the objects that repositories still miss."""
+    found = list[Lost]()
+    for lost in lost_by(rows):
+        names = tuple(name for name in lost.names if not os.path.lexists(os.path.join(lost.name, name)))
+        found += [Lost(lost.objects, names)] if names else []
+    return tuple(found)
 
 
 def _wanted(rows: Sequence[CallRow], what: str) -> list[CallRow]:

@@ -309,9 +309,6 @@ def calls(parts: SessionParts) -> Feature:
 def undo(parts: SessionParts) -> Feature:
     """What files were, before a call; `/undo` and `/redo`."""
 
-    def notices() -> list[Notice]:
-        return parts.undo().notices() if parts.journal.conversation.last_id else []
-
     return Feature(
         name="undo",
         tool_layers=(PlacedToolLayer("undoable", lambda: _call_layers().keep_files(parts)),),
@@ -320,7 +317,6 @@ def undo(parts: SessionParts) -> Feature:
             SlashCommand.of(REDO, lambda words: parts.undo().redo(words)),
         ),
         answers={q.ListChanges: lambda query: parts.undo().changes(query.what)},
-        notices=notices,
     )
 
 

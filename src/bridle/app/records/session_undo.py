@@ -6,7 +6,6 @@ with stored_undo(env, row) as stored: …    # outside of one
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -28,7 +27,7 @@ from bridle.engine.journal import Journal
 from bridle.engine.ports import AskPerson
 from bridle.engine.slash_command import SlashEvent
 from bridle.engine.store_ports import OpenLog
-from bridle.engine.undo_records import CallRow, Missed
+from bridle.engine.undo_records import Missed
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import Notice
 from bridle.protocol.queries import SessionChanges
@@ -106,7 +105,7 @@ class SessionUndo:
     async def changes(self, what: str) -> SessionChanges:
         """What was changed so far in the session's own folders."""
         await self._journal.committed()
-        return await asyncio.to_thread(list_changes, self.work(), what, hides=self._hides)
+        return await list_changes(self.work(), what, hides=self._hides)
 
     @asynccontextmanager
     async def keeping(self, paths: Sequence[str], does: str) -> AsyncGenerator[None]:
@@ -122,7 +121,7 @@ class SessionUndo:
     async def take_back(self, tree: OwnTree, what: str, *, again: bool) -> SlashEvent:
         """Takes back what agents of this session did in a worktree, or brings it back."""
         await self._journal.committed()
-        rows = await asyncio.to_thread(self._rows)
+        rows = await self._log.undo_store().calls()
         places = [place for place in places_of(rows) if is_beneath(place, tree.path)]
         if not places:
             raise BridleError("NothingInWorktree", name=tree.name)
@@ -142,17 +141,17 @@ class SessionUndo:
         )
         return await (run_redo(work, talk) if again else run_undo(work, what, talk))
 
-    def notices(self) -> list[Notice]:
+    async def notices(self) -> list[Notice]:
         """An undo that was cut off when Bridle stopped is told before anything else happens."""
         store = self._log.undo_store()
-        if all(action.done for action in store.actions()):
+        if all(action.done for action in await store.actions()):
             return []
-        told = [interrupted(one) for one in self.work().cut_off()]
-        for place in places_of(store.calls()):
+        told = [interrupted(one) for one in await self.work().cut_off()]
+        for place in places_of(await store.calls()):
             name, _ = self._name_of(place)
             told += [
                 interrupted(one, undo=f"/worktrees undo {name}", redo=f"/worktrees redo {name}")
-                for one in self._work_in(place).cut_off()
+                for one in await self._work_in(place).cut_off()
             ]
         return [Notice(reason="UndoInterrupted", message=words) for words in told]
 
@@ -180,10 +179,6 @@ class SessionUndo:
 
     def _hides(self, path: str) -> bool:
         return not (self._shows(path) or _is_memory(path, self._where))
-
-    def _rows(self) -> list[CallRow]:
-        with self._log.undo_store().elsewhere() as store:
-            return store.calls()
 
     def _ground(self, place: str) -> WatchedFolders:
         if not place:

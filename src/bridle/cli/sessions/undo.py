@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 import time
@@ -23,8 +24,9 @@ from bridle.protocol.events import ContextAdded
 from bridle.protocol.messages import TextBlock
 from bridle.sessions.store import SessionRow, SessionStore
 from bridle.undo import undo_words as words
+from bridle.undo.undo_commands import diff_before, shown_before
 from bridle.undo.undo_plan import Plan, Step
-from bridle.undo.undo_preview import conflict, preview
+from bridle.undo.undo_preview import conflict
 from bridle.undo.undo_service import SESSION
 
 EXIT_STOPPED = 1
@@ -36,9 +38,9 @@ def undo(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     with store_to_look(env) if parsed.dry_run else closing(session_store(env)) as store:
         row, what = _meant(store, parsed)
         with stored_undo(store, env, row.id, add_dirs=parsed.add_dir) as stored:
-            for cut_off in stored.work.cut_off():
+            for cut_off in asyncio.run(stored.work.cut_off()):
                 tell(words.interrupted(cut_off))
-            plan = stored.work.redo_plan() if parsed.redo else stored.work.plan(what)
+            plan = asyncio.run(stored.work.redo_plan() if parsed.redo else stored.work.plan(what))
             if plan is None:
                 return say(_nothing(row, redo=parsed.redo))
             named = f" --session {short(row.id)}" if parsed.session or what == SESSION else ""
@@ -70,7 +72,7 @@ def _nothing(row: SessionRow, *, redo: bool) -> str:
 def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Namespace, redo: str) -> int:
     """`redo` is what to type to have it back."""
     work = stored.work
-    shown = preview(plan, what, contents=work.contents, shown=work.shown, now_ms=_now_ms())
+    shown = asyncio.run(shown_before(work, plan, what, now_ms=_now_ms()))
     lines = undo_lines(shown)
     failed = say("\n".join((undo_headline(shown), *lines)) + "\n")
     if parsed.dry_run:
@@ -87,7 +89,7 @@ def _carry_out(stored: StoredUndo, plan: Plan, what: str, parsed: argparse.Names
             "Nothing was changed. Leave such files as they are: --conflicts skip   Or: --conflicts overwrite\n"
         )
         return EXIT_STOPPED
-    applied = work.apply(plan, overwrite=overwrite)
+    applied = asyncio.run(work.apply(plan, overwrite=overwrite))
     if applied is None:
         why = words.not_done(plan, undo="bridle undo", redo=redo)
         return failed or say(f"{why}\n")
@@ -105,15 +107,7 @@ def _agreed(stored: StoredUndo, plan: Plan) -> bool:
             case "y":
                 return True
             case "d":
-                say(
-                    words.diff(
-                        plan,
-                        contents=stored.work.contents,
-                        shown=stored.work.shown,
-                        hides=stored.hides,
-                    )
-                    + "\n"
-                )
+                say(asyncio.run(diff_before(stored.work, plan, hides=stored.hides)) + "\n")
             case _:
                 return False
 

@@ -7,12 +7,13 @@ so whatever ends in the middle can be told.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
 
+from bridle.base.threads import in_thread
 from bridle.engine.ports import Lease
 from bridle.engine.undo_records import DAYS_KEPT, ActionRow, CallRow, Contents, Item, Kept, NewCall, State
 from bridle.protocol.events import InputAccepted, TurnStarted, text_of
@@ -38,6 +39,7 @@ _ADD_ACTION = "insert into undo_actions values(?, ?, ?, ?, ?, 0, 0, ?, ?)"
 _ADD_CONTENT = "insert or ignore into undo_contents values(?, ?)"
 _AWAIT = "insert or replace into undo_awaited values(?, ?, ?)"
 _DROP_AWAITED = "delete from undo_awaited where since_ms < ?"
+_CONTENT = "select bytes from undo_contents where sha256 = ?"
 _HAS_CONTENT = "select 1 from undo_contents where sha256 = ?"
 _ROOT_OF_LOG = "select cwd from sessions where id = (select session from logs where key = ?)"
 _LAST_LOG_HERE = """select max(log) from undo_calls where log in
@@ -72,17 +74,6 @@ class UndoTables:
         self._reader = reader
         self._lease = lease
 
-    @contextlib.contextmanager
-    def elsewhere(self) -> Generator[UndoTables]:
-        with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
-            yield UndoTables(
-                self._name,
-                writer=self._writer,
-                database=self._database,
-                reader=lambda: connection,
-                lease=self._lease,
-            )
-
     def _change(self, work: Callable[[Connection], None]) -> None:
         """Queues a change before the rows that come next; where the log is lost, neither is written."""
 
@@ -92,40 +83,48 @@ class UndoTables:
 
         self._writer.change(change)
 
-    def _run(self, work: Callable[[Connection], Result]) -> Result:
+    async def _run(self, work: Callable[[Connection], Result]) -> Result:
         """Makes a change and returns when it is committed. Raises `LeaseLost`."""
-        return self._writer.run_held(self._name.key, self._lease, work)
+        return await in_thread(lambda: self._writer.run_held(self._name.key, self._lease, work))
 
-    def _settled(self) -> Connection:
-        """To read what was written before, committed or not."""
-        self._writer.settle()
+    async def _settled(self) -> Connection:
+        """To read a row that was written before, committed or not."""
+        await in_thread(self._writer.settle)
         return self._reader()
+
+    async def _read(self, work: Callable[[Connection], Result]) -> Result:
+        """The same for many rows, in a thread."""
+
+        def read() -> Result:
+            self._writer.settle()
+            with self._database.errors(), contextlib.closing(self._database.connect()) as connection:
+                return work(connection)
+
+        return await in_thread(read)
 
     # Contents
 
-    def keep(self, contents: Contents, now_ms: int) -> None:
+    async def keep(self, contents: Contents, now_ms: int) -> None:
         key = self._name.key
 
         def insert(connection: Connection) -> None:
             _add_contents(connection, contents)
             connection.executemany(_AWAIT, ((key, digest, now_ms) for digest in contents))
 
-        self._run(insert)
+        await self._run(insert)
 
-    def content(self, digest: bytes) -> bytes | None:
-        found = (
-            self._settled().execute("select bytes from undo_contents where sha256 = ?", (digest,)).fetchone()
-        )
+    async def content(self, digest: bytes) -> bytes | None:
+        found = (await self._settled()).execute(_CONTENT, (digest,)).fetchone()
         if found is None or sha256(found[0]).digest() != digest:
             return None
         return found[0]
 
-    def stored(self, digests: Iterable[bytes]) -> set[bytes]:
-        return _stored(self._settled(), digests)
+    async def stored(self, digests: Iterable[bytes]) -> set[bytes]:
+        return await self._read(lambda connection: _stored(connection, digests))
 
     # Calls
 
-    def begin(self, call: NewCall, contents: Contents) -> None:
+    async def begin(self, call: NewCall, contents: Contents) -> None:
         row = self._row(call)
 
         def insert(connection: Connection) -> None:
@@ -134,7 +133,7 @@ class UndoTables:
 
         self._change(insert)
 
-    def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
+    async def begin_whole(self, call: NewCall, contents: Contents, *, sweeps: int) -> bool:
         row = self._row(call)
 
         def insert(connection: Connection) -> bool:
@@ -146,13 +145,13 @@ class UndoTables:
             connection.execute(_ADD_CALL, row)
             return True
 
-        return self._run(insert)
+        return await self._run(insert)
 
     def _row(self, call: NewCall) -> tuple[Any, ...]:
         about = (call.call_id, call.turn, call.tool, call.does, call.started_ms)
         return (self._name.key, call.number, *about, msgspec.msgpack.encode(call.kept))
 
-    def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
+    async def end(self, number: int, kept: Kept, contents: Contents | None = None) -> None:
         key = self._name.key
         encoded = msgspec.msgpack.encode(kept) if kept.leaves_a_trace else None
 
@@ -165,25 +164,27 @@ class UndoTables:
 
         self._change(update)
 
-    def next_number(self) -> int:
-        (number,) = _one(self._settled(), _NEXT_CALL, self._name.key)
+    async def next_number(self) -> int:
+        (number,) = _one(await self._settled(), _NEXT_CALL, self._name.key)
         return number
 
-    def calls(self) -> list[CallRow]:
-        return _call_rows(self._settled(), self._name.key)
+    async def calls(self) -> list[CallRow]:
+        return await self._read(lambda connection: _call_rows(connection, self._name.key))
 
-    def sweeps(self) -> int:
-        return _sweeps(self._settled())
+    async def sweeps(self) -> int:
+        return _sweeps(await self._settled())
 
-    def calls_nearby(self) -> list[CallRow]:
-        connection = self._settled()
-        (folder,) = _one(connection, _ROOT_OF_LOG, self._name.key)
-        (other,) = _one(connection, _LAST_LOG_HERE, folder)
-        return _call_rows(connection, other) if other is not None else []
+    async def calls_nearby(self) -> list[CallRow]:
+        def read(connection: Connection) -> list[CallRow]:
+            (folder,) = _one(connection, _ROOT_OF_LOG, self._name.key)
+            (other,) = _one(connection, _LAST_LOG_HERE, folder)
+            return _call_rows(connection, other) if other is not None else []
+
+        return await self._read(read)
 
     # Undos
 
-    def begin_action(
+    async def begin_action(
         self,
         items: Sequence[Item],
         *,
@@ -201,9 +202,9 @@ class UndoTables:
             connection.execute(_ADD_ACTION, (key, number, listed, turn, redo_of, started_ms, encoded))
             return number
 
-        return self._run(insert)
+        return await self._run(insert)
 
-    def close_action(self, number: int) -> None:
+    async def close_action(self, number: int) -> None:
         key = self._name.key
 
         def delete(connection: Connection) -> None:
@@ -211,11 +212,10 @@ class UndoTables:
                 "delete from undo_actions where log = ? and number = ? and done = 0", (key, number)
             )
 
-        self._run(delete)
+        await self._run(delete)
 
-    def actions(self) -> list[ActionRow]:
-        with self._database.errors():
-            rows = self._settled().execute(_ACTIONS, (self._name.key,)).fetchall()
+    async def actions(self) -> list[ActionRow]:
+        rows = await self._read(lambda connection: connection.execute(_ACTIONS, (self._name.key,)).fetchall())
         return [
             ActionRow(
                 number=number,
@@ -232,8 +232,8 @@ class UndoTables:
 
     # Words for people
 
-    def title_of(self, turn: int) -> str:
-        connection = self._settled()
+    async def title_of(self, turn: int) -> str:
+        connection = await self._settled()
         found = connection.execute(_FIRST_OF_TURN, (self._name.key, turn)).fetchone()
         for record in log_reader.records(connection, self._name, found[0] - 1, 1) if found else ():
             if isinstance(event := record.envelope.event, TurnStarted):
@@ -244,11 +244,11 @@ class UndoTables:
 
     # Age
 
-    def forget_old(self, now_ms: int) -> bool:
+    async def forget_old(self, now_ms: int) -> bool:
         before_ms = now_ms - DAYS_KEPT * _DAY_MS
-        if self._settled().execute(_OLD, (before_ms,)).fetchone() is None:
+        if (await self._settled()).execute(_OLD, (before_ms,)).fetchone() is None:
             return False
-        self._writer.run(lambda connection: _forget(connection, before_ms, now_ms))
+        await in_thread(lambda: self._writer.run(lambda connection: _forget(connection, before_ms, now_ms)))
         return True
 
 
