@@ -12,6 +12,7 @@ from measure import Figure, in_turns, of_rounds, scratch, times
 
 from bridle.base.clock import SystemClock
 from bridle.base.ids import Ids
+from bridle.base.memory_budget import MemoryBudget, MemoryCache
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolContext, ToolOutput
 from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
@@ -101,6 +102,7 @@ def _keeper(log: StoredLog, work: str, clock: SystemClock) -> Keeper:
         ground=WatchedFolders(roots=(work,), kept_objects=f"{work}-objects"),
         turn=lambda: 1,
         clock=clock,
+        trees=MemoryCache(MemoryBudget(), "", ""),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bridle.base.memory_budget import LIMIT_BYTES
 from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
@@ -480,3 +481,37 @@ async def test_objects_that_are_kept_are_not_taken_for_files_of_bridle_s_own(tmp
         assert pack.stat().st_nlink == 2
         results = [e.event for e in await session.stored() if isinstance(e.event, ToolResult)]
         assert "Bridle" not in str(results[-1])
+
+
+@pytest.mark.requirement("G42.3")
+async def test_files_that_are_read_evict_the_tree_of_undo_which_still_undoes(tmp_path: Path) -> None:
+    files = 40
+    for number in range(files):
+        (tmp_path / f"{number}.txt").write_text(f"{number}" + "x" * 999_000)
+    (tmp_path / "kept.txt").write_text("one\n")
+    model = scripted(
+        call("bash", command="echo two > kept.txt"),
+        *(call("read_file", path=f"{number}.txt") for number in range(files)),
+        say("read"),
+        call("bash", command="echo three > kept.txt"),
+        call("write_file", path="0.txt", content="mine\n"),
+        call("write_file", path=f"{files - 1}.txt", content="mine\n"),
+        say("written"),
+    )
+    async with harness(model, folder=str(tmp_path), mode="yolo", answers=True) as session:
+        memory = session.engine.services.memory
+        await session.ask("read")
+        assert files * 990_000 > LIMIT_BYTES >= memory.used_bytes > LIMIT_BYTES - 2_000_000
+        assert memory.evictions
+        for number in (0, files - 1):
+            (tmp_path / f"{number}.txt").write_text("by hand\n")
+        events = await session.ask("write")
+        _, first, last = (event for event in events if isinstance(event, ToolResult))
+        assert [first.reason, last.reason] == ["ChangedSinceRead"] * 2
+        assert ["What changed:" in one.content for one in (first, last)] == [False, True]
+        wholes = [row.kept.whole for row in await undo_store(session).calls() if row.tool == "bash"]
+        assert wholes == [True, True], "the tree was evicted, and is looked at again"
+        for content in ("two\n", "one\n"):
+            await slash(session, "undo", "go")
+            assert (tmp_path / "kept.txt").read_text() == content
+    assert memory.used_bytes == 0, "nothing stays of a session that ended"

@@ -299,6 +299,7 @@ async def test_the_engine_counts_what_it_is_asked_and_what_it_refuses() -> None:
         assert 'bridle_requests_total{kind="SendInput"} 1\n' in told
         assert 'bridle_refusals_total{reason="HostRefused"} 1\n' in told
         assert "bridle_sessions_open 1\n" in told
+        assert "bridle_cache_evictions_total 0\n" in told
         assert ("HostRefused", "127.0.0.1") in kit.refused
 
 

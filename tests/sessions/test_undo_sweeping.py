@@ -16,7 +16,7 @@ from bridle.undo.content_intake import BATCH_BYTES, Keeping
 from bridle.undo.file_tree import Look, WatchedFolders, signature_of
 from bridle.undo.keeper import Keeper
 from sessions.session_kit import new_store, python, raw
-from undo.undo_kit import Workshop, workshop
+from undo.undo_kit import Workshop, any_cache, workshop
 
 SWEEP = """
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_what_an_undo_will_overwrite_is_kept_while_a_person_thinks(tmp_path: Pat
         file = shop.folder / "a"
         shop.call(lambda: file.write_text("the model's"))
         file.write_text("a person's")
-        plan = shop.undo.plan()
+        plan = shop.plan()
         assert plan is not None
         sweep_elsewhere(data)
         shop.apply(plan, overwrite=(str(file),))
@@ -101,7 +101,7 @@ def test_a_tree_known_from_a_session_that_goes_meanwhile_is_read_again(tmp_path:
         store = shop.log.undo_store()
         assert [Path(path).name for path in shop.known()] == ["a"]
         clock = shop.keeper._clock
-        shop.keeper = Keeper(store, ground=ground, turn=lambda: 1, clock=clock)
+        shop.keeper = Keeper(store, ground=ground, turn=lambda: 1, clock=clock, trees=any_cache())
         shop.call(lambda: (work / "a").write_text("after"))
         shop.undo_last()
         assert (work / "a").read_text() == "before"

@@ -412,8 +412,9 @@ def test_a_file_is_restored_that_was_changed_in_a_folder_that_was_not(
         listed: list[object] = []
         for content in ("one", "other"):
             shop.call(lambda content=content: (shop.folder / "sub/a").write_text(content))
-            assert shop.keeper._look is not None
-            listed.append(shop.keeper._look.folders[str(shop.folder / "sub")])
+            known = shop.keeper._trees.get("")
+            assert known is not None
+            listed.append(known.folders[str(shop.folder / "sub")])
         assert listed[0] is listed[1], "it is not listed again"
         shop.undo_last()
         assert (shop.folder / "sub/a").read_text() == "one"

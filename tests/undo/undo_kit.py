@@ -15,16 +15,21 @@ import msgspec
 
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import KEPT_OBJECTS
+from bridle.base.memory_budget import MemoryBudget, MemoryCache
 from bridle.engine.tools import Subject, Tool, ToolCall, ToolOutput
 from bridle.engine.undo_records import CallRow, Seen
 from bridle.protocol.events import ToolCallStarted, UndoApplied
 from bridle.sessions.log.session_log import StoredLog
 from bridle.sessions.store import SessionStore
-from bridle.undo.file_tree import USUAL, Limits, WatchedFolders
+from bridle.undo.file_tree import USUAL, Limits, Look, WatchedFolders
 from bridle.undo.keeper import Begun, Keeper, last_tree
 from bridle.undo.undo_plan import Plan
 from bridle.undo.undo_service import CutOff, Undo
 from sessions.session_kit import new_store, put
+
+
+def any_cache() -> MemoryCache[Look]:
+    return MemoryCache(MemoryBudget(), "", "")
 
 
 class NoArgs(msgspec.Struct):
@@ -52,7 +57,11 @@ class Workshop:
         )
         self.turn = 0
         self.keeper = Keeper(
-            log.undo_store(), ground=self.ground, turn=lambda: self.turn, clock=SystemClock()
+            log.undo_store(),
+            ground=self.ground,
+            turn=lambda: self.turn,
+            clock=SystemClock(),
+            trees=any_cache(),
         )
         self.calls = 0
 

@@ -14,6 +14,7 @@ import msgspec
 from bridle.app.features.model_features import answer_aside
 from bridle.app.features.session_features import BROUGHT, session_features
 from bridle.app.session_parts import OpenedLog, SessionParts, session_parts
+from bridle.base.memory_budget import MemoryCache
 from bridle.commands.role_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
@@ -164,6 +165,7 @@ def invocation_parts(parts: SessionParts, joined: Joined) -> InvocationParts:
         clock=services.clock,
         stopwatch=stopwatch,
         cost_of=services.known.cost_of,
+        requests=MemoryCache(services.memory, parts.opened.log.session, "requests"),
     )
     dispatcher = Dispatcher(
         journal=journal,

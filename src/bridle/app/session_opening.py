@@ -14,6 +14,7 @@ from bridle.app.sources.agent_sources import agents_of_session, chosen_agent
 from bridle.app.user.settings import SessionSettings, resumed_command, session_settings
 from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import has_secrets_file
+from bridle.base.memory_budget import MemoryBudget
 from bridle.base.text.terminal_text import visible
 from bridle.config.folders import home_of
 from bridle.control.authority import is_looser
@@ -100,7 +101,7 @@ class SessionOpening:
             features=composed.features,
             effort=settings.chosen.effort,
             idle_s=settings.sessions.idle_timeout_s,
-            log=_Held(self, log, composed.fold),
+            log=_Held(self, log, composed.fold, plan.services.memory),
         )
 
     # Before there is a log
@@ -304,16 +305,18 @@ class SessionOpening:
 class _Held:
     """The log of an open session."""
 
-    def __init__(self, opening: SessionOpening, log: OpenLog, fold: KeptFold) -> None:
+    def __init__(self, opening: SessionOpening, log: OpenLog, fold: KeptFold, memory: MemoryBudget) -> None:
         self._opening = opening
         self._log = log
         self._fold = fold
+        self._memory = memory
 
     async def is_pinned(self) -> bool:
         return (await self._opening.store.find(self._log.session)).pinned
 
     async def release(self) -> None:
         del self._opening.known_of[self._log.session]
+        self._memory.drop(self._log.session)
         try:
             await self._fold.at_close()
         finally:

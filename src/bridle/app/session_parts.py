@@ -15,6 +15,7 @@ from bridle.app.user.settings import SessionSettings
 from bridle.base.clock import Clock
 from bridle.base.fs.paths import SessionFolders, session_folders
 from bridle.base.ids import Ids
+from bridle.base.memory_budget import MemoryBudget, MemoryCache
 from bridle.base.process.processes import Processes
 from bridle.config.folders import Folders, project_folder
 from bridle.engine.bus import Bus
@@ -88,7 +89,8 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
 
     `servers` are the MCP servers that run, made with the first one. `agents` and `tools` are
     those an embedder brings; a source of tools among them serves each session for itself. `features` come from outside,
-    for every session. `listening`: others can reach this engine, so that a question waits for them.
+    for every session. `listening`: others can reach this engine, so that a question waits for them. Caches share
+    `memory`.
     """
 
     where: Folders
@@ -108,6 +110,11 @@ class ProcessServices(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[Feature, ...] = ()
     room: Room | None = None
     listening: bool = False
+    memory: MemoryBudget = msgspec.field(default_factory=MemoryBudget)
+
+    def file_contents(self, session: str) -> MemoryCache[bytes]:
+        """The contents of files that a session knows."""
+        return MemoryCache(self.memory, session, "files")
 
     def known_for(self, settings: SessionSettings, *, cwd: str) -> KnownModels:
         """The models of a session with these settings, and what is known of them. No other session's are touched."""
@@ -250,7 +257,9 @@ def session_parts(opened: OpenedLog) -> SessionParts:
         registry=registry,
         tools=tools,
         agent=agent,
-        known_files=functools.cache(lambda: KnownFiles(opened.conversation.known_files)),
+        known_files=functools.cache(
+            lambda: KnownFiles(opened.conversation.known_files, services.file_contents(opened.log.session))
+        ),
         folders=folders,
         gates=gates,
         spill=functools.cache(
@@ -361,6 +370,7 @@ def _undo(
         ids=services.ids,
         ask=questions.ask,
         shows=shows,
+        trees=MemoryCache(services.memory, log.session, "undo"),
     )
 
 

@@ -175,6 +175,7 @@ class _Http:
         uptime_s = self._service.clock.monotonic() - self._since_s
         text = metrics_text(
             self._service.counters,
+            self._service.memory,
             streams=self._service.streams.count,
             sessions=sessions,
             clients=clients,

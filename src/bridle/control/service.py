@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from bridle.base.clock import Clock
+from bridle.base.memory_budget import MemoryBudget
 from bridle.control.event_batches import OpenStreams
 from bridle.control.minting import Minting
 from bridle.control.request_guard import TokenReader
@@ -27,7 +28,13 @@ class ServiceCounters(msgspec.Struct):
 
 
 def metrics_text(
-    counters: ServiceCounters, *, streams: int, sessions: int, clients: int, uptime_s: float
+    counters: ServiceCounters,
+    memory: MemoryBudget,
+    *,
+    streams: int,
+    sessions: int,
+    clients: int,
+    uptime_s: float,
 ) -> str:
     """All of it, one line a value."""
     return "\n".join(
@@ -38,6 +45,8 @@ def metrics_text(
             *_metric("bridle_event_streams", "gauge", "Event streams that are open.", streams),
             *_metric("bridle_connections", "gauge", "Connections that are open.", counters.open_connections),
             *_metric("bridle_connections_total", "counter", "Connections so far.", counters.connections),
+            *_metric("bridle_cache_bytes", "gauge", "Memory that caches use.", memory.used_bytes),
+            *_metric("bridle_cache_evictions_total", "counter", "Evicted entries.", memory.evictions),
             *_metric("bridle_events_sent_total", "counter", "Events sent to clients.", counters.events_sent),
             *_labelled("bridle_requests_total", "Commands and queries by kind.", "kind", counters.requests),
             *_labelled("bridle_refusals_total", "Refusals by reason.", "reason", counters.refusals),
@@ -77,6 +86,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     hello: Callable[[], Handshake]
     clock: Clock
     counters: ServiceCounters
+    memory: MemoryBudget
     streams: OpenStreams
     gauges: Callable[[], tuple[int, int]]
     hear_refusal: Callable[[str, str], None]

@@ -1,7 +1,7 @@
 """What the model knows of files: by their absolute paths the digests of what it was shown or wrote, as results tell.
 
 `seen_in` is what a result tells (`metadata.seen`), `Conversation.known_files` what all of them add up to. Contents are
-remembered beside that as long as the process lives, to show what somebody else changed; nobody relies on them.
+cached beside that, to show what somebody else changed; nothing relies on them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
 
+from bridle.base.memory_budget import MemoryBudget, MemoryCache
+
 SEEN = "seen"
 MAX_KNOWN = 2000
 """So many files are known; of more, the ones met last."""
 MAX_DIGESTED_BYTES = 1 << 20
 """What a file holds behind that is not looked at."""
-_REMEMBERED_BYTES = 4 << 20
 
 
 def content_digest(data: bytes) -> str:
@@ -48,9 +49,9 @@ def learn(known: dict[str, str], seen: Mapping[str, str]) -> None:
 class KnownFiles:
     """The files a session knows, for its tools."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
+    def __init__(self, known: Mapping[str, str], contents: MemoryCache[bytes] | None = None) -> None:
         self._known = known
-        self._contents: dict[str, bytes] = {}
+        self._contents = contents or MemoryCache[bytes](MemoryBudget(), "", "")
 
     def digest(self, path: str) -> str | None:
         """Of what the model last saw or wrote there; None if it never did."""
@@ -61,15 +62,12 @@ class KnownFiles:
         return self.digest(path) == content_digest(data)
 
     def content(self, path: str) -> bytes | None:
-        """What that was, if it is remembered."""
-        content = self._contents.get(path)
-        return content if content is not None and self.knows(path, content) else None
+        """What that was, if it is cached."""
+        return self._contents.get(self.digest(path))
 
     def saw(self, path: str, data: bytes) -> dict[str, dict[str, str]]:
-        """Remembers what a file holds; gives the part of the metadata by which the session knows it."""
-        self._contents.pop(path, None)
+        """Cache what a file holds; return the part of the metadata by which the session knows it."""
+        digest = content_digest(data)
         if len(data) <= MAX_DIGESTED_BYTES:
-            self._contents[path] = data
-        while sum(map(len, self._contents.values())) > _REMEMBERED_BYTES:
-            del self._contents[next(iter(self._contents))]
-        return {SEEN: {path: content_digest(data)}}
+            self._contents.put(digest, data, len(data))
+        return {SEEN: {path: digest}}

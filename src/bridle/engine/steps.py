@@ -15,6 +15,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.ids import Ids
+from bridle.base.memory_budget import MemoryBudget, MemoryCache
 from bridle.engine.conversation import Conversation
 from bridle.engine.deadline import Deadline
 from bridle.engine.deltas import MAX_CHARACTERS, DeltaWriter
@@ -50,28 +51,37 @@ from bridle.protocol.messages import CANONICAL_FORM_VERSION, Message, StopReason
 # `RequestBuffer` and `encode` give the same bytes; the first one remembers what it has encoded already.
 
 
-class RequestBuffer:
-    """Holds the encoded head, messages and tail of one conversation, and encodes only what came since."""
+class EncodedRequest(msgspec.Struct):
+    """The encoded head and messages of a conversation under one prefix, and its tail. `epoch` is that of the
+    conversation, `messages` counts the encoded ones."""
 
-    def __init__(self) -> None:
-        self._key: tuple[str, PrefixSet | None, int] = ("", None, -1)
-        self._buffer = bytearray()
-        self._tail = b""
-        self._encoded = 0
+    wire: str
+    prefix: PrefixSet
+    epoch: int
+    head: bytearray
+    tail: bytes
+    messages: int = 0
+
+
+class RequestBuffer:
+    """Keeps the encoded request of one conversation, and encodes only what came since."""
+
+    def __init__(self, cache: MemoryCache[EncodedRequest] | None = None) -> None:
+        self._cache = cache or MemoryCache[EncodedRequest](MemoryBudget(), "", "")
 
     def body(self, conversation: Conversation, wire: Wire) -> bytes:
         prefix = conversation.prefix
         assert prefix is not None, "a request layer sets the prefix before the first request"
         assert wire.canonical_form_version == CANONICAL_FORM_VERSION, f"{wire.name} translates another form"
-        key = (wire.name, prefix, conversation.epoch)
-        if key[0] != self._key[0] or key[1] is not self._key[1] or key[2] != self._key[2]:
-            self._key = key
-            self._buffer, self._tail = bytearray(wire.head(prefix)), wire.tail(prefix)
-            self._encoded = 0
-        for message in conversation.messages[self._encoded :]:
-            _append(self._buffer, message, wire)  # may refuse; what is in the buffer by then is counted
-            self._encoded += 1
-        return b"".join((self._buffer, self._tail))
+        epoch, known = conversation.epoch, self._cache.get(self)
+        if known is None or known.wire != wire.name or known.prefix is not prefix or known.epoch != epoch:
+            head = bytearray(wire.head(prefix))
+            known = EncodedRequest(wire.name, prefix, epoch, head, wire.tail(prefix))
+        for message in conversation.messages[known.messages :]:
+            _append(known.head, message, wire)  # may refuse; what is in the buffer by then is counted
+            known.messages += 1
+        self._cache.put(self, known, len(known.head))
+        return b"".join((known.head, known.tail))
 
 
 def encode(conversation: Conversation, wire: Wire) -> bytes:
@@ -150,13 +160,14 @@ class Model:
         clock: Clock,
         stopwatch: Stopwatch,
         cost_of: CostOf,
+        requests: MemoryCache[EncodedRequest] | None = None,
     ) -> None:
         self._provider = provider
         self._ids = ids
         self._clock = clock
         self._stopwatch = stopwatch
         self._cost_of = cost_of
-        self._buffer = RequestBuffer()
+        self._buffer = RequestBuffer(requests)
 
     async def ask(self, step: Step) -> Reply:
         """Raises `ProviderError` where no answer came, and `AnswerTooLong` after the step of one that was cut off."""

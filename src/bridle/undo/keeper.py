@@ -14,6 +14,7 @@ import msgspec
 
 from bridle.base.clock import Clock
 from bridle.base.fs.walker import EXCLUDED
+from bridle.base.memory_budget import MemoryCache
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible
 from bridle.base.threads import blocking
@@ -40,6 +41,8 @@ Content = Callable[[bytes], bytes | None]
 """The content with this digest, if it is there."""
 
 _DOES_CHARACTERS = 200
+_ENTRY_BYTES = 750
+"""An entry of a tree takes about so much memory."""
 _INSTALLS = "installs packages"
 """What a command that fetches packages is said to do: it runs their scripts too, so its class is another one."""
 _OF_NO_INTEREST = ("/dev/", "/proc/", "/tmp/", "/var/tmp/")  # noqa: S108  compared, never opened
@@ -104,13 +107,16 @@ class Keeper:
         ground: WatchedFolders,
         turn: Callable[[], int | None],
         clock: Clock,
+        trees: MemoryCache[Look],
         numbers: CallNumbers | None = None,
     ) -> None:
         self._store = store
         self._ground = ground
         self._turn = turn
         self._clock = clock
+        self._trees = trees
         self._look: Look | None = None
+        """The tree as it is known while calls run that may change it; at rest it is in `trees`."""
         self._objects: ObjectLinks | None = None
         self.numbers = numbers or CallNumbers()
         self._place = os.fsencode(ground.place)
@@ -203,12 +209,11 @@ class Keeper:
 
     async def _whole(self, keep: Keep, named: Sequence[str]) -> Kept:
         """The tree as it is now, as what differs from what was known of it."""
-        first = self._look is None
-        if self._look is None:
+        known = self._look or self._trees.get(self._ground.place)
+        first = known is None
+        if known is None:
             self._sweeps = await self._store.sweeps()
             known = Look(tree=await last_tree(self._store, self._ground.place))
-        else:
-            known = self._look
         links = self._objects
         assert links is not None
 
@@ -235,7 +240,7 @@ class Keeper:
         others_run = not begun.kept.exact and len(self._unended) > 1
         if others_run or not (ran or (self._unlooked and not begun.kept.exact)):
             self._unlooked = self._unlooked or (ran and others_run)
-            self._unended.discard(begun.number)
+            self._note_end(begun.number)
             await store.end(
                 begun.number, msgspec.structs.replace(begun.kept, missed=begun.missed) if ran else begun.kept
             )
@@ -254,13 +259,19 @@ class Keeper:
                 return after, _with_changes(begun.kept, before, after, self._ground, links, content, keep)
 
             self._look, kept = await asyncio.to_thread(look_around)
-            self._unended.discard(begun.number)
+            self._note_end(begun.number)
             self._unlooked = False
             if kept.has_changes:
                 self._untold.append(kept)
                 self._changed += kept.changes
         kept = msgspec.structs.replace(kept, missed=(*begun.missed, *kept.missed))
         await store.end(begun.number, kept, keep.rest())
+
+    def _note_end(self, number: int) -> None:
+        self._unended.discard(number)
+        if not self._unended and self._look is not None:
+            self._trees.put(self._ground.place, self._look, len(self._look.tree) * _ENTRY_BYTES)
+            self._look = None
 
 
 async def last_tree(store: UndoStore, place: str = "") -> dict[str, Seen]:

@@ -19,6 +19,7 @@ from bridle.base.fs.files import KEPT_OBJECTS, MEMORIES
 from bridle.base.fs.paths import is_beneath, session_folders
 from bridle.base.git.own_worktrees import BRANCHES, OwnTree
 from bridle.base.ids import Ids
+from bridle.base.memory_budget import MemoryCache
 from bridle.base.secrets.secret_files import SECRET_FILES
 from bridle.base.threads import to_the_end
 from bridle.config.folders import Folders, folders
@@ -35,7 +36,7 @@ from bridle.safety.path_guard import PathPolicy, sight, why_not_written
 from bridle.sandbox.git_places import find_repository, named_repositories
 from bridle.sessions.store import SessionStore
 from bridle.undo.change_list import list_changes
-from bridle.undo.file_tree import WatchedFolders
+from bridle.undo.file_tree import Look, WatchedFolders
 from bridle.undo.keeper import Keeper
 from bridle.undo.object_links import watched_folders, with_destroyed
 from bridle.undo.placed_rows import CallNumbers, places_of
@@ -59,6 +60,7 @@ class SessionUndo:
         ids: Ids,
         ask: AskPerson,
         shows: Callable[[str], bool],
+        trees: MemoryCache[Look],
     ) -> None:
         self._log = log
         self._journal = journal
@@ -68,6 +70,7 @@ class SessionUndo:
         self._ids = ids
         self._ask = ask
         self._shows = shows
+        self._trees = trees
         self.place = ""
         self._keepers: dict[str, Keeper] = {}
 
@@ -90,6 +93,7 @@ class SessionUndo:
                 ground=self._ground(self.place),
                 turn=self._turn,
                 clock=self._clock,
+                trees=self._trees,
                 numbers=others[0].numbers if others else CallNumbers(),
             )
         return self._keepers[self.place]

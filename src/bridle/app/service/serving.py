@@ -252,6 +252,7 @@ def make_service(
         hello=engine.hello,
         clock=clock,
         counters=counters,
+        memory=engine.services.memory,
         streams=OpenStreams(),
         gauges=engine.live.counts,
         hear_refusal=hear,

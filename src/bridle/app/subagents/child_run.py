@@ -66,7 +66,7 @@ from bridle.safety.hooks.definitions import Actor
 def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> SessionParts:
     """What a child works with, whose events go to `journal`."""
     conversation, registry = journal.conversation, agent.tools_of(parent.tools)
-    settings = parent.settings
+    settings, contents = parent.settings, parent.services.file_contents(parent.opened.log.session)
     if agent.is_bounded:
         bounded = _compaction(agent.settings.child, settings.context)
         settings = msgspec.structs.replace(settings, context=bounded)
@@ -85,7 +85,7 @@ def child_parts(parent: SessionParts, journal: Journal, agent: WorkingAgent) -> 
         questions=parent.questions.within(journal),
         stopwatch=Stopwatch(parent.services.clock),
         registry=registry,
-        known_files=functools.cache(lambda: KnownFiles(conversation.known_files)),
+        known_files=functools.cache(lambda: KnownFiles(conversation.known_files, contents)),
         gates=functools.cache(gates),
         hooks=_hooks(parent, journal, agent),
         skills=None,
