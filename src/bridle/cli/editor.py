@@ -13,7 +13,7 @@ from typing import Final
 from bridle.base.fs.files import private_folder, read_limited
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import run_in_foreground
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.protocol.errors import UsageError
 
 _LESS: Final = "-FRX"  # a text that fits is printed and stays; colours are colours
@@ -31,7 +31,7 @@ async def open_pager(text: str, env: Mapping[str, str]) -> None:
             file.seek(0)
             await run_in_foreground(command, cwd=os.getcwd(), env={"LESS": _LESS, **env}, stdin=file.fileno())
     except CannotStart as failure:
-        name = visible(failure.argv0, newlines=False)
+        name = visible_line(failure.argv0)
         raise UsageError(f"The pager {name} could not be started ({failure.reason}). Set PAGER") from None
     except OSError as problem:
         raise UsageError(f"The text could not be kept for the pager ({problem.strerror})") from None
@@ -43,7 +43,7 @@ def _pager_of(env: Mapping[str, str]) -> list[str]:
         if words := shlex.split(env.get("PAGER", "")):
             return words
     except ValueError as problem:
-        said = visible(env["PAGER"], newlines=False)
+        said = visible_line(env["PAGER"])
         raise UsageError(f"PAGER is not a command: {said} ({problem})") from None
     return ["less" if shutil.which("less", path=env.get("PATH")) else "more"]
 
@@ -56,7 +56,7 @@ def editor_of(env: Mapping[str, str]) -> list[str]:
     try:
         return shlex.split(env[variable])
     except ValueError as problem:
-        said = visible(env[variable], newlines=False)
+        said = visible_line(env[variable])
         raise UsageError(f"{variable} is not a command: {said} ({problem})") from None
 
 
@@ -71,7 +71,7 @@ async def open_editor(command: list[str], file: str, env: Mapping[str, str]) -> 
     try:
         return await run_in_foreground([*command, file], cwd=os.getcwd(), env=env)
     except CannotStart as failure:
-        name = visible(failure.argv0, newlines=False)
+        name = visible_line(failure.argv0)
         raise UsageError(f"The editor {name} could not be started ({failure.reason})") from None
 
 

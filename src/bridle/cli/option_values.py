@@ -11,7 +11,7 @@ import msgspec
 
 from bridle.app.user.setting_sections import load
 from bridle.base.fs.files import read_limited
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.config.folders import folders
 from bridle.config.problems import Problem
 from bridle.config.tiers import Tiers
@@ -41,7 +41,7 @@ def with_env_file(env: Mapping[str, str], path: str | None) -> Mapping[str, str]
         why = problem.strerror or "it cannot be read"
     except Unusable as problem:
         why = str(problem)
-    raise UsageError(f"--env-file {visible(path, newlines=False)} cannot be used: {why}")
+    raise UsageError(f"--env-file {visible_line(path)} cannot be used: {why}")
 
 
 def settings_here(parsed: argparse.Namespace, env: Mapping[str, str]) -> Tiers:

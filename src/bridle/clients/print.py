@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.git_form import git_lines
 from bridle.clients.interaction.render.event_rows import REFUSALS, EventRows
 from bridle.clients.run_output import LEFT_OUT, Format, Onlooker, RunAnswer, RunProgress, unwritten_code
@@ -85,7 +85,7 @@ class Printer:
                 await self._onlooker.begin(connection, created.session)
             await self._turn(connection, content, since)
             if outcome.misfit is not None and outcome.stopped is None:
-                problem = visible(outcome.misfit, newlines=False)
+                problem = visible_line(outcome.misfit)
                 self._progress.say(f"the answer does not fit the schema ({problem}); asked once more")
                 again = (TextBlock(text=schema_retry_prompt(outcome.misfit)),)
                 outcome.ask_again()

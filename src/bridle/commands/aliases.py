@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.protocol.slash_arguments import ALIAS
 
 FILE: Final = "aliases.toml"
@@ -38,12 +38,12 @@ def read_aliases(data: bytes, taken: Collection[str]) -> Aliases:
     except UnicodeDecodeError:
         return Aliases(problems=("it is not UTF-8 text",))
     except (tomllib.TOMLDecodeError, RecursionError) as bad:
-        return Aliases(problems=(f"none of it counts: {visible(str(bad), newlines=False)[:200]}",))
+        return Aliases(problems=(f"none of it counts: {visible_line(str(bad))[:200]}",))
     problems: list[str] = []
     written: dict[str, str] = {}
     for name, line in values.items():
         if problem := _problem(name, line, taken):
-            problems.append(f'"{visible(name, newlines=False)[:40]}" {problem}')
+            problems.append(f'"{visible_line(name)[:40]}" {problem}')
         elif len(written) < MAX_ALIASES:
             written[name] = line.strip()
         else:

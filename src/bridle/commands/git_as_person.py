@@ -19,7 +19,7 @@ from bridle.base.clock import iso_ms
 from bridle.base.git.git_calls import branch_name_problem
 from bridle.base.git.git_repository import GitFailed, Repository
 from bridle.base.git.git_status import ChangedPath, GitStatus
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.base.text.untrusted import wrap
 from bridle.commands.git_work import MAX_FILES, Argv, DraftMessage, GitNeeds, GitWork
 from bridle.commands.worktree_commands import worktrees
@@ -185,7 +185,7 @@ async def _worktree(work: GitWork, name: str) -> None:
     await _refuse_name(work, name, "/worktree NAME")
     path = os.path.join("..", f"{os.path.basename(root)}-{name.replace('/', '-')}")
     if _is_there(root, path):
-        raise BridleError("FolderExists", path=visible(path, newlines=False))
+        raise BridleError("FolderExists", path=visible_line(path))
     command = ("git", "worktree", "add", "-b", name, "--", path)
     await work.agree(
         GitQuestion(deed="worktree", cwd=root, commands=(command,), hooks=await work.hooks("worktree"))
@@ -214,7 +214,7 @@ async def _refuse_name(work: GitWork, name: str, usage: str) -> None:
     if not name:
         raise UsageError(f"What is it to be called? {usage}")
     if problem := branch_name_problem(name):
-        shown = f'"{visible(name, newlines=False)}"'
+        shown = f'"{visible_line(name)}"'
         raise BridleError("BadBranchName", shown=shown, problem=problem, usage=usage)
     if await work.repository.commit(f"refs/heads/{name}") is not None:
         raise BridleError("BranchExists", branch=name)
@@ -292,7 +292,7 @@ def _known(status: GitStatus) -> list[ChangedPath]:
 
 
 def _refuse_conflicts(work: GitWork, status: GitStatus) -> None:
-    torn = [visible(change.path, newlines=False) for change in status.changes if change.conflict]
+    torn = [visible_line(change.path) for change in status.changes if change.conflict]
     if torn:
         more = f" and {len(torn) - 3} more" if len(torn) > 3 else ""
         raise BridleError("UnmergedFiles", files=", ".join(torn[:3]) + more, command=f"/{work.name}")

@@ -17,7 +17,7 @@ from bridle.base.fs.files import FileLock
 from bridle.base.git.git_repository import ChangedLines, GitFailed
 from bridle.base.git.own_worktrees import BRANCHES, OwnTree, OwnTrees
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.commands.git_work import MAX_FILES, GitWork
 from bridle.engine.slash_command import SlashEvent
 from bridle.protocol.errors import BridleError, UsageError
@@ -82,7 +82,7 @@ def _line(left: _Left) -> str:
     what = "an agent works there" if left.is_used else left.problem or _amount(left.changes)
     what += ", its folder is gone" * left.has_no_folder
     what += f", not on its branch: {_files(left.beside)}" if left.beside else ""
-    return f"{left.tree.name}   {what}   {visible(left.tree.note, newlines=False)}"
+    return f"{left.tree.name}   {what}   {visible_line(left.tree.note)}"
 
 
 def _amount(changes: Sequence[ChangedLines]) -> str:
@@ -98,7 +98,7 @@ async def _named(trees: OwnTrees, name: str) -> _Left:
             if left.is_used:
                 raise BridleError("WorktreeInUse", name=tree.name)
             return left
-    raise BridleError("NoSuchWorktree", shown=f'"{visible(name, newlines=False)}"')
+    raise BridleError("NoSuchWorktree", shown=f'"{visible_line(name)}"')
 
 
 async def _left(trees: OwnTrees, tree: OwnTree) -> _Left:
@@ -235,7 +235,7 @@ def _refuse_unknown(left: _Left) -> None:
 
 
 def _files(paths: Iterable[str]) -> str:
-    names = [visible(path, newlines=False) for path in paths]
+    names = [visible_line(path) for path in paths]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -25,7 +25,7 @@ from bridle.base.git.git_calls import (
     remote_place,
 )
 from bridle.base.secrets.redact import redact
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.config.bundle_contents import (
     MAX_BYTES,
     MAX_FILE_BYTES,
@@ -238,7 +238,7 @@ def _what_git_says(error: bytes) -> str:
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith(("fatal: ", "ssh: "))]
     told = (fatal or lines[-1:] or [""])[0]
-    return visible(redact(told), newlines=False)[:_GIT_WORDS].rstrip(".")
+    return visible_line(redact(told))[:_GIT_WORDS].rstrip(".")
 
 
 async def _ran(

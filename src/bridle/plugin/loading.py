@@ -16,7 +16,7 @@ from bridle.agents.definition import AgentDefinition
 from bridle.base.secrets.redact import redact
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import nearest
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.config.origins import ValueOrigin
 from bridle.config.problems import Problem, Severity, shown, written
 from bridle.config.setting_table import key_of, path_of
@@ -303,4 +303,4 @@ def bad_plugin(where: str, plugin: str, problem: str) -> BridleError:
 
 def _words(fault: BaseException) -> str:
     words = f"{type(fault).__name__}: {fault}".splitlines()[0]
-    return visible(redact(words[:_SHOWN_CHARACTERS]), newlines=False)
+    return visible_line(redact(words[:_SHOWN_CHARACTERS]))

@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.agents.agent_fields import name_problem
 from bridle.agents.definition import AgentDefinition, AgentOrigin
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.engine.features import (
     EventListener,
     Feature,
@@ -248,7 +248,7 @@ def _guarded(plugin: str, run: Callable[[A], Awaitable[R]]) -> Callable[[A], Awa
             raise
         except (Exception, SystemExit) as fault:  # noqa: BLE001  the boundary: it is somebody else's code
             message = f"The plugin {plugin} failed ({type(fault).__name__}: {fault})."
-            raise BridleError(f"Custom:{plugin}:Fault", message=visible(message, newlines=False)) from None
+            raise BridleError(f"Custom:{plugin}:Fault", message=visible_line(message)) from None
 
     return guarded
 

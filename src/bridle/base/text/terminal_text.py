@@ -49,6 +49,11 @@ def visible(text: str, *, newlines: bool = True) -> str:
     return written if newlines else written.replace("\n", _written("\n"))
 
 
+def visible_line(text: str) -> str:
+    """The same on one line: line feeds are written out too. Idempotent."""
+    return visible(text, newlines=False)
+
+
 def hidden_characters(text: str) -> list[tuple[int, int]]:
     """Every character that `visible` would write out, as (line, code point), lines counted from 1.
 

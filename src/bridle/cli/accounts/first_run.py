@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.unlock import secret_from
 from bridle.clients.interaction.cells import width_of, wrapped
 from bridle.credentials.records import ApiKey, Credential, secret_of
@@ -52,7 +52,7 @@ def chosen_provider(
         for number, endpoint in enumerate(shown, 1):
             variable = endpoint.key_env or ""
             note = f"{variable} (set)" if variable and env.get(variable) else variable
-            name = visible(endpoint.name, newlines=False)
+            name = visible_line(endpoint.name)
             say(f"  {number:>2}  {name:<{width}}   {endpoint.title or name:<16} {note}".rstrip())
         typed = ask("Which provider? (number, name or a part of it; q leaves) › ").strip()
         if typed.lower() in ("q", "quit", ""):
@@ -64,7 +64,7 @@ def chosen_provider(
         if exact or len(fitting) == 1:
             return (exact or fitting)[0].name
         if not fitting:
-            say(f'No provider has "{visible(typed, newlines=False)}" in its name.')
+            say(f'No provider has "{visible_line(typed)}" in its name.')
         shown = fitting or list(endpoints)
 
 
@@ -205,7 +205,7 @@ def _option(most: int, ask: Ask, say: Say) -> int | None:
     while (typed := ask(f"1-{most}, or q to leave [{most}] › ").strip()).lower() not in ("q", "quit"):
         if (number := _number(typed, most, most)) is not None:
             return number
-        say(f'"{visible(typed, newlines=False)}" is none of them.')
+        say(f'"{visible_line(typed)}" is none of them.')
     return None
 
 
@@ -268,7 +268,7 @@ def pick(provider: str, listed: Sequence[ModelEntry], ask: Ask, say: Say) -> Mod
 
 
 def _name(model: ModelEntry) -> str:
-    return visible(model.model.partition(":")[2], newlines=False)
+    return visible_line(model.model.partition(":")[2])
 
 
 def _facts(model: ModelEntry) -> str:

@@ -16,7 +16,7 @@ from bridle.app.user.stored_keys import StoredKeys, key_path
 from bridle.base.clock import SystemClock
 from bridle.base.fs import files
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.accounts.first_run import chosen_provider, listed_with, pasted_key, pick
 from bridle.cli.accounts.login_account import LoginDesk, sign_in
 from bridle.cli.console import say, say_json, tell, tolerate_characters
@@ -58,8 +58,7 @@ def list_stored(desk: LoginDesk, *, as_json: bool) -> int:
         return say("Nothing is stored. Connect a provider: bridle login\n")
     width = max(len(credential.provider) for credential in credentials)
     lines = [
-        visible(f"{credential.provider:<{width}}   {_about(credential)}", newlines=False)
-        for credential in credentials
+        visible_line(f"{credential.provider:<{width}}   {_about(credential)}") for credential in credentials
     ]
     lock = "in the system keychain" if kind is None else lock_words(kind, key_path(desk.where))
     return say("\n".join([*lines, "", f"{lock[0].upper()}{lock[1:]}. Keys are never shown."]) + "\n")
@@ -97,9 +96,7 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
     stored = await asyncio.to_thread(desk.stored.providers)
     names = sorted(name for name in stored if not name.startswith(SERVERS))
     if provider is not None and provider not in names:
-        raise UsageError(
-            f"Nothing is stored for {visible(provider, newlines=False)}. What is: bridle login --list"
-        )
+        raise UsageError(f"Nothing is stored for {visible_line(provider)}. What is: bridle login --list")
     rows: list[dict[str, Any]] = []
     code = 0
     try:
@@ -119,7 +116,7 @@ async def check_stored(desk: LoginDesk, provider: str | None, *, as_json: bool) 
     width = max(len(row["provider"]) for row in rows)
     for row in rows:
         text = f"{'ok' if row['ok'] else 'fail':<4}  {row['provider']:<{width}}  {row['text']}"
-        say(visible(text, newlines=False) + "\n")
+        say(visible_line(text) + "\n")
     return code
 
 
@@ -142,7 +139,7 @@ def export_stored(desk: LoginDesk, target: str) -> int:
     if target == "-" and sys.stdout.isatty():
         raise UsageError("What is exported is no text. Send it to a file: bridle login --export FILE")
     if target != "-" and os.path.lexists(target):
-        raise UsageError(f"{visible(target, newlines=False)} is there already; nothing was written")
+        raise UsageError(f"{visible_line(target)} is there already; nothing was written")
     credentials = [] if desk.stored.is_empty else desk.stored.store.list()
     if not credentials:
         raise UsageError("Nothing is stored, so nothing was exported")
@@ -155,13 +152,9 @@ def export_stored(desk: LoginDesk, target: str) -> int:
         try:
             files.write_atomic(target, data)
         except OSError as problem:
-            raise UsageError(
-                f"{visible(target, newlines=False)} cannot be written ({problem.strerror})"
-            ) from None
+            raise UsageError(f"{visible_line(target)} cannot be written ({problem.strerror})") from None
     names = ", ".join(credential.provider for credential in credentials)
-    tell(
-        f"Exported: {visible(names, newlines=False)}. Only that passphrase opens it: bridle login --import FILE"
-    )
+    tell(f"Exported: {visible_line(names)}. Only that passphrase opens it: bridle login --import FILE")
     return 0
 
 
@@ -185,7 +178,7 @@ def import_stored(desk: LoginDesk, source: str) -> int:
     replaced = sorted(before & {credential.provider for credential in credentials})
     names = ", ".join(credential.provider for credential in credentials)
     also = f" Replaced: {', '.join(replaced)}." if replaced else ""
-    return say(visible(f"Stored: {names}.{also}", newlines=False) + "\n")
+    return say(visible_line(f"Stored: {names}.{also}") + "\n")
 
 
 def _imported_bytes(source: str) -> bytes:
@@ -194,11 +187,11 @@ def _imported_bytes(source: str) -> bytes:
     try:
         return files.read_limited(source, MAX_BYTES).data
     except OSError as problem:
-        raise UsageError(f"{visible(source, newlines=False)} cannot be read ({problem.strerror})") from None
+        raise UsageError(f"{visible_line(source)} cannot be read ({problem.strerror})") from None
 
 
 def _unsealed(data: bytes, source: str, desk: LoginDesk) -> list[Credential]:
-    name = "What came in" if source == "-" else visible(source, newlines=False)
+    name = "What came in" if source == "-" else visible_line(source)
     try:
         header = header_of(data)
     except ValueError:
@@ -315,14 +308,14 @@ def logout(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     gone = [name for name in names if not stored.is_empty and stored.store.delete(name)]
     if parsed.provider and not gone:
         raise UsageError(
-            f"Nothing is stored for {visible(parsed.provider, newlines=False)}. What is: bridle login --list"
+            f"Nothing is stored for {visible_line(parsed.provider)}. What is: bridle login --list"
         )
     if not gone:
         say("Nothing is stored.\n")
     for name in gone:
         variable = desk.key_variable(name)
         still = f" {variable} is still set." if variable and env.get(variable) else ""
-        say(f"Forgotten: {visible(name, newlines=False)}.{still}\n")
+        say(f"Forgotten: {visible_line(name)}.{still}\n")
     return 0
 
 
@@ -375,7 +368,7 @@ def _stored(desk: LoginDesk, endpoint: Endpoint, listed: Sequence[ModelInfo]) ->
     if model is None:
         return 0
     set_value(TABLE, desk.where, "model", model.model)
-    return say(f"Default model: {visible(model.model, newlines=False)}. Change it with /model.\n")
+    return say(f"Default model: {visible_line(model.model)}. Change it with /model.\n")
 
 
 def _chosen(desk: LoginDesk) -> str:

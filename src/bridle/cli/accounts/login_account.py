@@ -17,7 +17,7 @@ from bridle.app.user.stored_keys import StoredKeys
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import start_detached
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.unlock import hidden_line
@@ -108,9 +108,7 @@ async def sign_in(
     can_paste = sys.stdin.isatty()
 
     def show(address: str) -> None:
-        say(
-            f"To sign in at {visible(endpoint.name, newlines=False)}, open this page:\n\n  {visible(address)}\n\n"
-        )
+        say(f"To sign in at {visible_line(endpoint.name)}, open this page:\n\n  {visible(address)}\n\n")
         if desk.has_display and not parsed.no_open:
             open_in_browser(address, desk.env)
         hint = " On another machine? Paste the address it ends at." if can_paste else ""
@@ -139,7 +137,7 @@ def _by_device(client: OAuthClient, desk: LoginDesk, parsed: argparse.Namespace)
 
 def _show_code(provider: str, code: DeviceCode) -> None:
     minutes = max(1, code.lasts_s // 60)
-    say(f"To sign in at {visible(provider, newlines=False)}, open   {code.address}\n")
+    say(f"To sign in at {visible_line(provider)}, open   {code.address}\n")
     say(f"and type this code there   {code.user_code}\n")
     if code.whole_address:
         say(f"or open   {code.whole_address}\n")

@@ -21,7 +21,7 @@ from bridle.base.fs.files import repository_root
 from bridle.base.fs.paths import has_secrets_file
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted, window_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import settings_here
 from bridle.config.folders import folders, home_of
@@ -290,7 +290,7 @@ async def _overview(desk: ModelDesk, *, as_json: bool, refresh: bool) -> int:
         lines += ["On this machine", *_model_lines(rows), ""]
     quiet = "" if refresh else "; nothing was asked outside this machine"
     lines += [
-        f"Default     {visible(_name(default) or desk.why_no_default(), newlines=False)}",
+        f"Default     {visible_line(_name(default) or desk.why_no_default())}",
         f"Its models  bridle models PROVIDER   asks that provider{quiet}",
     ]
     return say("\n".join(lines) + "\n")
@@ -342,7 +342,7 @@ async def _listing(desk: ModelDesk, wanted: _Wanted, *, as_json: bool, refresh: 
     if as_json:
         return say_json({"default": _name(desk.configured()), "models": rows})
     if not rows:
-        narrowed = f' with "{visible(wanted.part, newlines=False)}" in its name' if part else ""
+        narrowed = f' with "{visible_line(wanted.part)}" in its name' if part else ""
         raise UsageError(f"{wanted.provider} lists no model{narrowed}")
     return _say_rows(rows)
 
@@ -373,13 +373,12 @@ def _name(model: ModelChanged | None) -> str | None:
 def _provider_lines(rows: Sequence[ProviderRow]) -> list[str]:
     width = max(len(row.name) for row in rows)
     return [
-        f"{USABLE if row.usable else ' '} {visible(f'{row.name:<{width}}   {row.note}', newlines=False)}"
-        for row in rows
+        f"{USABLE if row.usable else ' '} {visible_line(f'{row.name:<{width}}   {row.note}')}" for row in rows
     ]
 
 
 def _model_lines(rows: Sequence[ModelRow]) -> list[str]:
-    names = [visible(row.model, newlines=False) for row in rows]
+    names = [visible_line(row.model) for row in rows]
     width = min(max(map(len, names)), 50)
     return [
         f"{DEFAULT if row.default else ' '} {name:<{width}}   {_about(row)}".rstrip()
@@ -425,7 +424,7 @@ def _key_lines(rows: Sequence[KeyRow]) -> str:
     width = max((len(row.variable) for row in rows), default=0)
     lines = [
         f"{USABLE if row.present else ' '} "
-        + visible(f"{row.variable:<{width}}   {', '.join(row.providers)}", newlines=False)
+        + visible_line(f"{row.variable:<{width}}   {', '.join(row.providers)}")
         for row in rows
     ]
     return "\n".join([*lines, f"{USABLE} there is something in it; keys are never shown"]) + "\n"

@@ -16,7 +16,7 @@ from bridle.base.clock import SystemClock, iso_ms
 from bridle.base.ids import Ids, short_ids
 from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, say_raw, tell
 from bridle.cli.sessions.session_words import minute
 from bridle.cli.sessions.sessions import COLUMNS
@@ -92,7 +92,7 @@ def _mint(tokens: Tokens, parsed: argparse.Namespace, env: Mapping[str, str], au
     audit.write("minted", described(made))
     tell(f"{made.jti} holds until {iso_ms(made.exp * 1000)}. Take it back: bridle token revoke {made.jti}")
     if parsed.out is not None:
-        return say(f"Written: {visible(parsed.out, newlines=False)}\n")
+        return say(f"Written: {visible_line(parsed.out)}\n")
     return say_raw(f"{signed}\n")
 
 
@@ -196,7 +196,7 @@ def _told(row: Mapping[str, Any]) -> str:
         for name, value in row.items()
         if name not in ("ts", "what") and value not in (None, "", [])
     )
-    return visible(f"{row.get('ts', '')}  {row.get('what', ''):<9}  {rest}", newlines=False)
+    return visible_line(f"{row.get('ts', '')}  {row.get('what', ''):<9}  {rest}")
 
 
 def _fact(name: str, value: Any) -> str:

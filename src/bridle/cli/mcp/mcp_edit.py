@@ -18,7 +18,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, folder_servers
@@ -53,7 +53,7 @@ def mcp_secret(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     name: str = parsed.name
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or name.upper().startswith("BRIDLE_"):
         rule = "a name is letters, digits and _, and does not begin with BRIDLE_"
-        raise UsageError(f'"{visible(name, newlines=False)}" cannot be stored: {rule}')
+        raise UsageError(f'"{visible_line(name)}" cannot be stored: {rule}')
     if parsed.remove:
         if not stored.forget_value(name):
             raise UsageError(f"Nothing is stored as {name}")
@@ -113,7 +113,7 @@ def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json:
         say_json(plan.servers)
     else:
-        say("\n".join(visible(line, newlines=False) for line in _lines(plan, user_file(here.where))) + "\n")
+        say("\n".join(visible_line(line) for line in _lines(plan, user_file(here.where))) + "\n")
     if parsed.dry_run or not plan.added:
         return 0
     if not parsed.yes and not _is_agreed(plan):
@@ -121,8 +121,8 @@ def mcp_import(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         return EXIT_DECLINED
     _write(plan, here, stored)
     if not parsed.json:
-        names = ", ".join(visible(one.name, newlines=False) for one in plan.added)
-        say(f"Written: {names}. Try one: bridle mcp test {visible(plan.added[0].name, newlines=False)}\n")
+        names = ", ".join(visible_line(one.name) for one in plan.added)
+        say(f"Written: {names}. Try one: bridle mcp test {visible_line(plan.added[0].name)}\n")
     return 0
 
 
@@ -143,7 +143,7 @@ def _files(
         )
     for number, one in enumerate(found, 1):
         names = ", ".join(server.name for server in one.servers)
-        say(visible(f"  {number:>2}  {one.kind:<8}  {one.path}  ({names})", newlines=False) + "\n")
+        say(visible_line(f"  {number:>2}  {one.kind:<8}  {one.path}  ({names})") + "\n")
     typed = typed_line("Which? (numbers, or a for all; Enter leaves) › ").strip().lower()
     if typed == "a":
         return found
@@ -167,7 +167,7 @@ def _found(here: FolderServers, env: Mapping[str, str]) -> Iterator[ForeignFile]
 
 
 def _read(path: str, here: FolderServers, env: Mapping[str, str]) -> ForeignFile:
-    shown = visible(path, newlines=False)
+    shown = visible_line(path)
     try:
         contents = read_limited(path, MOST_BYTES)
     except OSError as problem:
@@ -302,9 +302,9 @@ def _add(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, str]
     change = _written(name, entry, env)
     unpinned = unpinned_words(definition, cwd=here.cwd, env=env)
     return say(
-        visible(f'MCP server "{name}" is in {change.path} now.', newlines=False)
-        + (visible(f" It {unpinned}.", newlines=False) if unpinned.startswith("runs") else "")
-        + f" Try it: bridle mcp test {visible(name, newlines=False)}\n"
+        visible_line(f'MCP server "{name}" is in {change.path} now.')
+        + (visible_line(f" It {unpinned}.") if unpinned.startswith("runs") else "")
+        + f" Try it: bridle mcp test {visible_line(name)}\n"
     )
 
 
@@ -342,9 +342,7 @@ def _remove(parsed: argparse.Namespace, here: FolderServers, env: Mapping[str, s
     change = _written(row.name, None, env)
     left = [one for one in folder_servers(parsed, env).rows(env) if one.name == row.name]
     still = f" It is still in {', '.join(left[0].files)}." if left else ""
-    return say(
-        visible(f'MCP server "{row.name}" is no longer in {change.path}.{still}', newlines=False) + "\n"
-    )
+    return say(visible_line(f'MCP server "{row.name}" is no longer in {change.path}.{still}') + "\n")
 
 
 def _written(name: str, entry: dict[str, Any] | None, env: Mapping[str, str]) -> SettingChange:

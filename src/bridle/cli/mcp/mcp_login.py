@@ -15,7 +15,7 @@ from bridle.base.net.http_dial import TimeLimit
 from bridle.base.net.http_routes import parse_url
 from bridle.base.process.installation import install_command
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.accounts.login_account import LoginDesk, open_in_browser, pasted_line
 from bridle.cli.console import say, tell, tolerate_characters
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
@@ -52,7 +52,7 @@ def mcp_login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     stored_as = sign_in_name(written, definition)
     stored = asyncio.run(_signed_in(desk, definition, stored_as, parsed, marks.read(launch) or ""))
     desk.stored.store.put(stored)
-    name = visible(row.name, newlines=False)
+    name = visible_line(row.name)
     if parsed.no_check:
         marks.drop(launch)
         return say(f"Signed in: {name}.\n")
@@ -60,14 +60,14 @@ def mcp_login(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if isinstance(found, int):
         return found
     if not found.ok:
-        tell(visible(f"Signed in: {row.name}. But it cannot be used: {found.problem}", newlines=False))
+        tell(visible_line(f"Signed in: {row.name}. But it cannot be used: {found.problem}"))
         return EXIT_FAILED
     return say(f"Signed in: {name}. It offers {counted(len(found.tools), 'tool')}.\n")
 
 
 def _used(here: FolderServers, row: ServerRow) -> ServerDefinition:
     """The server as it is written, where it is used. Raises `UsageError`."""
-    name = visible(row.name, newlines=False)
+    name = visible_line(row.name)
     if row.state != "used":
         raise UsageError(f'MCP server "{name}" is not used ({row.state}). See: bridle mcp show {name}')
     return here.definition(row.name)
@@ -79,12 +79,12 @@ async def _launched(desk: LoginDesk, written: ServerDefinition) -> ServerDefinit
     try:
         return (await filled_launch(written, values)).definition
     except BadReference as missing:
-        raise UsageError(f'MCP server "{visible(written.name, newlines=False)}": {missing}') from None
+        raise UsageError(f'MCP server "{visible_line(written.name)}": {missing}') from None
 
 
 def _signable(written: ServerDefinition, definition: ServerDefinition) -> ServerDefinition:
     """The server, where it can be signed in at. Raises `UsageError`."""
-    name = visible(written.name, newlines=False)
+    name = visible_line(written.name)
     if definition.transport == "stdio":
         raise UsageError(f'MCP server "{name}" is started here, so there is nowhere to sign in')
     if not is_safe_address(definition.url):
@@ -144,7 +144,7 @@ def _at_browser(
     def show(address: str, state: str) -> None:
         callback.expect(state)
         say(
-            f"To sign in at {visible(definition.name, newlines=False)} ({origin}), open this page:"
+            f"To sign in at {visible_line(definition.name)} ({origin}), open this page:"
             f"\n\n  {visible(address)}\n\n"
         )
         if desk.has_display and not parsed.no_open:
@@ -231,5 +231,5 @@ def _logout(desk: LoginDesk, name: str) -> int:
     if not gone:
         raise UsageError(f'Nobody is signed in at "{shown(name)}". What is stored: bridle login --list')
     for one in gone:
-        say(visible(f"Forgotten: {one.removeprefix(PREFIX)}.", newlines=False) + "\n")
+        say(visible_line(f"Forgotten: {one.removeprefix(PREFIX)}.") + "\n")
     return 0

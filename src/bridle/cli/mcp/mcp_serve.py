@@ -29,7 +29,7 @@ from bridle.base.process.installation import install_command
 from bridle.base.process.peer_process import ParentProgram, comes_from_a_call, descends_from, parent_program
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import start_detached
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import unlocked
@@ -90,17 +90,17 @@ def _about(parent: KnownParent) -> str:
     program = parent.program
     lines = [
         f"{parent.id}  {parent.state} since {iso_ms(parent.since_ms)}  {_shown_parent(parent)}",
-        f"  called {visible(program.word, newlines=False)}  sha256 {program.sha256 or 'not known'}",
+        f"  called {visible_line(program.word)}  sha256 {program.sha256 or 'not known'}",
     ]
     if program.script:
-        lines.append(f"  runs {visible(program.script, newlines=False)}  sha256 {program.script_sha256}")
+        lines.append(f"  runs {visible_line(program.script)}  sha256 {program.script_sha256}")
     if parent.auto_attach:
         lines.append("  its sessions are shown to you at once")
     return "\n".join(lines)
 
 
 def _shown_parent(parent: KnownParent) -> str:
-    return visible(parent.program.path or parent.program.name, newlines=False)
+    return visible_line(parent.program.path or parent.program.name)
 
 
 TOKEN_VARIABLE = "BRIDLE_TOKEN"  # noqa: S105  its name
@@ -249,7 +249,7 @@ class _Door:
 
 
 def _shown(program: ParentProgram) -> str:
-    return visible(program.path or program.name, newlines=False)[:200]
+    return visible_line(program.path or program.name)[:200]
 
 
 def open_for_person(session: str, env: Mapping[str, str], where: Folders) -> None:

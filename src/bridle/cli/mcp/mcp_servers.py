@@ -22,7 +22,7 @@ from bridle.base.net.engine_place import EnginePlace
 from bridle.base.secrets.redact import redact
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.tool_names import unique_server_parts
 from bridle.cli.console import say, say_json, tell
 from bridle.clients.remote import RemoteConnection, connect_remote, place_opener
@@ -68,7 +68,7 @@ async def _restart(place: EnginePlace, name: str) -> int:
     try:
         using = await _sessions_using(connection, name)
         if not using:
-            tell(f'No session of the engine uses an MCP server "{visible(name, newlines=False)}".')
+            tell(f'No session of the engine uses an MCP server "{visible_line(name)}".')
             return EXIT_FAILED
         answers = [await _restarted(connection, session, since, name) for session, since in using]
     finally:
@@ -319,9 +319,7 @@ def _logs(name: str, lines: int, where: Folders) -> int:
     try:
         text = read_limited(path, MOST_BYTES).data.decode(errors="replace")
     except FileNotFoundError:
-        return say(
-            f"{visible(name, newlines=False)} has written nothing yet: {visible(path, newlines=False)}\n"
-        )
+        return say(f"{visible_line(name)} has written nothing yet: {visible_line(path)}\n")
     except OSError as problem:
         raise BridleError("FileUnreadable", path=path, problem=problem.strerror) from None
     return say("".join(text.splitlines(keepends=True)[-lines:]))
@@ -352,13 +350,13 @@ def _lines(rows: list[ServerRow]) -> Iterator[str]:
         )
         for row in rows
     ]
-    table = [heads, *(tuple(visible(cell, newlines=False) for cell in row) for row in cells)]
+    table = [heads, *(tuple(visible_line(cell) for cell in row) for row in cells)]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads) - 1)]
     for row in table:
         yield "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
     for row in rows:
         if said := row.why if row.state == "wrong" else row.unpinned:
-            yield visible(f"{row.name}: {said}", newlines=False)
+            yield visible_line(f"{row.name}: {said}")
 
 
 def _used(row: ServerRow) -> str:
@@ -384,7 +382,7 @@ def _page(row: ServerRow) -> Iterator[str]:
         "tools": "not known yet" if kept is None else f"{kept}, as kept: {', '.join(row.tools or ())}",
         "log": row.log,
     }
-    yield visible(row.name, newlines=False)
+    yield visible_line(row.name)
     for label, value in facts.items():
         if value:
-            yield f"  {label:<10}  {visible(value, newlines=False)}"
+            yield f"  {label:<10}  {visible_line(value)}"

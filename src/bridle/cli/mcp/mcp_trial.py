@@ -23,7 +23,7 @@ from bridle.base.process.escapees import recording_processes
 from bridle.base.process.peer_process import comes_from_a_call
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.mcp.mcp_servers import FolderServers, ServerRow, folder_servers
 from bridle.cli.policy.sandbox_actions import SandboxContext
@@ -344,20 +344,20 @@ def _failed(server: SharedServer, problem: str) -> Trial:
 
 
 def _warn(degraded: Degraded) -> None:
-    tell(visible(degraded.message, newlines=False))
+    tell(visible_line(degraded.message))
 
 
 def _report(trial: Trial, *, as_json: bool) -> int:
     if as_json:
         return say_json(trial) or _code(trial)
     if trial.ok:
-        return say("\n".join(visible(line, newlines=False) for line in _lines(trial)) + "\n")
+        return say("\n".join(visible_line(line) for line in _lines(trial)) + "\n")
     if trial.needs_approval:
         log = f". Look at it and agree: bridle mcp approve {trial.name}"
     else:
         log = f". Its log: {trial.log}" if trial.log and not trial.needs_sign_in else ""
     how = "" if trial.needs_sign_in else " cannot be used:"
-    tell(visible(f'MCP server "{trial.name}"{how} {trial.problem}{log}', newlines=False))
+    tell(visible_line(f'MCP server "{trial.name}"{how} {trial.problem}{log}'))
     return _code(trial)
 
 
@@ -397,7 +397,7 @@ def mcp_approve(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if comes_from_a_call(os.getpid(), recording_processes(records_of(here.where))):
         raise CommandRefused("NotAClient")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandRefused("MCPApprovalNeedsPerson", name=visible(row.name, newlines=False))
+        raise CommandRefused("MCPApprovalNeedsPerson", name=visible_line(row.name))
     if row.state != "used":
         raise UsageError(f'MCP server "{row.name}" is not used here: {row.why or row.state}')
     settings = _settings(parsed, here, env)
@@ -428,25 +428,23 @@ async def _launched(
     try:
         return (await filled_launch(definition, values)).definition
     except BadReference as missing:
-        raise UsageError(f'MCP server "{visible(definition.name, newlines=False)}": {missing}') from None
+        raise UsageError(f'MCP server "{visible_line(definition.name)}": {missing}') from None
 
 
 def _approve_tools(
     definition: ServerDefinition, context: SandboxContext, gate: PinGate, env: Mapping[str, str]
 ) -> int:
     """What it says of its tools is known once it runs, which it may now."""
-    name = visible(definition.name, newlines=False)
+    name = visible_line(definition.name)
     run = try_server(definition, context, env)
     if isinstance(run, int):
         return run
     if not run.trial.ok:
-        tell(
-            f'MCP server "{name}" may be started, and cannot be used: {visible(run.trial.problem, newlines=False)}'
-        )
+        tell(f'MCP server "{name}" may be started, and cannot be used: {visible_line(run.trial.problem)}')
         return EXIT_FAILED
     if run.tools_review is not None:
         if not _agrees(run.tools_review):
-            which = visible(run.tools_review.data["problem"], newlines=False)
+            which = visible_line(run.tools_review.data["problem"])
             return say(f"{name} may be started. Not approved: {which}\n") or EXIT_NOT_APPROVED
         gate.check_launch()  # the place of its pins is that of what it launches
         _keep(gate, run.tools_review)

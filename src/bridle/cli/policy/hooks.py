@@ -16,7 +16,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root
 from bridle.base.process.processes import Processes
 from bridle.base.text.spelling import meant_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.config.folders import folders, project_folder
 from bridle.protocol.errors import UsageError
@@ -149,7 +149,7 @@ def _lines(rows: list[HookRow]) -> list[str]:
         )
         for row in rows
     ]
-    shown = [heads, *(tuple(visible(cell, newlines=False) for cell in row) for row in cells)]
+    shown = [heads, *(tuple(visible_line(cell) for cell in row) for row in cells)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(heads) - 1)]
     return [
         "   ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
@@ -172,9 +172,9 @@ def _test(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     ]
     for ignored in here.found.ignored:
         if ignored.hook is None or ignored.hook.event == event:
-            tell(visible(f"not run: {ignored.where} ({ignored.why})", newlines=False))
+            tell(visible_line(f"not run: {ignored.where} ({ignored.why})"))
     if not chosen:
-        of_tool = f" of {visible(parsed.tool, newlines=False)}" if parsed.tool and about_tools else ""
+        of_tool = f" of {visible_line(parsed.tool)}" if parsed.tool and about_tools else ""
         return say(f"No hook listens to {event}{of_tool}.\n")
     trials = [(hook, _sample(event, hook, here.cwd, parsed.tool, given)) for hook in chosen]
     return asyncio.run(_try_all(trials, here, env))
@@ -230,7 +230,7 @@ async def _try_all(trials: list[tuple[Hook, HookContext]], here: FolderHooks, en
                 )
                 lines, refused = _told(hook, context, ran)
             blocked = blocked or (refused and hook.event in GATING)
-            if code := say("\n".join(visible(line, newlines=False) for line in lines) + "\n"):
+            if code := say("\n".join(visible_line(line) for line in lines) + "\n"):
                 return code
     finally:
         await processes.close()

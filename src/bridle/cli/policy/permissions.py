@@ -14,7 +14,7 @@ import msgspec
 from bridle.app.queries.explain import Explained, FolderRules, Unexplainable, explain, standing
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import added_folders, settings_here
 from bridle.clients.interaction.render.start_info import MODE_WORDS
@@ -70,14 +70,16 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         code = say("\n".join(_listed(here, grants, now_ms)) + "\n")
     if problem := here.saved.problem():
         data = {"path": here.saved.path, "problem": problem}
-        tell(visible(sentence("GrantsUnreadable", data), newlines=False))
+        tell(visible_line(sentence("GrantsUnreadable", data)))
     return code
 
 
 def _listed(here: FolderRules, grants: Iterable[Grant], now_ms: int) -> Iterable[str]:
     yield f"{'mode':<{_LABEL}}{here.mode:<11}{MODE_WORDS[here.mode]}"
     rules = here.permissions.rules
-    yield from _columns((rule.verdict, _one_line(rule.shown), _one_line(_origin(rule))) for rule in rules)
+    yield from _columns(
+        (rule.verdict, visible_line(rule.shown), visible_line(_origin(rule))) for rule in rules
+    )
     if not rules:
         yield f"{'rules':<{_LABEL}}none       Like --allow 'bash(npm test*)': [[permissions.rules]] in your settings"
     rows = [(grant.grant_id, _words(grant), f"{_left(grant, now_ms)} left") for grant in grants]
@@ -103,7 +105,7 @@ def _origin(rule: Rule) -> str:
 def _words(grant: Grant) -> str:
     words = granted_words(grant.tool, grant.subject or "", grant.match)
     tool = "" if grant.tool in COMMAND_TOOLS else f"{grant.tool} "
-    return _one_line(tool + words)
+    return visible_line(tool + words)
 
 
 def _left(grant: Grant, now_ms: int) -> str:
@@ -114,10 +116,6 @@ def _left(grant: Grant, now_ms: int) -> str:
 
 def _grant_data(grant: Grant, now_ms: int) -> dict[str, Any]:
     return {**msgspec.to_builtins(grant), "words": _words(grant), "left": _left(grant, now_ms)}
-
-
-def _one_line(text: str) -> str:
-    return visible(text, newlines=False)
 
 
 # What would happen
@@ -219,7 +217,7 @@ _KEYS = {"once": "y", "pattern": "p", "tool": "t", "always": "a"}
 
 
 def _row(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{_one_line(text)}".rstrip()
+    return f"{label:<{_LABEL}}{visible_line(text)}".rstrip()
 
 
 # Taking back, keeping for good
@@ -241,7 +239,7 @@ def _promote(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     grant = _found(here.saved.of(here.permissions.root), parsed.grant)
     file = put_rule_first(folders(env), settings_here(parsed, env).checked(), rule_of(grant))
     here.saved.revoke(here.permissions.root, grant.grant_id)
-    said = f"{_words(grant)} is a rule now, in {_one_line(file)}, and holds in every folder."
+    said = f"{_words(grant)} is a rule now, in {visible_line(file)}, and holds in every folder."
     return say(said + "\n")
 
 

@@ -20,7 +20,7 @@ import msgspec
 from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import session_settings
 from bridle.base.process.processes import CannotStart, Processes
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell, unwritten
 from bridle.cli.option_values import added_folders
 from bridle.cli.policy.sandbox_actions import SandboxContext, give_back, probe, version_of, why_not
@@ -97,7 +97,7 @@ def _run(command: Sequence[str], here: SandboxContext) -> int:
         raise UsageError("What is to be run? bridle sandbox run -- ls -l")
     if problem := _unstartable(command[0], here):
         text, code = problem
-        tell(visible(text, newlines=False))
+        tell(visible_line(text))
         return code
     return asyncio.run(_confined(command, here, _input()))
 
@@ -121,7 +121,7 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
     if makes_a_repository(command):
         policy = msgspec.structs.replace(policy, new_repository=True)
     for notice in await left_behind(policy.workspace, here.where):
-        tell(visible(notice.message, newlines=False))
+        tell(visible_line(notice.message))
     try:
         if policy.mode == "off":
             tell('not sandboxed: sandbox.mode = "off"')
@@ -140,11 +140,11 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
         stopped = await _until_over(process)
         if stopped is not None:
             for notice in process.put_aside:
-                tell(visible(notice.message, newlines=False))
+                tell(visible_line(notice.message))
             return stopped
         code = process.returncode or 0
         for note in process.blocked(end.text).splitlines():
-            tell(visible(_without_advice(note), newlines=False))
+            tell(visible_line(_without_advice(note)))
         return code if code >= 0 else 128 - code
     except CannotStart as problem:
         if problem.reason == "no sandbox":
@@ -153,7 +153,7 @@ async def _confined(command: Sequence[str], here: SandboxContext, stdin: bytes |
             raise
         if problem.reason == "sandbox lost":
             raise CommandRefused("SandboxLost", sandbox=spawn.adapter) from None
-        tell(visible(f"{command[0]}: {problem.reason}", newlines=False))
+        tell(visible_line(f"{command[0]}: {problem.reason}"))
         return EXIT_NOT_EXECUTABLE
     except BrokenPipeError as gone:
         return unwritten(gone)
@@ -252,7 +252,7 @@ def _show(parsed: argparse.Namespace, here: SandboxContext) -> int:
     if parsed.json:
         return say_json(_data(here, chosen, version))
     lines = [*_lines(here, chosen, version, tiers), "", _next(chosen)]
-    return say("\n".join(visible(line, newlines=False) for line in lines) + "\n")
+    return say("\n".join(visible_line(line) for line in lines) + "\n")
 
 
 async def _found(state: str) -> tuple[ChosenAdapter, str]:

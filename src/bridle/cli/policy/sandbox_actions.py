@@ -17,7 +17,7 @@ from bridle.base.fs.files import files_below, private_folder, read_limited
 from bridle.base.fs.paths import session_folders
 from bridle.base.git.git_config import MAX_CONFIG_BYTES, unproven_settings
 from bridle.base.process.processes import CannotStart, Processes
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.policy.trust import typed_line
 from bridle.config.folders import Folders, home_of
@@ -95,7 +95,7 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
     """Show each file and ask. A file in its place is quarantined in turn, so that nothing is lost."""
     for path in paths:
         aside = os.path.join(cwd, path)
-        shown = visible(path, newlines=False)
+        shown = visible_line(path)
         name = _NAME.fullmatch(os.path.basename(aside))
         if name is None:
             raise UsageError(
@@ -116,21 +116,19 @@ def give_back(paths: Sequence[str], cwd: str) -> int:
 
 def _give_back(aside: str, place: str, cwd: str) -> None:
     seen = _state(aside)
-    say("".join(f"{visible(line, newlines=False)}\n" for line in _shown(aside)))
+    say("".join(f"{visible_line(line)}\n" for line in _shown(aside)))
     try:
-        answer = typed_line(f"Restore it as {visible(os.path.relpath(place, cwd), newlines=False)}? [y/N] ")
+        answer = typed_line(f"Restore it as {visible_line(os.path.relpath(place, cwd))}? [y/N] ")
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
         say("It stays in quarantine.\n")
         return
     if _state(aside) != seen:
-        raise CommandRefused(
-            "GiveBackChanged", path=quote(visible(os.path.relpath(aside, cwd), newlines=False))
-        )
+        raise CommandRefused("GiveBackChanged", path=quote(visible_line(os.path.relpath(aside, cwd))))
     quarantine(PolicyChange(place, "makes room"))
     os.rename(aside, place)
-    say(f"Restored {visible(os.path.relpath(place, cwd), newlines=False)}.\n")
+    say(f"Restored {visible_line(os.path.relpath(place, cwd))}.\n")
 
 
 def _state(path: str) -> list[tuple[str, int, int]]:
@@ -198,7 +196,7 @@ def probe(parsed: argparse.Namespace, here: SandboxContext) -> int:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        where = visible(str(error.filename or ""), newlines=False)
+        where = visible_line(str(error.filename or ""))
         tell(f"there is no place to try it: {where} {error.strerror or error}")
         return EXIT_LEAKS
 
@@ -270,9 +268,7 @@ _WIDTH = max(len(check.tries) for check in checks_for("filtered"))
 
 
 def _line(result: Result) -> str:
-    return visible(
-        f"{result.outcome:<11}  {result.tries:<{_WIDTH}}  {result.detail}".rstrip(), newlines=False
-    )
+    return visible_line(f"{result.outcome:<11}  {result.tries:<{_WIDTH}}  {result.detail}".rstrip())
 
 
 def _summary(results: list[Result]) -> str:

@@ -22,7 +22,7 @@ from bridle.app.user.settings import is_acked
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import repository_root, write_atomic
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.clients.interaction.cells import wrapped
 from bridle.clients.interaction.questions.trust_form import trust_lines, trust_words
@@ -49,7 +49,7 @@ def trust(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if unsafe is not None and parsed.action == "verify" and parsed.lockfile is None:
         raise unsafe
     if unsafe is not None and parsed.action != "revoke":
-        tell(visible(unsafe.message, newlines=False))
+        tell(visible_line(unsafe.message))
     match parsed.action:
         case "ack":
             return _ack(parsed, approvals, _items(approvals, cwd, env), env)
@@ -98,7 +98,7 @@ def review_settings(parsed: argparse.Namespace, env: Mapping[str, str]) -> None:
     _review_all(config_items(settings().waiting), approvals)
     _review_all(_chosen_agent_items(settings(), parsed, approvals, env), approvals)
     for problem in settings().warnings:
-        say(visible(problem.text, newlines=False) + "\n")
+        say(visible_line(problem.text) + "\n")
 
 
 def review_named(path: str, env: Mapping[str, str]) -> bool:
@@ -225,7 +225,7 @@ def _emit(path: str, approvals: Approvals, items: Sequence[TrustItem]) -> int:
     except OSError as problem:
         raise BridleError("TrustUnwritable", path=path, problem=problem.strerror) from None
     count = counted(len(entries), "approval")
-    name = visible(path, newlines=False)
+    name = visible_line(path)
     return say(
         f"Wrote {name}: {count}. Name it where nobody can be asked: bridle run --lockfile {name} …\n"
         "Whoever can change that file decides what is used: take it from a place you control.\n"
@@ -277,12 +277,12 @@ def _list(
     if as_json:
         names = ("state", "kind", "path", "approved", "id")
         return say_json([dict(zip(names, row, strict=True)) for row in rows])
-    path = visible(approvals.path, newlines=False)
+    path = visible_line(approvals.path)
     for number, _line in lock.unread:
         tell(f"{path} line {number} cannot be understood and counts for nothing")
     if lock.foreign:
         tell(f"{path} is no lock file of this version; nothing in it counts")
-    lines = [f"{a:<8} {b:<13} {visible(c, newlines=False):<32} {d:<10} {e}" for a, b, c, d, e in rows]
+    lines = [f"{a:<8} {b:<13} {visible_line(c):<32} {d:<10} {e}" for a, b, c, d, e in rows]
     return say("\n".join(lines or ["Nothing here wants trust."]) + "\n")
 
 
@@ -302,13 +302,13 @@ def _verify(parsed: argparse.Namespace, approvals: Approvals, cwd: str, env: Map
             drifted.append((state, item.shown))
     if not drifted:
         return say("Everything this project wants is trusted.\n")
-    lines = [f"{state:<8} {visible(path, newlines=False)}" for state, path in drifted]
+    lines = [f"{state:<8} {visible_line(path)}" for state, path in drifted]
     return say("\n".join(lines) + "\n") or EXIT_DRIFT
 
 
 def _diff(item: TrustItem, approvals: Approvals) -> int:
     if item.is_trusted(approvals):
-        return say(f"{visible(item.shown, newlines=False)} is as you trusted it.\n")
+        return say(f"{visible_line(item.shown)} is as you trusted it.\n")
     question = item.question(approvals, SystemClock().now_ms())
     words = trust_words(question)
     return say("\n".join((words.title, *trust_lines(question), *words.warnings)) + "\n")
@@ -337,11 +337,9 @@ def _revoke(what: str, approvals: Approvals, pins: PinStore, cwd: str) -> int:
         raise BridleError("TrustUnwritable", path=problem.filename or "the pins", problem=why) from None
     if not gone and not unpinned:
         raise UsageError(f'Nothing trusted fits "{what}". See: bridle trust list --all')
-    lines = [
-        f"revoked  {entry.kind:<13} {visible(entry.path, newlines=False):<32} {entry.id}" for entry in gone
-    ]
+    lines = [f"revoked  {entry.kind:<13} {visible_line(entry.path):<32} {entry.id}" for entry in gone]
     lines += [
-        f"revoked  {'mcp_server':<13} {visible(_pin_name(one), newlines=False):<32} {place[:12]}"
+        f"revoked  {'mcp_server':<13} {visible_line(_pin_name(one)):<32} {place[:12]}"
         for place, one in unpinned
     ]
     return say("\n".join(lines) + "\n")
@@ -359,7 +357,7 @@ def _named(items: Sequence[TrustItem], path: str, cwd: str) -> TrustItem:
 
 def _kind(item: TrustItem) -> str:
     words = {"config": "settings file", "settings": "settings file", "instructions": "instruction file"}
-    return f"{words.get(item.kind, item.kind.replace('_', ' '))} {visible(item.shown, newlines=False)}"
+    return f"{words.get(item.kind, item.kind.replace('_', ' '))} {visible_line(item.shown)}"
 
 
 def _day(ms: int) -> str:

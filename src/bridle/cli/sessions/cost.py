@@ -15,7 +15,7 @@ from bridle.app.queries.query_answers import cost_sum
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.text.phrases import counted, dollars
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json
 from bridle.cli.option_values import settings_here
 from bridle.cli.unlock import sessions_unlocked
@@ -53,7 +53,7 @@ def cost(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _lines(found: CostSum, by: str, span: str) -> list[str]:
     paid = found.rows
-    names = [_shortened(visible(row.name, newlines=False)) for row in paid]
+    names = [_shortened(visible_line(row.name)) for row in paid]
     width = max(map(len, (*names, by, "total")))
     lines = [f"{by:<{width}}  {'in':>8}  {'cached':>6}  {'out':>8}  cost   {span}"]
     lines += [_line(name, row, width) for name, row in zip(names, paid, strict=True)]

@@ -13,7 +13,7 @@ import msgspec
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import read_limited
 from bridle.base.secrets.redact import redact
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.config.folders import folders
@@ -79,7 +79,7 @@ def _list(files: MemoryFiles, *, as_json: bool) -> int:
         return say("Nothing is remembered yet. How to: bridle help memory\n")
     width = max(len(row.key) for row in rows)
     lines = [f"{row.key:<{width}}   {_about(row)}" for row in rows]
-    return say("\n".join(visible(line, newlines=False) for line in lines) + "\n")
+    return say("\n".join(visible_line(line) for line in lines) + "\n")
 
 
 def _about(row: MemoryRow) -> str:
@@ -153,9 +153,7 @@ def _edit(files: MemoryFiles, words: str, env: Mapping[str, str]) -> int:
 
     folder, name = files.named(words)
     if not has_terminal():
-        raise UsageError(
-            f"An editor needs a terminal. The file is {visible(folder.file(name), newlines=False)}"
-        )
+        raise UsageError(f"An editor needs a terminal. The file is {visible_line(folder.file(name))}")
     command, was = editor_of(env), digest_in(folder, name)
     with open(folder.file(name), "rb") as file:
         before = file.read()
@@ -185,7 +183,7 @@ def _kept(folder: MemoryFolder, changed: Memory, *, was: str) -> int:
     if holds_secret(changed, redact):
         raise BridleError("SecretInMemory", name=name)
     put_memory(folder, changed, was=was)
-    return say(f"remembered: {name}: {visible(changed.description, newlines=False)}\n")
+    return say(f"remembered: {name}: {visible_line(changed.description)}\n")
 
 
 def _remove(files: MemoryFiles, words: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from bridle.app.records.housekeeping import days_kept
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.sessions.session_words import NOTICE_DAYS, day, dismiss, short
 from bridle.cli.stdin import typed_line
@@ -75,7 +75,7 @@ def _import(store: SessionStore, parsed: argparse.Namespace) -> int:
         return say_json({"session": made, "rest": rest or None})
     row = store.find(made)
     turns = counted(row.turns, "turn")
-    torn = f" Its end could not be read; that part is in {visible(rest, newlines=False)}." if rest else ""
+    torn = f" Its end could not be read; that part is in {visible_line(rest)}." if rest else ""
     return say(
         f"{made}   imported: {_named(row)}, {turns}. It belongs to this folder; nothing in it was run.{torn}\n"
     )
@@ -118,7 +118,7 @@ def _rename(store: SessionStore, parsed: argparse.Namespace) -> int:
     store.rename(row.id, title)
     if not title:
         return say(f"{row.id} has no title any more; the next thing you say in it names it.\n")
-    return say(f"{row.id}   {visible(title, newlines=False)}\n")
+    return say(f"{row.id}   {visible_line(title)}\n")
 
 
 def _pin(store: SessionStore, parsed: argparse.Namespace) -> int:
@@ -184,7 +184,7 @@ def _prune(store: SessionStore, parsed: argparse.Namespace, env: Mapping[str, st
     days_of = days_kept(where, env, os.path.realpath("."))
     if parsed.dry_run:
         due = StoredArchive(store).expiring(days_of, until_ms=time.time_ns() // 1_000_000)
-        lines = [f"{one.id}   {visible(one.title, newlines=False)}\n" for one in due]
+        lines = [f"{one.id}   {visible_line(one.title)}\n" for one in due]
         return say("".join(lines) or "Nothing is due.\n")
     expired = StoredArchive(store).expire(days_of, beside=forget_beside(where.state))
     if expired.busy:
@@ -204,4 +204,4 @@ def kept(row: SessionRow) -> SessionRow:
 
 
 def _named(row: SessionRow) -> str:
-    return f'"{visible(row.title, newlines=False)}"' if row.title else row.id
+    return f'"{visible_line(row.title)}"' if row.title else row.id

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from bridle.base.fs import files
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.protocol.connection import Connection
 from bridle.protocol.queries import ListSessions, SessionInfo
 from bridle.sessions.store import SessionRow
@@ -29,7 +29,7 @@ def notes(row: SessionRow) -> list[str]:
 
 def title_words(row: SessionRow) -> str:
     """The title of a session, or that it has none."""
-    return visible(row.title or ("(no title)" if row.turns else "(no words yet)"), newlines=False)
+    return visible_line(row.title or ("(no title)" if row.turns else "(no words yet)"))
 
 
 def short(session: str) -> str:

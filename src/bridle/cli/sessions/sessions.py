@@ -19,7 +19,7 @@ from bridle.app.user.stored_keys import session_store, store_to_look
 from bridle.base.fs.files import write_atomic
 from bridle.base.ids import list_place
 from bridle.base.text.phrases import age, counted
-from bridle.base.text.terminal_text import escaped, visible
+from bridle.base.text.terminal_text import escaped, visible, visible_line
 from bridle.cli.console import say, say_json, unwritten
 from bridle.cli.sessions.session_changes import change
 from bridle.cli.sessions.session_words import day, notes, short, title_words
@@ -68,7 +68,7 @@ def _one(row: SessionRow, changes: Changes, *, whole: bool) -> str:
 
 
 def _two(store: SessionStore, first: tuple[SessionRow, Changes], second: tuple[SessionRow, Changes]) -> str:
-    names = [visible(row.title or row.id, newlines=False) for row, _ in (first, second)]
+    names = [visible_line(row.title or row.id) for row, _ in (first, second)]
     common = _common_turns(store, first[0], second[0])
     lines = [f"Both begin with the same {counted(common, 'input')}."] if common else []
     for (_, changes), (_, others), name in (
@@ -81,7 +81,7 @@ def _two(store: SessionStore, first: tuple[SessionRow, Changes], second: tuple[S
     for path in both:
         one, other = first[1].files[path], second[1].files[path]
         same = "the same in both" if one.diffs == other.diffs else f"{_size(one)} against {_size(other)}"
-        lines.append(f"{visible(path, newlines=False)}   {same}")
+        lines.append(f"{visible_line(path)}   {same}")
     return "\n".join(lines or ["Neither changed a file."]) + "\n"
 
 
@@ -96,7 +96,7 @@ def _common_turns(store: SessionStore, first: SessionRow, second: SessionRow) ->
 
 def _line(file: FileChange) -> str:
     note = "  created" if file.created else "  deleted" if file.deleted else ""
-    return f"{visible(file.path, newlines=False)}   {_size(file)}{note}"
+    return f"{visible_line(file.path)}   {_size(file)}{note}"
 
 
 def _size(file: FileChange) -> str:
@@ -271,7 +271,7 @@ def _row(row: SessionRow, own_id: str, now_ms: float, *, everywhere: bool) -> st
     """One line of 80 columns: what is too long loses its end, a folder its beginning."""
     star = "★" if row.pinned else " "
     facts = f"{age(now_ms - row.updated_ms):>12}   {counted(row.turns, 'turn'):>8}"
-    where = f"   {_end_of(visible(row.cwd, newlines=False), FOLDER_COLUMNS)}" if everywhere else ""
+    where = f"   {_end_of(visible_line(row.cwd), FOLDER_COLUMNS)}" if everywhere else ""
     room = COLUMNS - len(own_id) - 4 - width_of(facts) - (FOLDER_COLUMNS + 3 if everywhere else 0)
     title = title_words(row)
     if special := notes(row):
@@ -294,8 +294,8 @@ def _end_of(path: str, columns: int) -> str:
 def _show(store: SessionStore, text: str) -> int:
     row = store.find(text)
     lines = [
-        f"{row.id}   {visible(row.title or '', newlines=False)}",
-        f"in {visible(row.cwd, newlines=False)}{_with_profile(row.profile)}",
+        f"{row.id}   {visible_line(row.title or '')}",
+        f"in {visible_line(row.cwd)}{_with_profile(row.profile)}",
         "",
     ]
     if row.expired_ms is not None:
@@ -312,12 +312,12 @@ def _show_tree(store: SessionStore, text: str, *, as_json: bool) -> int:
     if as_json:
         return say_json({"session": row, "agents": list(tree.entries.values())})
     lines = tree_lines(tree, ids=True) or ["No agent was sent in this session."]
-    title = visible(row.title or "", newlines=False)
+    title = visible_line(row.title or "")
     return say("\n".join((f"{row.id}   {title}".rstrip(), *lines)) + "\n")
 
 
 def _with_profile(profile: str) -> str:
-    return "" if profile == "default" else f", with the profile {visible(profile, newlines=False)}"
+    return "" if profile == "default" else f", with the profile {visible_line(profile)}"
 
 
 def _show_json(store: SessionStore, text: str) -> int:
@@ -372,10 +372,10 @@ def search_verb(store: SessionStore, parsed: argparse.Namespace) -> int:
 
 def _shown(hit: SearchHit, row: SessionRow, *, everywhere: bool) -> str:
     title = title_words(row)
-    where = f"   {visible(row.cwd, newlines=False)}" if everywhere else ""
+    where = f"   {visible_line(row.cwd)}" if everywhere else ""
     when = age(time.time() * 1000 - hit.ts_ms)
     turn = f"   turn {hit.turn}" if hit.turn is not None else ""
-    excerpt = " ".join(visible(hit.excerpt, newlines=False).split())
+    excerpt = " ".join(visible_line(hit.excerpt).split())
     return f"{short(row.id)}   {title}   {when}{turn}{where}\n    {hit.who}: {excerpt}\n"
 
 
@@ -389,7 +389,7 @@ def repair_store(store: SessionStore, parsed: argparse.Namespace) -> int:
     if parsed.json:
         say_json({"whole": report.whole, "report": report})
         return code
-    lines = [visible(line, newlines=False) for line in repair.words(report)]
+    lines = [visible_line(line) for line in repair.words(report)]
     if parsed.check and not report.whole:
         lines.append("Nothing was changed. Save what is whole: bridle sessions repair")
     elif report.without_tip:
@@ -405,7 +405,7 @@ def back_up(store: SessionStore, parsed: argparse.Namespace) -> int:
     made = asyncio.run(SqliteStore(store).back_up(parsed.file))
     if parsed.json:
         return say_json(made)
-    path, key = visible(made.path, newlines=False), visible(made.key_path, newlines=False)
+    path, key = visible_line(made.path), visible_line(made.key_path)
     return say(
         f"{path}   {counted(made.sessions, 'session')}, {made.events:,} events, read back and whole.\n"
         f"{key}   its key, locked as it is here. Keep both. In again: bridle sessions import {path}\n"

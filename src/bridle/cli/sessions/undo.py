@@ -12,7 +12,7 @@ from contextlib import closing
 
 from bridle.app.records.session_undo import StoredUndo, stored_undo
 from bridle.app.user.stored_keys import session_store, store_to_look
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, tell
 from bridle.cli.sessions.session_words import short
 from bridle.cli.stdin import typed_line
@@ -62,7 +62,7 @@ def _meant(store: SessionStore, parsed: argparse.Namespace) -> tuple[SessionRow,
 
 
 def _nothing(row: SessionRow, *, redo: bool) -> str:
-    title = visible(row.title, newlines=False)
+    title = visible_line(row.title)
     named = f' "{title}"' if title else ""
     verb, another = ("redo", "bridle undo --redo --session ID") if redo else ("undo", "bridle undo ID")
     nothing = f"There is nothing to {verb} in {row.id}{named}."

@@ -21,7 +21,7 @@ from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import agent_settings, is_acked
 from bridle.base.fs.files import write_new
 from bridle.base.text.spelling import meant_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell, terminal_columns
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.doctor_parts import at_home
@@ -130,7 +130,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json:
         return say_json({**msgspec.to_builtins(listed), "chosen": chosen})
     for problem in listed.problems:
-        tell(visible(problem, newlines=False))
+        tell(visible_line(problem))
     rows = [*_rows([one for one in listed.agents if not one.hidden]), *_chosen_words(chosen)]
     return say("\n".join(rows) + "\n")
 
@@ -138,7 +138,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _chosen_words(chosen: ChosenAgent) -> Iterator[str]:
     if chosen.agent is not None:
         undone = ". To forget it: bridle agents forget" if chosen.said_by == CHOSEN_HERE else ""
-        yield visible(f"* {chosen.agent}: {chosen.said_by}{undone}", newlines=False)
+        yield visible_line(f"* {chosen.agent}: {chosen.said_by}{undone}")
 
 
 def _rows(entries: Iterable[AgentEntry]) -> Iterator[str]:
@@ -176,13 +176,13 @@ def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         if waits := next((one for one in found.waiting if one.stem == name), None):
             raise CommandRefused("AgentNotTrusted", agent=name, path=waits.shown)
         for problem in agent_list(found, None).problems:  # perhaps it is there, and no agent as it stands
-            tell(visible(problem, newlines=False))
+            tell(visible_line(problem))
         names = [one.name for one in found.registry.list()]
-        shown, hint = visible(name, newlines=False)[:100], meant_words(name, names)
+        shown, hint = visible_line(name)[:100], meant_words(name, names)
         raise UsageError(f'There is no agent "{shown}".{hint} Agents: {", ".join(names)}. See: bridle agents')
     if parsed.json:
         return say_json(agent)
-    return say("\n".join(visible(line, newlines=False) for line in _facts(agent)) + f"\n{_prompt(agent)}")
+    return say("\n".join(visible_line(line) for line in _facts(agent)) + f"\n{_prompt(agent)}")
 
 
 def _prompt(agent: AgentDefinition) -> str:
@@ -253,7 +253,7 @@ def _forget(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         if before is None
         else f"{before} is not chosen here any more."
     )
-    return say(f"{visible(words, newlines=False)}\n")
+    return say(f"{visible_line(words)}\n")
 
 
 def _choose(agent: str | None, env: Mapping[str, str]) -> str | None:
@@ -309,10 +309,10 @@ def _checked(path: str, env: Mapping[str, str]) -> CheckedAgent:
 
 
 def _checked_lines(one: CheckedAgent) -> Iterator[str]:
-    place = visible(one.path, newlines=False)
+    place = visible_line(one.path)
     for problem in (*one.problems, *one.warnings):
         line = f":{problem.line}" if problem.line else ""
-        yield f"{place}{line}: {visible(problem.clause, newlines=False)}"
+        yield f"{place}{line}: {visible_line(problem.clause)}"
     if not one.problems:
         yield f"{place}: good"
 

@@ -13,7 +13,7 @@ from bridle.app.features.alias_source import alias_problems
 from bridle.app.sources.settings_use import all_problems
 from bridle.app.user.setting_sections import TABLE
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.editor import editor_of, has_terminal, open_editor
 from bridle.cli.option_values import problem_data, settings_here, unwritable
@@ -56,7 +56,7 @@ def config(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         case "validate":
             return _validate(settings_here(parsed, env), where, as_json=parsed.json)
         case "path":
-            return say(visible(user_file(where), newlines=False) + "\n")
+            return say(visible_line(user_file(where)) + "\n")
         case _:
             return _show(settings_here(parsed, env), origin=parsed.origin, as_json=parsed.json)
 
@@ -73,7 +73,7 @@ def _show(tiers: Tiers, *, origin: bool, as_json: bool) -> int:
     else:
         code = say("\n".join(show(tiers, origin=origin)) + "\n")
         for problem in problems:
-            tell(visible(problem.text, newlines=False))
+            tell(visible_line(problem.text))
     return code or _exit_code(problems)
 
 
@@ -84,11 +84,11 @@ def _validate(tiers: Tiers, where: Folders, *, as_json: bool) -> int:
         answer = {"valid": not errors, "problems": [problem_data(problem) for problem in problems]}
         return say_json(answer) or _exit_code(problems)
     words = {"error": "error", "warning": "warn "}
-    lines = [f"{words[problem.severity]}  {visible(problem.text, newlines=False)}" for problem in problems]
+    lines = [f"{words[problem.severity]}  {visible_line(problem.text)}" for problem in problems]
     if problems:
         lines.append(f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}.")
     else:
-        read = ", ".join(visible(source.path, newlines=False) for source in tiers.sources if source.path)
+        read = ", ".join(visible_line(source.path) for source in tiers.sources if source.path)
         lines.append(f"Nothing is wrong. Read: {read or 'no settings file, there is none'}")
     return say("\n".join(lines) + "\n") or _exit_code(problems)
 
@@ -101,7 +101,7 @@ def _get(tiers: Tiers, key: str) -> int:
     path = _path_of(key)
     value = shown_value(tiers, path)
     if value is None:
-        tell(f"{visible(key, newlines=False)} is not set")
+        tell(f"{visible_line(key)} is not set")
         return EXIT_NOT_SET
     if isinstance(tiers.get(path), str) and value != HIDDEN:
         value = visible(msgspec.json.decode(value, type=str))  # a script wants the words, not the quotes
@@ -150,12 +150,12 @@ def _unset(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) -
 
 def _report(change: SettingChange, sentence: str, parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     """What was done, and what holds here where that is something else."""
-    lines = [visible(sentence, newlines=False) + "."]
+    lines = [visible_line(sentence) + "."]
     tiers = settings_here(parsed, env)
     origin = tiers.origin(change.key)
     if origin is not None and origin.path != change.path:
         value = shown_value(tiers, change.key)
-        lines.append(f"Here it is {value}, from {visible(origin.shown, newlines=False)}.")
+        lines.append(f"Here it is {value}, from {visible_line(origin.shown)}.")
     return say("\n".join(lines) + "\n")
 
 
@@ -166,7 +166,7 @@ def _edit(where: Folders, env: Mapping[str, str], parsed: argparse.Namespace) ->
     tier: OwnTier = "local" if parsed.local else "project" if parsed.project else "user"
     file = file_of(where, os.getcwd(), tier)
     if not has_terminal():
-        raise UsageError(f"An editor needs a terminal. The file is {visible(file, newlines=False)}")
+        raise UsageError(f"An editor needs a terminal. The file is {visible_line(file)}")
     command = editor_of(env)
     try:
         made = made_for_editing(where, file, tier)
@@ -189,7 +189,7 @@ def _edited(command: list[str], file: str, parsed: argparse.Namespace, env: Mapp
             return EXIT_EDITOR_FAILED
         problems = [one for one in validate(settings_here(parsed, env)) if one.path == file]
         for problem in problems:
-            tell(visible(problem.text, newlines=False))
+            tell(visible_line(problem.text))
         if not any(problem.severity == "error" for problem in problems):
             return 0
         if _line("e edit again · Enter keep it as it is › ") != "e":

@@ -14,7 +14,7 @@ from bridle.app.request_preview import next_request
 from bridle.app.user.stored_keys import session_store
 from bridle.base.fs.files import real_folder
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say_json, tell, unwritten
 from bridle.cli.option_values import with_env_file
 from bridle.cli.run.run import going_on, session_wanted, with_log_options
@@ -51,11 +51,11 @@ async def _request(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         create = await going_on(create, parsed, connection)
         request = await next_request(engine.opening, create, content)
     if request.url:
-        tell(f"POST {visible(request.url, newlines=False)}")
+        tell(f"POST {visible_line(request.url)}")
     else:
         tell(f"{request.provider}:{request.model} is asked over no network")
     for name, value in request.headers.items():
-        tell(f"{visible(name, newlines=False)}: {visible(value, newlines=False)}")
+        tell(f"{visible_line(name)}: {visible_line(value)}")
     size = counted(len(request.body), "byte")
     tell(f"{size}, about {counted(request.tokens, 'token')}; not sent, nothing was stored")
     end = b"\n" if sys.stdout.isatty() else b""

@@ -25,7 +25,7 @@ from bridle.app.user.stored_keys import StoredKeys, session_store
 from bridle.base.clock import SystemClock
 from bridle.base.process.processes import Processes
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.login import credentials_row, log_lock_row
 from bridle.cli.accounts.models import ModelDesk, keys_here
 from bridle.cli.console import say, say_json
@@ -128,7 +128,7 @@ def bounded(seconds: float) -> Generator[None]:
 
 
 def _one_line(text: str) -> str:
-    return visible(" ".join(text.split()), newlines=False)
+    return visible_line(" ".join(text.split()))
 
 
 def _bridle(_found: Machine) -> Iterable[DoctorRow]:

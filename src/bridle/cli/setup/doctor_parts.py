@@ -23,7 +23,7 @@ from bridle.base.net.engine_place import EnginePlace
 from bridle.base.process.installation import install_command
 from bridle.base.process.user_programs import read_output
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.models import ModelDesk
 from bridle.cli.engine_attach import connect_to_engine
 from bridle.cli.policy.hooks import folder_hooks
@@ -110,7 +110,7 @@ async def _engine_row(env: Mapping[str, str]) -> DoctorRow:
 
 
 def _parts_words(parts: Iterable[PartHealth]) -> str:
-    return visible(", ".join(f"{one.part}: {one.text}" for one in parts), newlines=False)
+    return visible_line(", ".join(f"{one.part}: {one.text}" for one in parts))
 
 
 def token_rows(machine: Machine) -> Iterable[DoctorRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say
 from bridle.config.problems import shown
 from bridle.plugin.loading import name_problem
@@ -90,7 +90,7 @@ def new_plugin(name: str, folder: str) -> int:
         raise UsageError(f"{shown(folder)} is there already; name another folder") from None
     except OSError as problem:
         raise BridleError("FileUnwritable", path=folder, problem=problem.strerror) from None
-    place = visible(folder, newlines=False)
+    place = visible_line(folder)
     return say(
         f"A plugin is in {place}. Install it for the Python that runs Bridle: pip install {place}\n"
         f'Then list it in your config.toml: plugins.enabled = ["{name}"]   and look: bridle plugins list --why\n'

@@ -17,7 +17,7 @@ from bridle.base.git.git_calls import GitCall
 from bridle.base.process.processes import CannotStart, CompletedProgram, Processes
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.option_values import settings_here
 from bridle.cli.policy.trust import review_lines, typed_line
@@ -230,12 +230,12 @@ def _words(command: object) -> str:
 def _lines(row: PluginRow, *, why: bool) -> Iterator[str]:
     head = f"{row.name} {row.version}".strip()
     counts = _counts(row.adds) or ("nothing" if row.state == "used" else row.why)
-    yield visible(f"{head}  {row.kind}, {row.state}: {counts}", newlines=False)
+    yield visible_line(f"{head}  {row.kind}, {row.state}: {counts}")
     if why:
-        yield visible(f"  from     {row.origin or 'not installed'}", newlines=False)
-        yield visible(f"  because  {row.why}", newlines=False)
+        yield visible_line(f"  from     {row.origin or 'not installed'}")
+        yield visible_line(f"  because  {row.why}")
         for thing in row.adds:
-            yield visible(f"  {thing.kind:<13}  {thing.name}  {thing.about}", newlines=False).rstrip()
+            yield visible_line(f"  {thing.kind:<13}  {thing.name}  {thing.about}").rstrip()
 
 
 def _counts(adds: tuple[AddedThing, ...]) -> str:
@@ -276,9 +276,7 @@ def _verify(where: Folders, *, as_json: bool) -> int:
         return say_json(rows) or (EXIT_DRIFT if drifted else 0)
     lines = [f"{one.record.name}: {one.problem}. It counts for nothing." for one in drifted]
     end = "" if drifted else f"{counted(len(found), 'bundle')}, as you agreed to them.\n"
-    return say("".join(f"{visible(line, newlines=False)}\n" for line in lines) + end) or (
-        EXIT_DRIFT if drifted else 0
-    )
+    return say("".join(f"{visible_line(line)}\n" for line in lines) + end) or (EXIT_DRIFT if drifted else 0)
 
 
 # Bringing
@@ -371,14 +369,14 @@ def _agreed(contents: BundleContents, source: str, commit: str, before: BundleRe
 def screen_lines(contents: BundleContents, source: str, commit: str) -> Iterator[str]:
     """Everything a bundle would add and where it comes from, for the person who says yes or no."""
     at = f" at {commit}" if commit else ""
-    yield visible(f"    from        {source}{at}", newlines=False)
+    yield visible_line(f"    from        {source}{at}")
     if contents.about:
-        yield visible(f"    about       {contents.about}", newlines=False)
+        yield visible_line(f"    about       {contents.about}")
     yield f"    content     {counted(contents.files, 'file')}, sha256 {contents.digest}"
     for thing in bundle_things(contents):
-        yield visible(f"    {thing.kind:<10}  {thing.name}  {thing.about}", newlines=False).rstrip()
+        yield visible_line(f"    {thing.kind:<10}  {thing.name}  {thing.about}").rstrip()
     for path in contents.executables:
-        yield visible(f"    program     {path}", newlines=False)
+        yield visible_line(f"    program     {path}")
     if contents.hooks or contents.servers:
         yield "    Hooks and servers run by themselves, with the rights of the session's commands."
 

@@ -17,7 +17,7 @@ from bridle.app.user.settings import skill_settings
 from bridle.base.fs.files import private_folder, write_atomic
 from bridle.base.text.phrases import counted
 from bridle.base.text.spelling import meant_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.console import say, say_json
 from bridle.cli.option_values import problem_data, unwritable
 from bridle.config.folders import Folders, folders, project_folder
@@ -105,7 +105,7 @@ def _list(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str
 
 
 def _lines(entries: list[ProfileEntry]) -> Iterator[str]:
-    names = [visible(entry.name, newlines=False) for entry in entries]
+    names = [visible_line(entry.name) for entry in entries]
     width = max(map(len, names))
     for name, row in zip(names, entries, strict=True):
         mark = "*" if row.in_force else " "
@@ -114,7 +114,7 @@ def _lines(entries: list[ProfileEntry]) -> Iterator[str]:
             if row.trusted
             else f"waits for your trust: bridle trust ack {_path_in_project(row.name)}"
         )
-        yield f"{mark} {name:<{width}}  {row.scope:<7}  {visible(about, newlines=False)}".rstrip()
+        yield f"{mark} {name:<{width}}  {row.scope:<7}  {visible_line(about)}".rstrip()
 
 
 def _path_in_project(name: str) -> str:
@@ -147,16 +147,16 @@ def _skills(tiers: Tiers, where: Folders, cwd: str, env: Mapping[str, str]) -> t
 
 
 def _page(page: ProfilePage) -> Iterator[str]:
-    yield visible(f"{page.name}  {page.about}", newlines=False).rstrip()
-    yield f"  file     {visible(page.path, newlines=False)}"
+    yield visible_line(f"{page.name}  {page.about}").rstrip()
+    yield f"  file     {visible_line(page.path)}"
     yield f"  scope    {page.scope}{'' if page.trusted else ', not trusted yet: it counts for nothing'}"
     for key, value in page.settings.items():
-        yield f"  {visible(key, newlines=False)} = {visible(written(value), newlines=False)}"
+        yield f"  {visible_line(key)} = {visible_line(written(value))}"
     if not page.settings:
         yield "  It sets nothing."
     yield f"  skills   {', '.join(page.skills) or 'none'}"
     for problem in page.problems:
-        yield f"  {visible(problem, newlines=False)}"
+        yield f"  {visible_line(problem)}"
 
 
 def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[str, str]) -> int:
@@ -168,7 +168,7 @@ def _check(parsed: argparse.Namespace, where: Folders, cwd: str, env: Mapping[st
     errors = [problem for problem in found if problem.severity == "error"]
     if parsed.json:
         return say_json([problem_data(problem) for problem in found]) or (EXIT_INVALID if errors else 0)
-    lines = [f"{problem.severity}: {visible(problem.text, newlines=False)}" for problem in found]
+    lines = [f"{problem.severity}: {visible_line(problem.text)}" for problem in found]
     end = f"{counted(len(files), 'profile')}, {counted(len(found), 'problem')}."
     return say("\n".join((*lines, end)) + "\n") or (EXIT_INVALID if errors else 0)
 
@@ -218,8 +218,7 @@ def _new(parsed: argparse.Namespace, where: Folders, cwd: str) -> int:
     except OSError as problem:
         raise unwritable(path, problem) from None
     return say(
-        visible(f'Profile "{name}" is in {path} now. Look at it: bridle profiles show {name}', newlines=False)
-        + "\n"
+        visible_line(f'Profile "{name}" is in {path} now. Look at it: bridle profiles show {name}') + "\n"
     )
 
 

@@ -13,7 +13,7 @@ from bridle.app.sources.skill_sources import agreed_of, find_all
 from bridle.app.user.setting_sections import load
 from bridle.app.user.settings import is_acked, skill_settings
 from bridle.base.fs.files import read_limited, write_new
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.cli.console import say, say_json, tell
 from bridle.cli.policy.trust import stored_approvals
 from bridle.cli.setup.doctor_parts import at_home
@@ -79,7 +79,7 @@ def _list(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     if parsed.json:
         return say_json(found)
     for problem in found.problems:
-        tell(visible(problem, newlines=False))
+        tell(visible_line(problem))
     return say("\n".join(skill_lines(found.skills)) + "\n")
 
 
@@ -94,7 +94,7 @@ def _show(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
         *(f"{name}: {_written(value)}" for name, value in found.fields.items()),
         *((f"files: {', '.join(found.files)}",) if found.files else ()),
     ]
-    return say("\n".join(visible(fact, newlines=False) for fact in facts) + f"\n\n{visible(found.body)}\n")
+    return say("\n".join(visible_line(fact) for fact in facts) + f"\n\n{visible(found.body)}\n")
 
 
 def _written(value: Any) -> str:
@@ -168,10 +168,10 @@ def _checked(path: str, env: Mapping[str, str]) -> CheckedSkill:
 
 
 def _checked_lines(one: CheckedSkill) -> list[str]:
-    place = visible(one.path, newlines=False)
+    place = visible_line(one.path)
     if one.problem:
-        return [f"{place}{f':{one.line}' if one.line else ''}: {visible(one.problem, newlines=False)}"]
-    return [f"{place}: good", *(f"{place}: {visible(text, newlines=False)}" for text in one.warnings)]
+        return [f"{place}{f':{one.line}' if one.line else ''}: {visible_line(one.problem)}"]
+    return [f"{place}: good", *(f"{place}: {visible_line(text)}" for text in one.warnings)]
 
 
 # Beginning one
@@ -190,7 +190,7 @@ def _new(parsed: argparse.Namespace, env: Mapping[str, str]) -> int:
     try:
         read_skill(text, folder=parsed.name)
     except BadSkill as bad:
-        raise UsageError(f'"{visible(parsed.name, newlines=False)[:100]}" cannot be a skill: {bad}') from None
+        raise UsageError(f'"{visible_line(parsed.name)[:100]}" cannot be a skill: {bad}') from None
     file = os.path.join(folder, SKILL_FILE)
     try:
         os.makedirs(folder, mode=0o700 if parsed.own else 0o777, exist_ok=True)

@@ -20,7 +20,7 @@ from bridle.app.user.setting_sections import load
 from bridle.app.user.stored_keys import session_store
 from bridle.base.clock import SystemClock
 from bridle.base.fs.files import real_folder
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.accounts.first_run import DEMO_MODEL, choose_model
 from bridle.cli.console import say, tolerate_characters
 from bridle.cli.engine_attach import connect_to_engine, terminal_look, why_in_process, why_untold
@@ -188,7 +188,7 @@ class TerminalStart:
             return True
         if accepted.problem is not None:
             tell(sentence("TrustFileUnsafe", {"path": accepted.path, "problem": accepted.problem}))
-        shown = visible(_folder(folder, self._env), newlines=False)
+        shown = visible_line(_folder(folder, self._env))
         say(f"{shown}: {why}. Commands could write all of it; a project's own folder is safer.\n")
         try:
             typed = _ask("Work in it all the same? y/n (Enter: no) › ").strip().lower()
@@ -207,7 +207,7 @@ class TerminalStart:
         found = await self._connection.ask(ListProviders(which="running", create=create))
         if found.default is not None and not any(one.running for one in found.providers):
             return found.default, ""
-        say(f"Bridle {__version__} · {visible(_folder(create.cwd, self._env), newlines=False)}\n\n")
+        say(f"Bridle {__version__} · {visible_line(_folder(create.cwd, self._env))}\n\n")
         try:
             columns = os.get_terminal_size(sys.stdout.fileno()).columns
             model = await choose_model(self._connection, create, found, _ask, _say_line, columns=columns)
@@ -219,7 +219,7 @@ class TerminalStart:
         if model == DEMO_MODEL:
             return DEMO, ""
         local = "Cost: none, it is local." if model.local else "Change it with /model."
-        say(f"Saved: {visible(model.model, newlines=False)}. {local}\n\n")
+        say(f"Saved: {visible_line(model.model)}. {local}\n\n")
         return model.model, "chosen just now"
 
 

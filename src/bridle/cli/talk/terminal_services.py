@@ -18,7 +18,7 @@ from bridle.base.clock import SystemClock
 from bridle.base.fs.files import private_folder, read_limited, write_atomic
 from bridle.base.process.processes import CannotStart
 from bridle.base.process.user_programs import read_output, run_in_foreground
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.cli.editor import edited, open_pager, save_new
 from bridle.clients.engine_address import EngineLink
 from bridle.clients.images import MAX_BYTES, image_of, read_image
@@ -143,7 +143,7 @@ def picture_at(path: str, tiers: Tiers) -> Picture | None:
         return None
     limits = tiers.section("multimodal", MultimodalSettings)
     read = read_image(path, max_bytes=limits.max_image_bytes, detail=limits.detail)
-    return Picture(read.label(visible(os.path.basename(path), newlines=False)), read.block)
+    return Picture(read.label(visible_line(os.path.basename(path))), read.block)
 
 
 async def picture_on_clipboard(env: Mapping[str, str]) -> Picture:

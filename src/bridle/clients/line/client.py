@@ -10,7 +10,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import composer_with, typed
@@ -203,7 +203,7 @@ class LineClient:
                 self._keyboard.write_draft(text)
             case LendTerminal(words=words, after=after):
                 if not self._keyboard.run_verb(words, after):
-                    self._screen.say(f"In a shell: bridle {visible(' '.join(words), newlines=False)}")
+                    self._screen.say(f"In a shell: bridle {visible_line(' '.join(words))}")
             case TurnOver(seconds=seconds, title=title):
                 if seconds >= LONG_TURN_S:
                     self._terminal.notify(f"Bridle is done: {title}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.effects import OpenDiff
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
@@ -148,7 +148,7 @@ class Screen:
 
     def choice(self, line: StartLine) -> None:
         """A line in columns; where they do not fit, what it means stands below."""
-        value, detail = visible(line.value, newlines=False), visible(line.detail, newlines=False)
+        value, detail = visible_line(line.value), visible_line(line.detail)
         text = f"{line.name:<{_NAME_COLUMNS}}{value:<{_VALUE_COLUMNS}} {detail}".rstrip()
         if not detail or self._columns <= 0 or width_of(text) <= self._columns:
             self.say(text, indent=_INDENT)
@@ -241,7 +241,7 @@ class Screen:
 
     def _diff_rows(self, changes: OpenDiff) -> list[list[Ink]]:
         said = [Row(changes.title, "title")] if changes.title else []
-        notes = [Row(visible(note, newlines=False), "faint") for note in changes.notes]
+        notes = [Row(visible_line(note), "faint") for note in changes.notes]
         rows = edit_rows(changes.files, colours=self._look.colour)
         return [
             *([self._ink(row)] for row in said),
@@ -380,7 +380,7 @@ class Screen:
 
     def _coloured(self, text: str, code: str, otherwise: str = "") -> Ink:
         on = f"\x1b[{code}m" if code and self._look.colour else otherwise
-        return Ink(visible(text, newlines=False).replace("\t", "    "), on)
+        return Ink(visible_line(text).replace("\t", "    "), on)
 
     def _output(self, line: str, *, whole: bool) -> list[Ink]:
         """One row, faint, in its own colours where there are any."""

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.composer.keys import Key
 from bridle.clients.line.terminal_keys import KeyDecoder, LineDecoder
 
@@ -189,7 +189,7 @@ class Terminal:
         """Rings, and says why where the terminal can."""
         if not self.interactive or self.look.notify == "off":
             return
-        said = visible(text, newlines=False).replace(";", ",")
+        said = visible_line(text).replace(";", ",")
         code = {
             "off": "",
             "bell": "",

@@ -22,7 +22,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridle._version import __version__
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.mcp_server.agent_door import NAMED, AgentDoor, Tell, page_of, refused_answer, uri_template
 from bridle.clients.mcp_server.agent_resources import (
     ABOUT,
@@ -301,7 +301,7 @@ class _Handlers:
 
 def _outer_agent(ctx: Context) -> OuterAgent:
     info = ctx.session.client_params
-    name = visible(info.client_info.name, newlines=False)[:64] if info is not None else ""
+    name = visible_line(info.client_info.name)[:64] if info is not None else ""
     return OuterAgent(name=name, request=ctx.request)
 
 

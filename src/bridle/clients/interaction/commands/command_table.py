@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.composer.word_completion import closest
 from bridle.clients.interaction.effects import Do, Effect, SayWords, SessionHost
 from bridle.clients.interaction.state.engine_info import EngineInfo
@@ -123,14 +123,14 @@ class SlashTable(msgspec.Struct, frozen=True):
         command = self.find(self._spell(name, "")[0])
         prompt = next((one for one in info.prompts if one.name == name), None)
         if command is None and prompt is None:
-            shown = visible(name, newlines=False)
+            shown = visible_line(name)
             return (f"There is no command /{shown}.{self.nearest_words(name, info)} /help lists them.",)
         does = command.help if command is not None else prompt.description if prompt is not None else ""
         arguments = self.arguments_of(name, info)
         return (
-            visible(usage_words(name, arguments), newlines=False),
-            f"  {visible(does, newlines=False)}",
-            *(f"  {visible(line, newlines=False)}" for line in map(_argument_words, arguments) if line),
+            visible_line(usage_words(name, arguments)),
+            f"  {visible_line(does)}",
+            *(f"  {visible_line(line)}" for line in map(_argument_words, arguments) if line),
         )
 
     def _expand_alias(self, name: str, arguments: str, info: EngineInfo) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.commands.command_table import (
     SlashCommand,
     SlashContext,
@@ -64,7 +64,7 @@ async def other_folder_words(host: SessionHost, session: str) -> str:
     wanted = session.removeprefix("sess_")
     for one in await list_sessions(host):
         if not one.here and one.id.removeprefix("sess_").startswith(wanted):
-            folder = visible(one.folder, newlines=False)
+            folder = visible_line(one.folder)
             return f"That session belongs to {folder}. In a shell: bridle -C {folder} -r {session}"
     return ""
 
@@ -152,7 +152,7 @@ def _rename(_now: SlashContext, title: str) -> Sequence[Effect]:
 
 async def rename(host: SessionHost, title: str) -> None:
     await host.connection.send(RenameSession(session=host.session, title=title))
-    host.view.title = visible(title, newlines=False)
+    host.view.title = visible_line(title)
     host.perform(SayWords(f'This session is now called "{host.view.title}".'))
 
 

@@ -8,7 +8,7 @@ from typing import Final, get_args
 import msgspec
 
 from bridle.base.text.phrases import counted, window_words
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.commands.command_table import (
     SlashCommand,
     SlashContext,
@@ -106,7 +106,7 @@ def _effort(now: SlashContext, name: str) -> Sequence[Effect]:
         if name == effort:
             return (SetEffort(session=now.session, effort=effort),)
     if name:
-        return say(f'"{visible(name, newlines=False)}" is not an effort ({", ".join(EFFORTS)}).')
+        return say(f'"{visible_line(name)}" is not an effort ({", ".join(EFFORTS)}).')
     current = now.view.effort or "what the model does by itself"
     return say(f"effort   {current}    Change it: /effort NAME ({' '.join(EFFORTS)})")
 
@@ -124,7 +124,7 @@ def _mode(now: SlashContext, name: str) -> Sequence[Effect]:
         if name == mode:
             return (SetMode(session=now.session, mode=mode),)
     if name:
-        return say(f'"{visible(name, newlines=False)}" is not a mode ({", ".join(MODES)}).')
+        return say(f'"{visible_line(name)}" is not a mode ({", ".join(MODES)}).')
     rows = [f"{'>' if mode == now.view.mode else ' '} {mode:<8} {MODE_WORDS[mode]}" for mode in MODES]
     return say(*rows, "Change it: /mode NAME, or Shift-Tab for default, auto, plan", indent=" " * 11)
 
@@ -235,7 +235,7 @@ def parse_change(arguments: str) -> ProfileChange | None:
 
 def ways_to_change(change: ProfileChange) -> ChoiceList:
     """What is left to choose. What stands for a row is what one would write behind `/profiles`."""
-    name = visible(change.name, newlines=False)
+    name = visible_line(change.name)
     if change.in_place:
         return ChoiceList(
             purpose="profile",
@@ -306,10 +306,10 @@ async def change_profile(host: SessionHost, arguments: str) -> None:
 
 def why_not(name: str, entries: tuple[ProfileEntry, ...]) -> str:
     """What to say of a profile that cannot be had; empty where it can, or where a file is named."""
-    shown = visible(name, newlines=False)
+    shown = visible_line(name)
     entry = next((one for one in entries if one.name == name), None)
     if entry is None and "/" not in name and not name.endswith(".toml"):
-        known = ", ".join(visible(one.name, newlines=False) for one in entries)
+        known = ", ".join(visible_line(one.name) for one in entries)
         return f'There is no profile "{shown}" (there are {known}).'
     if entry is not None and not entry.trusted:
         return f'The profile "{shown}" is of this project and not trusted yet: /trust ack'
@@ -318,14 +318,10 @@ def why_not(name: str, entries: tuple[ProfileEntry, ...]) -> str:
 
 def list_rows(entries: tuple[ProfileEntry, ...]) -> Iterator[str]:
     """The profiles there are, the one in force with a mark."""
-    names = [visible(entry.name, newlines=False) for entry in entries]
+    names = [visible_line(entry.name) for entry in entries]
     width = max(map(len, names), default=0)
     for name, entry in zip(names, entries, strict=True):
-        about = (
-            visible(entry.about, newlines=False)
-            if entry.trusted
-            else "of this project, not trusted yet: /trust ack"
-        )
+        about = visible_line(entry.about) if entry.trusted else "of this project, not trusted yet: /trust ack"
         yield f"{'>' if entry.in_force else ' '} {name:<{width}}   {about}".rstrip()
     yield f"  {USAGE}"
 
@@ -338,16 +334,16 @@ def page_rows(profile: ProfileDescription) -> Iterator[str]:
         "project": "of this project",
         "path": "a file you named",
     }
-    yield f"profile  {visible(profile.name, newlines=False)}   {whose[profile.scope]}"
+    yield f"profile  {visible_line(profile.name)}   {whose[profile.scope]}"
     if profile.about:
-        yield f"about    {visible(profile.about, newlines=False)}"
+        yield f"about    {visible_line(profile.about)}"
     for label, names in (
         ("tools", profile.tools),
         ("servers", profile.servers),
         ("skills", profile.skills),
         ("plugins", profile.plugins),
     ):
-        shown = ", ".join(visible(name, newlines=False) for name in names)
+        shown = ", ".join(visible_line(name) for name in names)
         yield f"{label:<8} {shown or 'none'}"
     yield "Others: /profiles"
 
@@ -356,7 +352,7 @@ def begun_words(name: str, old: str, *, turns: int) -> str:
     """What is said in a new session of the one before."""
     along = f" It begins with a summary of the last {counted(turns, 'turn')}." if turns else ""
     return (
-        f'A new session on the profile "{visible(name, newlines=False)}".{along} '
+        f'A new session on the profile "{visible_line(name)}".{along} '
         f"The one before is paused: /resume {old} goes back to it."
     )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.commands.command_table import SlashCommand, SlashContext, do, is_number, say
 from bridle.clients.interaction.commands.conversation_commands import short_id
 from bridle.clients.interaction.composer.parse import Words, parse
@@ -198,7 +198,7 @@ async def open_diff(host: SessionHost, what: str) -> None:
     turn, title = f"Turn {changes.turn}" if changes.turn else "This", changes.title
     if what == "session":
         turn, title = "This session", ""
-    named = f' "{visible(title, newlines=False)}"' if title else ""
+    named = f' "{visible_line(title)}"' if title else ""
     notes = [f"{one}: secret-looking, not shown" for one in changes.hidden]
     notes += [f"… {counted(changes.more_files, 'more file')}"] if changes.more_files else []
     host.perform(OpenDiff(f"{turn}{named} changed {count}", changes.files, tuple(notes)))
@@ -212,7 +212,7 @@ def _thinking(now: SlashContext, _arguments: str) -> Sequence[Effect]:
 
 
 def _jobs(now: SlashContext, _arguments: str) -> Sequence[Effect]:
-    running = tuple(visible(job, newlines=False) for job in now.view.jobs.values())
+    running = tuple(visible_line(job) for job in now.view.jobs.values())
     return say(*running or ("No command runs in the background.",))
 
 
@@ -229,7 +229,7 @@ def _agents(now: SlashContext, arguments: str) -> Sequence[Effect]:
     if child is None and verb == "stop":
         return say(_whom_to_stop(word, now.view))
     if child is None:
-        return say(f"No agent {visible(word, newlines=False)} was sent here. /agents lists them.")
+        return say(f"No agent {visible_line(word)} was sent here. /agents lists them.")
     if verb != "stop":
         return (Do(open_child, child.invocation),)
     if child.is_over:
@@ -239,10 +239,10 @@ def _agents(now: SlashContext, arguments: str) -> Sequence[Effect]:
 
 def _whom_to_stop(word: str, view: SessionView) -> str:
     """What there is to stop, for somebody who named nobody or none that was sent."""
-    working = ", ".join(visible(one.label, newlines=False) for one in view.children.working)
+    working = ", ".join(visible_line(one.label) for one in view.children.working)
     if not working:
         return "No agent is at work here. /agents lists those that were sent."
-    unknown = f"No agent {visible(word, newlines=False)} was sent here. " if word else ""
+    unknown = f"No agent {visible_line(word)} was sent here. " if word else ""
     return f"{unknown}Which one? At work: {working}. One ends with /agents stop NAME"
 
 
@@ -277,7 +277,7 @@ def agent_rows(found: AgentList) -> list[SayWords]:
     widest = max((len(_name(one)) for one in shown), default=0)
     beside = " " * (widest + 4)
     lines = (f"{'>' if one.chosen else ' '} {_name(one):<{widest}}  {_about(one)}" for one in shown)
-    mistakes = (f"! {visible(problem, newlines=False)}" for problem in found.problems)
+    mistakes = (f"! {visible_line(problem)}" for problem in found.problems)
     return [*(SayWords(line, beside) for line in lines), *(SayWords(line, "  ") for line in mistakes)]
 
 
@@ -286,11 +286,11 @@ def _rank(agent: AgentEntry) -> int:
 
 
 def _name(agent: AgentEntry) -> str:
-    return visible(agent.name, newlines=False)
+    return visible_line(agent.name)
 
 
 def _about(agent: AgentEntry) -> str:
-    place = visible(agent.place, newlines=False)
+    place = visible_line(agent.place)
     source = agent.source if agent.source == "builtin" or not place else f"{agent.source}, {place}"
     if not agent.trusted:
         return f"not trusted yet: bridle trust ack {place}"
@@ -298,7 +298,7 @@ def _about(agent: AgentEntry) -> str:
         *(("you talk with it",) if agent.chosen else ("to talk with",) if agent.selectable else ()),
         *(("can be sent",) if agent.callable else ()),
     ]
-    described = visible(agent.description, newlines=False)
+    described = visible_line(agent.description)
     return f"{described} ({', '.join((*does, source))})"
 
 
@@ -327,7 +327,7 @@ def _cost_lines(now: SlashContext) -> tuple[str, ...]:
         return ("Nothing used yet.",)
     is_local = used.is_local(now.info.is_local)
     money = money_words(used, used, local=is_local)[0]
-    lines = (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible(money, newlines=False)}")
+    lines = (f"tokens   {' · '.join(token_words(used.usage))}", f"cost     {visible_line(money)}")
     if not any(by_agent):
         return lines
     main = now.view.created.agent if now.view.created is not None else None
@@ -350,7 +350,7 @@ def _status(now: SlashContext, _arguments: str) -> Sequence[Effect]:
         *_cost_lines(now),
     ]
     if view.created is not None and view.created.profile != "default":
-        lines.insert(1, f"profile  {visible(view.created.profile, newlines=False)}")
+        lines.insert(1, f"profile  {visible_line(view.created.profile)}")
     lines += [f"held     {counted(view.held, 'message')}: /queue"] if view.held else []
     lines += [f"! {visible(event.message)}" for event in view.degraded.values()]
     return say(*lines, indent=" " * 9)
@@ -369,7 +369,7 @@ async def export(host: SessionHost, path: str) -> None:
     past = [envelope async for envelope in _read_past(host)]
     name = path or f"bridle-{await short_id(host.connection, host.session)}.md"
     written = save(name, transcript(host.view.title, past, path=name))
-    host.perform(SayWords(f"Written: {visible(written, newlines=False)}"))
+    host.perform(SayWords(f"Written: {visible_line(written)}"))
 
 
 def transcript(title: str, envelopes: Iterable[Envelope], *, path: str = "") -> str:

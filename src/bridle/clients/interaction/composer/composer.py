@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from bridle.protocol.messages import ImageBlock
 
@@ -171,7 +171,7 @@ def shown(cells: Cells) -> str:
 
 
 def shown_cell(cell: Cell) -> str:
-    return visible(cell) if isinstance(cell, str) else visible(cell.label, newlines=False)
+    return visible(cell) if isinstance(cell, str) else visible_line(cell.label)
 
 
 def remembered(state: Composer, cells: Cells) -> Composer:
@@ -284,7 +284,7 @@ def replaced(state: Composer, start: int, end: int, text: str) -> Composer:
 
 
 def _without_controls(text: str) -> str:
-    return _CONTROLS.sub(lambda control: visible(control[0], newlines=False), text)
+    return _CONTROLS.sub(lambda control: visible_line(control[0]), text)
 
 
 def _pasted(state: Composer, text: str) -> Composer:
@@ -429,7 +429,7 @@ def search_words(search: Search) -> str:
     found = "Ctrl-R older · Enter take it · Esc back"
     if search.query and search.place is None:
         found = "no earlier prompt has this · Esc back"
-    return f"search: {visible(search.query, newlines=False)}   {found}"
+    return f"search: {visible_line(search.query)}   {found}"
 
 
 def _searching(state: Composer, search: Search, key: Key) -> tuple[Composer, Effect]:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.protocol.messages import FileMention, InputBlock, TextBlock
 
 _SLASH: Final = r"/([a-z][a-z0-9_-]*(?::[A-Za-z0-9_.-]+)*)(?:\s+(.*))?"
@@ -92,7 +92,7 @@ def interactive_program(command: str) -> str | None:
 def missing_files(text: str, exists: Exists) -> list[str]:
     """What to say of each file that words point at and that is not there; `@word` alone may be anything."""
     return [
-        f'There is no file "{visible(name, newlines=False)}" here; it was sent as it stands.'
+        f'There is no file "{visible_line(name)}" here; it was sent as it stands.'
         for found in re.finditer(_MENTION, text)
         if _mentioned(found, exists) is None
         and (name := found[1] or found[2].rstrip(_TRAILING))

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from bridle.base.text.phrases import age, counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.composer.keys import Key, Paste, Press, Text
 from bridle.clients.interaction.composer.word_completion import common_beginning
@@ -98,7 +98,7 @@ def list_lines(choices: ChoiceList, *, columns: int, rows: int = 0) -> list[str]
         lines.append(f"  … {left} more")
     if found and columns > 0 and width_of(_choice_row(found[choices.at], width)) + 2 > columns:
         whole = f"    {found[choices.at].name.strip()}   {found[choices.at].about}".rstrip()
-        lines += wrapped(visible(whole, newlines=False), columns, indent="    ")
+        lines += wrapped(visible_line(whole), columns, indent="    ")
     keys = f"{choices.enter} · type to filter · Tab complete · Esc back" if found else "Esc back"
     for text in filter(None, (keys, choices.below)):
         lines += wrapped(f"  {text}", columns, indent="  ")
@@ -112,12 +112,12 @@ def plain_rows(choices: ChoiceList, *, columns: int) -> list[str]:
 
 
 def _choice_row(row: ChoiceRow, width: int) -> str:
-    name, about = visible(row.name, newlines=False), visible(row.about, newlines=False)
+    name, about = visible_line(row.name), visible_line(row.about)
     return f"{name}{' ' * (width - width_of(name))}   {about}".rstrip()
 
 
 def _name_columns(rows: Sequence[ChoiceRow], columns: int) -> int:
-    widest = max((width_of(visible(row.name, newlines=False)) for row in rows), default=0)
+    widest = max((width_of(visible_line(row.name)) for row in rows), default=0)
     return min(widest, _NAME_COLUMNS if columns <= 0 else min(_NAME_COLUMNS, columns - 2))
 
 
@@ -323,7 +323,7 @@ def unwarned(picker: Picker) -> Picker:
 
 def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
     """The list as text: also what is printed where nobody can choose. Columns and rows of zero mean endless ones."""
-    where = "all folders" if picker.all_folders else visible(picker.folder, newlines=False)
+    where = "all folders" if picker.all_folders else visible_line(picker.folder)
     lines = _header(where, _HELP_ALL if picker.all_folders else _HELP, columns)
     found = picker.found
     if not found:
@@ -339,7 +339,7 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
     if (left := len(found) - first - shown) > 0:
         lines.append(f"  … {left} more")
     if found and (last := found[picker.at].last):
-        lines.append(_cut(f'     last: "{visible(last, newlines=False)}"', columns))
+        lines.append(_cut(f'     last: "{visible_line(last)}"', columns))
     lines += [_cut(line, columns) for line in _below(picker)]
     return [*lines, _LEAVE] if picker.warned else lines
 
@@ -347,12 +347,12 @@ def picker_lines(picker: Picker, *, columns: int, rows: int = 0) -> list[str]:
 def _below(picker: Picker) -> list[str]:
     """What can be done, or what is being asked."""
     if picker.asking == "delete":
-        name = visible(picker.found[picker.at].name, newlines=False)
+        name = visible_line(picker.found[picker.at].name)
         return [f"  Delete {name} for good? y delete · any other key keeps it"]
     if picker.asking == "rename":
-        return [f"  New title: {visible(picker.title, newlines=False)}▏  Enter names it · Esc leaves it"]
+        return [f"  New title: {visible_line(picker.title)}▏  Enter names it · Esc leaves it"]
     if picker.note:
-        return [f"  {visible(picker.note, newlines=False)}"]
+        return [f"  {visible_line(picker.note)}"]
     return [f"  {_KEYS}"] if picker.changes and picker.found else []
 
 
@@ -397,10 +397,10 @@ def _title_columns(sessions: Sequence[Listed], digits: int, columns: int) -> int
 
 
 def _row(number: str, session: Listed, room: int, *, folder: bool) -> str:
-    name = _padded(visible(session.name, newlines=False), room)
+    name = _padded(visible_line(session.name), room)
     turns = counted(session.turns, "turn")
     star = "★" if session.pinned else " "
-    where = visible(session.folder, newlines=False) if folder and not session.here else ""
+    where = visible_line(session.folder) if folder and not session.here else ""
     about = "  ".join(filter(None, (session.mark, where)))
     facts = f"{session.when:<12} {turns:>8}   {session.cost:<6}  {about}"
     return f"{number}{star} {name} {facts}".rstrip()

@@ -10,7 +10,7 @@ import msgspec
 from bridle.base.text.line_diff import DiffLine, folded
 from bridle.base.text.lookalikes import lookalike_words, mark_lookalikes
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import (
     Choice,
     Form,
@@ -62,7 +62,7 @@ def setting_of(created: SessionCreated | None, folder: str) -> Setting:
     """Where the commands of a session run: its folder, as people write it, and the border around them."""
     border = created if created is not None and created.confined != "off" else None
     return Setting(
-        folder=visible(folder, newlines=False),
+        folder=visible_line(folder),
         sandbox="sandbox: none" if border is None else "sandbox on",
         network=_NETWORK["inherit" if border is None else border.network],
     )
@@ -357,7 +357,7 @@ def _diff_row(line: DiffLine) -> Row:
 
 
 def _text(line: str) -> str:
-    return visible(mark_lookalikes(line, prose=True), newlines=False).replace("\t", "    ")
+    return visible_line(mark_lookalikes(line, prose=True)).replace("\t", "    ")
 
 
 def _unworked(given: dict[str, Any]) -> tuple[str, list[Row], list[Row]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.base.text.lookalikes import mark_lookalikes
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.cells import chopped, width_of, wrapped
 from bridle.protocol.commands import PermissionChoice
 from bridle.protocol.questions import AnyAnswer
@@ -116,7 +116,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 def marked_line(text: str) -> str:
     """Return untrusted text on one line, with control, invisible and lookalike characters written out."""
-    return visible(mark_lookalikes(text), newlines=False)
+    return visible_line(mark_lookalikes(text))
 
 
 def marked_lines(text: str) -> list[str]:

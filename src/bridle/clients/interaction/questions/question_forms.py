@@ -9,7 +9,7 @@ from typing import Final, assert_never
 import msgspec
 
 from bridle.base.text.phrases import counted, dollars
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.git_form import git_form
 from bridle.clients.interaction.questions.question_card import (
     Choice,
@@ -142,7 +142,7 @@ def _ways_to_continue(asked: BudgetQuestion) -> Iterator[Choice]:
     if asked.raise_to_usd is not None:
         yield Choice("r", f"raise to ${asked.raise_to_usd:g}", BudgetAnswer(choice="raise"))
     if asked.cheaper is not None:
-        cheaper = visible(asked.cheaper, newlines=False)
+        cheaper = visible_line(asked.cheaper)
         yield Choice("m", f"go on with {cheaper}", BudgetAnswer(choice="cheaper"))
     if asked.reason == "PriceUnknown":
         yield Choice("g", "go on without the limit", BudgetAnswer(choice="unlimited"))
@@ -156,7 +156,7 @@ def budget_words(question: BudgetQuestion) -> str:
         "could": dollars(question.could_usd),
         "next": "",
     }
-    return visible(sentence(question.reason, data), newlines=False)
+    return visible_line(sentence(question.reason, data))
 
 
 def _orphan_form(asked: OrphanQuestion) -> Form:
@@ -204,10 +204,10 @@ def orphan_headline(question: OrphanQuestion) -> str:
 
 def orphan_lines(question: OrphanQuestion) -> Iterator[str]:
     """The call and what is there now."""
-    tool, began = visible(question.tool, newlines=False), _hours(question.started_ms)
+    tool, began = visible_line(question.tool), _hours(question.started_ms)
     yield f"  {tool:<6} {_call_words(question):<27} started {began}, no end recorded"
     for index, line in enumerate(question.now):
-        yield f"  {'' if index else 'now':<6} {visible(line, newlines=False)}"
+        yield f"  {'' if index else 'now':<6} {visible_line(line)}"
 
 
 def orphan_details(question: OrphanQuestion) -> Iterator[str]:
@@ -215,13 +215,13 @@ def orphan_details(question: OrphanQuestion) -> Iterator[str]:
     for name, value in question.input.items():
         shown = visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
         first, *rest = shown.split("\n")[:_MOST_DETAILS]
-        yield f"  {visible(name, newlines=False)}: {first}"
+        yield f"  {visible_line(name)}: {first}"
         yield from (f"    {line}" for line in rest)
 
 
 def undo_choice(question: OrphanQuestion) -> str:
     """The choice of undoing it, and why there is no point in choosing it."""
-    why_not = visible(question.not_undoable, newlines=False)
+    why_not = visible_line(question.not_undoable)
     return f"undo it (not possible {why_not})" if why_not else "undo it"
 
 
@@ -230,9 +230,7 @@ def _call_words(question: OrphanQuestion) -> str:
     about = next(
         (given[name] for name in ("command", "path", "url") if isinstance(given.get(name), str)), None
     )
-    text = visible(
-        about if about is not None else msgspec.json.encode(given).decode(), newlines=False
-    ).strip()
+    text = visible_line(about if about is not None else msgspec.json.encode(given).decode()).strip()
     return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
 
 
@@ -271,14 +269,14 @@ def _sampling_rows(asked: SamplingQuestion) -> Iterator[Row]:
 def _token_form(asked: TokenQuestion) -> Form:
     """Show a code. The question closes when the code was used or expires."""
     refusal = TokenAnswer(allow=False)
-    who = visible(asked.name, newlines=False) or "no name of its own"
+    who = visible_line(asked.name) or "no name of its own"
     may = "everything" if asked.commands is None else ", ".join(asked.commands) or "nothing"
     return Form(
         title=f"Somebody asks for a token. Its code: {asked.code[:3]} {asked.code[3:]}",
         body=(
             Row(f"for {who} ({asked.identity}), {counted(asked.life_s // 60, 'minute')}"),
-            Row(f"sessions: {visible(', '.join(asked.sessions), newlines=False) or 'none'}"),
-            Row(f"may: {visible(may, newlines=False)}{', and mint tokens' if asked.can_mint else ''}"),
+            Row(f"sessions: {visible_line(', '.join(asked.sessions)) or 'none'}"),
+            Row(f"may: {visible_line(may)}{', and mint tokens' if asked.can_mint else ''}"),
         ),
         choices=(Choice("n", "refuse it", refusal),),
         inline=True,

@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.base.text.line_diff import DiffLine
 from bridle.base.text.phrases import counted, spelled_age
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import Choice, Form, Row, RowStyle
 from bridle.protocol.questions import LaunchShown, TrustAnswer, TrustQuestion
 
@@ -82,19 +82,20 @@ def trust_lines(question: TrustQuestion) -> list[str]:
 
 def numbered(line: DiffLine, *, compared: bool) -> str:
     """A line of a text or of a change, as it is printed."""
-    text = visible(line.text, newlines=False).replace("\t", "    ")
+    text = visible_line(line.text).replace("\t", "    ")
     if line.mark == "…":
         return f"    …    {counted(line.number, 'line')} unchanged"
     return f"{line.number:5}  {line.mark} {text}" if compared else f"{line.number:5}  {text}"
 
 
 def _title(question: TrustQuestion) -> str:
+    path = visible_line(question.path)
     if question.offered:
-        return f"{_line(question.path)} is here and not used: it is for another agent. Use it?  {_facts(question)}"
+        return f"{path} is here and not used: it is for another agent. Use it?  {_facts(question)}"
     if question.trusted_ms is None:
         new = "" if question.runs or question.kind == "mcp_server" else " It is new to you."
         return f"{_wish(question)}{new}  {_facts(question)}"
-    title = f"{_line(question.path)} changed since you trusted it ({_day(question.trusted_ms, question.asked_ms)})."
+    title = f"{path} changed since you trusted it ({_day(question.trusted_ms, question.asked_ms)})."
     if not question.compared:
         return f"{title}  {_facts(question)}"
     says = question.wishes or question.runs or question.kind == "settings"
@@ -106,42 +107,43 @@ def _wish(question: TrustQuestion) -> str:
     if question.runs:
         return _runs(question.runs, question.when)
     if question.wishes:
-        listed = ", ".join(_line(wish) for wish in question.wishes[:_SHOWN_WISHES])
+        listed = ", ".join(visible_line(wish) for wish in question.wishes[:_SHOWN_WISHES])
         more = len(question.wishes) - _SHOWN_WISHES
         return f"This project's settings want to: {listed}{f' and {more} more' if more > 0 else ''}."
     if question.kind == "skill":
-        return (
-            f"The skill {_line(question.path)} wants to tell the model how to work. It may run its scripts."
-        )
+        return f"The skill {visible_line(question.path)} wants to tell the model how to work. It may run its scripts."
     if question.kind == "agent":
-        return f"The agent of {_line(question.path)} wants to be talked with and sent."
+        return f"The agent of {visible_line(question.path)} wants to be talked with and sent."
     if question.kind == "mcp_server":
-        return f"{_line(question.path)} waits for your word."
+        return f"{visible_line(question.path)} waits for your word."
     if question.kind == "settings":
-        return f"{_line(question.path)} may set whatever your own settings may."
+        return f"{visible_line(question.path)} may set whatever your own settings may."
     if question.kind == "config":
-        return f"{_line(question.path)} wants to set how Bridle works here."
-    return f"{_line(question.path)} wants to tell the model how to work here."
+        return f"{visible_line(question.path)} wants to set how Bridle works here."
+    return f"{visible_line(question.path)} wants to tell the model how to work here."
 
 
 def _runs(command: str, when: str) -> str:
-    return f"This project wants to run a program when {when}: {_line(command)}. It will run with your rights."
+    return f"This project wants to run a program when {when}: {visible_line(command)}. It will run with your rights."
 
 
 def _facts(question: TrustQuestion) -> str:
     facts = [counted(question.line_count, "line")]
     if question.changed_ms is not None:
-        by = f" by {_line(question.owner)}" if question.owner else ""
+        by = f" by {visible_line(question.owner)}" if question.owner else ""
         facts.append(f"changed {spelled_age(question.asked_ms - question.changed_ms)}{by}")
     return ", ".join(facts)
 
 
 def _launched(launch: LaunchShown) -> Iterator[str]:
-    lines = [f"command  {_line(word)}" for word in launch.argv[:1]]
+    lines = [f"command  {visible_line(word)}" for word in launch.argv[:1]]
     lines += [f"         {visible(word)}" for word in launch.argv[1:]]
-    lines += [f"variable {_line(f'{name}={value}')}" for name, value in launch.env]
-    lines += [f"folder   {_line(launch.cwd)}", f"program  {_line(launch.program) or 'not found'}"]
-    lines += [f"file     {_line(path)}" for path in launch.files]
+    lines += [f"variable {visible_line(f'{name}={value}')}" for name, value in launch.env]
+    lines += [
+        f"folder   {visible_line(launch.cwd)}",
+        f"program  {visible_line(launch.program) or 'not found'}",
+    ]
+    lines += [f"file     {visible_line(path)}" for path in launch.files]
     return (f"    {row}" for line in lines for row in line.split("\n"))
 
 
@@ -149,9 +151,9 @@ def _launch_warnings(question: TrustQuestion, launch: LaunchShown) -> Iterator[s
     if question.trusted_ms is not None:
         yield "! it changed since you trusted it"
     if launch.fetched:
-        yield f"! it brings {_line(launch.fetched)} from the network, as it is then"
+        yield f"! it brings {visible_line(launch.fetched)} from the network, as it is then"
     if launch.unpinned:
-        yield f"! {_line(launch.unpinned)}"
+        yield f"! {visible_line(launch.unpinned)}"
 
 
 def _warnings(question: TrustQuestion) -> Iterator[str]:
@@ -161,7 +163,7 @@ def _warnings(question: TrustQuestion) -> Iterator[str]:
         yield "! the file goes on; only what is shown would be used"
     for hidden in question.hidden:
         many = f", {hidden.count} of them" if hidden.count > 1 else ""
-        yield f"! line {hidden.line} has hidden characters (shown as {_line(chr(hidden.code))}){many}"
+        yield f"! line {hidden.line} has hidden characters (shown as {visible_line(chr(hidden.code))}){many}"
     if (more := question.hidden_lines - len(question.hidden)) > 0:
         yield f"! and {counted(more, 'more line')} with hidden characters"
 
@@ -171,7 +173,3 @@ def _day(ms: int, now_ms: int) -> str:
     when = datetime.fromtimestamp(ms // 1000, UTC)
     text = f"{when.day} {when.strftime('%b')}"
     return text if now_ms - ms < 300 * _DAY_MS else f"{text} {when.year}"
-
-
-def _line(text: str) -> str:
-    return visible(text, newlines=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.base.text.phrases import age, counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.questions.question_card import Choice, Form, Row
 from bridle.protocol.questions import (
     ConflictAnswer,
@@ -82,9 +82,11 @@ def undo_lines(preview: UndoPreview) -> list[str]:
     lines += [_row(one.did, one.path, "", f"{_inside(one)} {one.becomes}") for one in preview.repositories]
     lines += [_row("deleted", one.path, "", f"{_objects(one)} restored") for one in preview.objects]
     if preview.done:
-        lines.append(f"  done already: {', '.join(map(_line, preview.done))}")
+        lines.append(f"  done already: {', '.join(map(visible_line, preview.done))}")
     lines += [f"  conflict: {conflict_words(one)}" for one in preview.conflicts]
-    lines += [f"  cannot be undone: {one.did} {_line(one.path)} ({one.why})" for one in preview.impossible]
+    lines += [
+        f"  cannot be undone: {one.did} {visible_line(one.path)} ({one.why})" for one in preview.impossible
+    ]
     return [*lines, *(f"  cannot be undone: {words}" for words in missed_words(preview.missed))]
 
 
@@ -95,7 +97,7 @@ def conflict_words(conflict: UndoConflict) -> str:
         by = f"by turn {conflict.by_turn}"
     else:
         by = "by you" if conflict.age_ms is None else f"by you, {age(conflict.age_ms)}"
-    return f"{_line(conflict.path)} {'is gone since' if conflict.gone else 'changed after'} {since} ({by})"
+    return f"{visible_line(conflict.path)} {'is gone since' if conflict.gone else 'changed after'} {since} ({by})"
 
 
 def missed_words(missed: Sequence[UndoMissed]) -> Iterator[str]:
@@ -122,7 +124,7 @@ def missed_words(missed: Sequence[UndoMissed]) -> Iterator[str]:
 
 
 def _row(did: str, path: str, counts: str, fate: str) -> str:
-    return f"  {did:<9} {_line(path):<{_NAME_COLUMNS}} {counts:<9} {fate}".rstrip()
+    return f"  {did:<9} {visible_line(path):<{_NAME_COLUMNS}} {counts:<9} {fate}".rstrip()
 
 
 def _counts(file: UndoFile) -> str:
@@ -149,13 +151,9 @@ def _objects(objects: UndoObjects) -> str:
 
 def _named(names: Sequence[str], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(_line, names[:most])) + more
+    return ", ".join(map(visible_line, names[:most])) + more
 
 
 def _one_line(text: str, most: int) -> str:
-    line = _line(" ".join(text.split()))
+    line = visible_line(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _line(text: str) -> str:
-    return visible(text, newlines=False)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from bridle.base.text.markdown import MarkdownStream, Style, StyledSpan, inline_spans
 from bridle.base.text.markdown_table import Align, Table, table_of
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.cells import cells_of, width_of
 from bridle.clients.interaction.render.syntax_colours import AnswerPiece, coloured_lines
 
@@ -43,7 +43,7 @@ def _cell(text: str, links: Links) -> _Line:
         if span.style == "link":
             pieces += links(span)
         else:
-            shown = visible(span.text, newlines=False).replace("\t", " ")
+            shown = visible_line(span.text).replace("\t", " ")
             pieces.append(AnswerPiece(shown, span.style))
     return pieces
 
@@ -224,12 +224,12 @@ class AnswerSpans:
             if number:
                 yield AnswerPiece("\n", "plain")
             for text, style in line:
-                yield AnswerPiece(visible(text, newlines=False).replace("\t", "    "), style or "plain")
+                yield AnswerPiece(visible_line(text).replace("\t", "    "), style or "plain")
 
     def links(self, span: StyledSpan) -> Iterator[AnswerPiece]:
         """A link: what it says, and where it leads unless that is the same."""
         address = address_of(span.target, self._folder()) if self._opens else ""
-        text, target = visible(span.text, newlines=False), visible(span.target, newlines=False)
+        text, target = visible_line(span.text), visible_line(span.target)
         yield AnswerPiece(text, "link", address=address)
         host = host_of(address)
         if text.removesuffix("/") in (target.removesuffix("/"), target.partition("//")[2].removesuffix("/")):

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any, Final, assert_never
 
 from bridle.base.text.phrases import agent_words, counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.render.session_fold import Call, edited_files
 from bridle.protocol import display_values as d
 from bridle.protocol import events as e
@@ -76,7 +76,7 @@ def last_lines(text: str) -> list[str]:
 
 def plain_line(line: str) -> str:
     """A line of output without its colours; whatever else a terminal would obey is written out."""
-    return visible("".join(text for text, _ in coloured_parts(line)), newlines=False)
+    return visible_line("".join(text for text, _ in coloured_parts(line)))
 
 
 def coloured_parts(line: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +151,7 @@ _CHANGED_NOTHING = frozenset({
 
 def short_text(text: str, width: int = COMMAND_WIDTH) -> str:
     """Text on one line of at most `width` characters."""
-    shown = visible(text.strip(), newlines=False)
+    shown = visible_line(text.strip())
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
@@ -164,7 +164,7 @@ def describe_call(tool: str, given: dict[str, Any]) -> str:
         return short_text(command) or tool
     if tool == e.DELEGATE:
         return short_text(f"agent {given.get('agent', '')}: {given.get('task', '')}")
-    verb = _VERBS.get(tool, visible(tool, newlines=False))
+    verb = _VERBS.get(tool, visible_line(tool))
     about = (given.get(name) for name in ("pattern", "path", "question", "url"))
     first = next((one for one in about if isinstance(one, str)), "")
     return f"{verb} {short_text(first)}" if first else verb
@@ -335,4 +335,4 @@ def _judgement(result: e.ToolResult) -> str:
 
 
 def _shown(text: str | None) -> str:
-    return visible(text or "", newlines=False)
+    return visible_line(text or "")

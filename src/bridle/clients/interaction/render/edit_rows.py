@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.clients.interaction.render.syntax_colours import TokenStyle, coloured_lines, language_of
 from bridle.protocol.display_values import EditedFile
@@ -204,7 +204,7 @@ def _compared(old: str, new: str) -> Sequence[list[tuple[int, int]]]:
 
 
 def _text(text: str) -> str:
-    return visible(text, newlines=False).replace("\t", "    ")
+    return visible_line(text).replace("\t", "    ")
 
 
 _HEADING: Final = "diff --git "
@@ -269,4 +269,4 @@ def _diff_line(line: str) -> str:
     if line.startswith(("+", "-")):
         bare = line.rstrip(" \t")
         line = bare + "·" * (len(line) - len(bare))
-    return visible(line, newlines=False).replace("\t", "    ")
+    return visible_line(line).replace("\t", "    ")

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, assert_never
 import msgspec
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.untrusted import unwrapped
 from bridle.clients.interaction.questions.git_form import git_lines
 from bridle.clients.interaction.questions.undo_form import undo_lines
@@ -139,7 +139,7 @@ class EventRows:
         depth = len(envelope.agent_path)
         several = sum(len(one.path) == depth for one in self.fold.children.working) > 1
         changed = self._last_agent != envelope.invocation and not is_start_or_end
-        label = visible(own.label, newlines=False) if own is not None and (several or changed) else ""
+        label = visible_line(own.label) if own is not None and (several or changed) else ""
         started = envelope.event.invocation if isinstance(envelope.event, e.ChildStarted) else None
         self._last_agent = started or envelope.invocation
         path = progress.path_words(envelope.agent_path)
@@ -297,7 +297,7 @@ def _start_text(event: e.StepStarted | e.ChildStarted, fold: SessionFold, sessio
     facts = [f"model {event.provider}:{event.model}", f"mode {created.mode if created else 'default'}"]
     if created is not None:
         facts += [f"sandbox {created.sandbox}" if created.sandbox else "", network_text(created)]
-    return visible(" · ".join(filter(None, (*facts, session))), newlines=False)
+    return visible_line(" · ".join(filter(None, (*facts, session))))
 
 
 def _said_rows(agent: AgentFold, *, is_main: bool, makes_calls: bool) -> Iterator[EventRow]:
@@ -385,7 +385,7 @@ def _setting_rows(
 
 
 def _setting_row(line: StartLine) -> EventRow:
-    return EventRow(kind="setting", text=visible(f"{line.name}: {line.words}", newlines=False), setting=line)
+    return EventRow(kind="setting", text=visible_line(f"{line.name}: {line.words}"), setting=line)
 
 
 def _note_lines(
@@ -449,6 +449,6 @@ def undone_lines(applied: e.UndoApplied, wording: Wording) -> list[str]:
     done = f"Done again. {undo} takes it back." if applied.redone else f"Undone. {redo} brings it back."
     lines = [f"{done} The conversation is unchanged; the model has been told."]
     if applied.left:
-        left = ", ".join(visible(path, newlines=False) for path in applied.left)
+        left = ", ".join(visible_line(path) for path in applied.left)
         lines.append(f"Left as they are: {left}")
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridle.base.text.phrases import counted, dollars, one_line
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
 from bridle.protocol import events as e
 from bridle.protocol.child_tree import ChildEntry, ChildTree
@@ -29,7 +29,7 @@ def plan_title(todos: Sequence[Todo]) -> str:
 
 def current_item(todos: Sequence[Todo]) -> str:
     """The item in progress; empty where there is none."""
-    return next((visible(todo.text, newlines=False) for todo in todos if todo.state == "doing"), "")
+    return next((visible_line(todo.text) for todo in todos if todo.state == "doing"), "")
 
 
 def plan_line(todos: Sequence[Todo]) -> str:
@@ -45,7 +45,7 @@ def plan_rows(todos: Sequence[Todo], *, spoken: bool = False, whole: bool = Fals
     if first:
         yield Row(f"{marks['done']} {first} before", "faint")
     for todo in todos[first:last]:
-        yield Row(f"{marks[todo.state]} {visible(todo.text, newlines=False)}", _STYLES[todo.state])
+        yield Row(f"{marks[todo.state]} {visible_line(todo.text)}", _STYLES[todo.state])
     if left := len(todos) - last:
         yield Row(f"{marks['open']} {left} more: /todos", "faint")
 
@@ -63,7 +63,7 @@ def skill_named(text: str) -> str:
     """The name of the skill that this text loads; empty for other text."""
     if not text.startswith(_OPENING):
         return ""
-    return visible(text.removeprefix(_OPENING).partition('"')[0], newlines=False)[:64]
+    return visible_line(text.removeprefix(_OPENING).partition('"')[0])[:64]
 
 
 def skill_change_lines(event: SkillRegistryChanged) -> list[str]:
@@ -74,12 +74,12 @@ def skill_change_lines(event: SkillRegistryChanged) -> list[str]:
             parts.append(f"{word}: {_listed(names)}")
     if event.waiting:
         parts.append(f"not trusted: {_listed(event.waiting)}")
-    return [f"skills   {' · '.join(parts)}", *(f"! {visible(one, newlines=False)}" for one in event.problems)]
+    return [f"skills   {' · '.join(parts)}", *(f"! {visible_line(one)}" for one in event.problems)]
 
 
 def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return visible(", ".join(names[:10]), newlines=False) + more
+    return visible_line(", ".join(names[:10])) + more
 
 
 _NAMED = 10
@@ -90,29 +90,25 @@ def goal_line(event: e.GoalBegun | e.GoalChecked | e.GoalEnded) -> str:
     """The line about a goal that began, was checked or ended."""
     match event:
         case e.GoalBegun(check=check, limits=limits):
-            passes = _shown(check_words(check))
+            passes = visible_line(check_words(check))
             return f"goal     until {passes:<24} {counted(limits.rounds, 'round')} at most"
         case e.GoalChecked(passed=True):
             return f"check    passed{'':<24} round {event.round}"
         case e.GoalChecked(problem=problem):
-            return f"check    {f'not passed ({_shown(problem)})':<30} round {event.round}"
+            return f"check    {f'not passed ({visible_line(problem)})':<30} round {event.round}"
         case e.GoalEnded(reached=True, rounds=rounds):
             return f"goal     reached in {counted(rounds, 'round')}"
         case e.GoalEnded(message=message):
-            return f"goal     not reached. {_shown(message or '')}".rstrip()
+            return f"goal     not reached. {visible_line(message or '')}".rstrip()
 
 
 def check_warning(ended: e.GoalEnded) -> str:
     """A warning about files of the check that the model changed; empty where it changed none."""
     if not ended.changed:
         return ""
-    names = ", ".join(_shown(path) for path in ended.changed[:_NAMED])
+    names = ", ".join(visible_line(path) for path in ended.changed[:_NAMED])
     more = f" and {len(ended.changed) - _NAMED} more" if len(ended.changed) > _NAMED else ""
     return f"warning  The model changed these files of the check: {names}{more}"
-
-
-def _shown(text: str) -> str:
-    return visible(text, newlines=False)
 
 
 SAID_LINES: Final = 4
@@ -124,7 +120,7 @@ _STATES: Final = {"working": "working", "waiting": "waiting for an answer", "don
 
 def path_words(path: Sequence[str]) -> str:
     """The names of subagents down to one."""
-    return visible(" → ".join(path), newlines=False)
+    return visible_line(" → ".join(path))
 
 
 def sent_line(child: ChildEntry) -> str:
@@ -147,7 +143,7 @@ def ended_line(child: ChildEntry) -> str:
 
 
 def child_title(child: ChildEntry) -> str:
-    return f"agent {visible(child.label, newlines=False)}"
+    return f"agent {visible_line(child.label)}"
 
 
 def child_facts(child: ChildEntry) -> list[str]:
@@ -160,9 +156,7 @@ def _left(child: ChildEntry) -> list[str]:
     """The branch that it left in its own worktree."""
     if not (child.worktree and child.is_over):
         return []
-    return [
-        f"left on {visible(child.branch, newlines=False)} (/worktrees)" if child.branch else "changed nothing"
-    ]
+    return [f"left on {visible_line(child.branch)} (/worktrees)" if child.branch else "changed nothing"]
 
 
 def tree_lines(tree: ChildTree, *, ids: bool = False) -> list[str]:
@@ -177,7 +171,7 @@ def tree_lines(tree: ChildTree, *, ids: bool = False) -> list[str]:
         facts = " · ".join((state, *child_facts(child)))
         named = f"{_short(child.invocation, TASK_CHARACTERS)}  " if ids else ""
         indent = "  " * depth
-        lines.append(f"{indent}{named}{visible(child.label, newlines=False)}   {facts}")
+        lines.append(f"{indent}{named}{visible_line(child.label)}   {facts}")
         lines.append(f"{indent}  {_short(child.task, TASK_CHARACTERS)}")
     return lines
 
@@ -193,5 +187,5 @@ def said_lines(text: str, most: int | None) -> list[str]:
 
 
 def _short(text: str, width: int) -> str:
-    shown = visible(" ".join(text.split()), newlines=False)
+    shown = visible_line(" ".join(text.split()))
     return shown if len(shown) <= width else shown[: width - 1] + "…"

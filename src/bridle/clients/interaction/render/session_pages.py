@@ -18,7 +18,7 @@ import msgspec
 from bridle.base.clock import iso_ms
 from bridle.base.text.markdown import MarkdownStream, StyledSpan, inline_spans
 from bridle.base.text.markdown_table import table_of
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.render.call_text import describe_call, diff_text
 from bridle.clients.interaction.render.event_rows import EventRow, EventRows, RowKind, gap_text
 from bridle.clients.interaction.render.progress_text import child_title, ended_line
@@ -319,7 +319,7 @@ def _closes(line: str, fence: str) -> bool:
 
 def _line(text: str) -> str:
     """Text of somebody on one line, inside mark-up of ours."""
-    return _inline(visible(" ".join(text.split()), newlines=False))
+    return _inline(visible_line(" ".join(text.split())))
 
 
 def html(title: str, facts: Iterable[str], envelopes: Iterable[e.Envelope]) -> Iterator[str]:

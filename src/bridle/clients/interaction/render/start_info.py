@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.protocol.events import Mode, SessionCreated
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _reach(created: SessionCreated) -> str:
     """The hosts that a command with limited network can reach."""
     if not created.hosts:
         return "no network" if created.network == "deny" else "no host (sandbox.hosts is empty)"
-    named = [visible(host, newlines=False) for host in created.hosts[:_NAMED_HOSTS]]
+    named = [visible_line(host) for host in created.hosts[:_NAMED_HOSTS]]
     more = len(created.hosts) - len(named)
     return "only " + ", ".join(named) + (f" and {more} more" if more else "")
 
@@ -128,7 +128,7 @@ class StartInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def start_title(start: StartInfo, folder: str) -> str:
     """The first line: the program, and the folder as people write it."""
-    where = visible(f"{folder} (git {start.branch})" if start.branch else folder, newlines=False)
+    where = visible_line(f"{folder} (git {start.branch})" if start.branch else folder)
     return " · ".join(filter(None, (f"Bridle {start.version}".rstrip(), where)))
 
 
@@ -151,8 +151,8 @@ def new_lines(start: StartInfo, lines: Sequence[StartLine]) -> list[StartLine]:
 
 def rules_line(used: Sequence[str], waiting: Sequence[str]) -> StartLine:
     """Which instruction files the model is told of, and which lie there without anybody's word on them."""
-    loaded = ", ".join(visible(shown, newlines=False) for shown in used) or "none loaded"
-    found = ", ".join(visible(shown, newlines=False) for shown in waiting)
+    loaded = ", ".join(visible_line(shown) for shown in used) or "none loaded"
+    found = ", ".join(visible_line(shown) for shown in waiting)
     detail = (
         f"{found} found, not trusted yet" if found else "" if used else "no AGENTS.md here; /init writes one"
     )

@@ -13,7 +13,7 @@ import msgspec
 
 from bridle.base.clock import iso_ms
 from bridle.base.text.phrases import counted, dollars
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.token_estimate import CHARACTERS_PER_TOKEN, IMAGE_TOKENS, estimated_tokens
 from bridle.protocol import events as e
 from bridle.protocol.messages import ImageBlock, InputBlock, TextBlock, Usage
@@ -97,7 +97,7 @@ def _counts(event: e.Compacted) -> str:
 
 def _instructions(prefix: e.PrefixSet | None) -> list[str]:
     found = _INSTRUCTIONS.findall(prefix.system if prefix is not None else "")
-    return [visible(str(name), newlines=False) for name in found]
+    return [visible_line(str(name)) for name in found]
 
 
 # What is not known is never a number.
@@ -206,13 +206,13 @@ def instruction_rows(told: Mapping[str, Any]) -> list[str]:
 
 
 def _row(file: Mapping[str, Any]) -> str:
-    name = visible(str(file.get("path", "")), newlines=False)
+    name = visible_line(str(file.get("path", "")))
     if file.get("state") == "left out":
-        return f"  {name:<{NAME_COLUMNS}} not in use: {visible(str(file.get('why', '')), newlines=False)}"
+        return f"  {name:<{NAME_COLUMNS}} not in use: {visible_line(str(file.get('why', '')))}"
     characters, tokens = _number(file.get("characters")), _number(file.get("tokens"))
     notes = ["in use" if file.get("state") == "in use" else "added when a file of its folder was touched"]
     if by := file.get("imported_by"):
-        notes.append(f"imported by {visible(str(by), newlines=False)}")
+        notes.append(f"imported by {visible_line(str(by))}")
     if trusted := _number(file.get("trusted_ms")):
         notes.append(f"trusted {iso_ms(trusted)[:10]}")
     return (
@@ -221,7 +221,7 @@ def _row(file: Mapping[str, Any]) -> str:
 
 
 def _other(one: Mapping[str, Any]) -> str:
-    name = visible(str(one.get("path", "")), newlines=False)
+    name = visible_line(str(one.get("path", "")))
     why = "you said no here" if one.get("word") == "declined" else "name it in context.sources"
     return f"  {name:<{NAME_COLUMNS}} not in use: for another agent, {why}"
 
@@ -352,10 +352,7 @@ class Contents:
         return parts + self._images * IMAGE_TOKENS
 
     def _left_out(self) -> list[str]:
-        return [
-            f"  {visible(path, newlines=False):<{NAME_COLUMNS}} not in use: not trusted"
-            for path in self._not_used
-        ]
+        return [f"  {visible_line(path):<{NAME_COLUMNS}} not in use: not trusted" for path in self._not_used]
 
 
 def _files(system: str) -> dict[str, str]:
@@ -363,8 +360,7 @@ def _files(system: str) -> dict[str, str]:
     begins = list(_INSTRUCTIONS.finditer(system))
     ends = [*(found.start() for found in begins[1:]), len(system)]
     return {
-        visible(found[1], newlines=False): system[found.start() : end]
-        for found, end in zip(begins, ends, strict=False)
+        visible_line(found[1]): system[found.start() : end] for found, end in zip(begins, ends, strict=False)
     }
 
 

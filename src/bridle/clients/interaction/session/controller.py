@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.commands.command_table import SlashContext, SlashTable, busy_words
 from bridle.clients.interaction.commands.setting_commands import next_mode
 from bridle.clients.interaction.commands.slash_table import SLASH
@@ -191,7 +191,7 @@ class Controller:
             case e.InputAccepted(content=content, goal=None, child="") if (
                 envelope.originator not in self.view.clients
             ):
-                name = visible(self.view.names.get(envelope.originator, ""), newlines=False) or "elsewhere"
+                name = visible_line(self.view.names.get(envelope.originator, "")) or "elsewhere"
                 words = f"{name}: {visible(e.text_of(content))}"
                 return (SayWords(words, "  "), ShowEvent(envelope))
             case e.TurnEnded():
@@ -222,7 +222,7 @@ class Controller:
         """What somebody is told whose question is gone without their answer; `said` names who gave one."""
         if by is None:
             return "Nobody answered in time."
-        return "" if by in self.view.clients else visible(said, newlines=False) or "Answered elsewhere."
+        return "" if by in self.view.clients else visible_line(said) or "Answered elsewhere."
 
     # Intents
 
@@ -329,7 +329,7 @@ class Controller:
         entry = self._info.models.get(self.view.model)
         if entry is None or entry.images is not False:
             return ""
-        return f"{visible(self.view.model, newlines=False)} takes no images. /model changes it."
+        return f"{visible_line(self.view.model)} takes no images. /model changes it."
 
     def _held_back(self, key: str) -> str:
         """What is said of a lone letter during a turn or a question: it was an answer, and would be paid for."""

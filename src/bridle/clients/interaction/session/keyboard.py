@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 from bridle.base.clock import Clock
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer import picker as picking
@@ -275,9 +275,7 @@ class Keyboard:
         self._router.composer = found.composer
         if found.options:
             self._offered = True
-            self._screen.hint(
-                options_words([visible(option, newlines=False) for option in found.options]), lasting=True
-            )
+            self._screen.hint(options_words([visible_line(option) for option in found.options]), lasting=True)
 
     def _forget_options(self) -> None:
         if self._offered:

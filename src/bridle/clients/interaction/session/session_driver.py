@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.commands.conversation_commands import other_folder_words, short_id
 from bridle.clients.interaction.commands.setting_commands import begun_words
@@ -235,7 +235,7 @@ class SessionDriver:
             await self.info.learn_profiles(self.connection, session)
         described = (await self.connection.ask(DescribeSession(session=session))).session
         view = SessionView(self.connection.client)
-        view.title = visible(described.title, newlines=False)
+        view.title = visible_line(described.title)
         self._opened_at = opened_at
         self._perform(
             self.controller.forget_questions()
@@ -403,7 +403,7 @@ class SessionDriver:
             created = await self.connection.send(msgspec.structs.replace(create, profile=None))
         else:
             self._create = msgspec.structs.replace(self._create, profile=profile)
-            name = visible(profile, newlines=False)
+            name = visible_line(profile)
             self.perform(SayWords(f'This session goes on with the profile "{name}".'))
         await self._open(created)
 

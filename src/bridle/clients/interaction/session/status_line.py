@@ -7,7 +7,7 @@ from typing import Final
 
 from bridle.base.clock import Clock
 from bridle.base.text.phrases import counted
-from bridle.base.text.terminal_text import visible
+from bridle.base.text.terminal_text import visible_line
 from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.cells import fitting, width_of
 from bridle.clients.interaction.render.progress_text import current_item
@@ -89,7 +89,7 @@ def _at_work(view: SessionView) -> tuple[str, Activity, list[str]]:
         if (activity := view.child_activity.get(child.invocation)) is not None:
             others = len(children) - 1
             return (
-                visible(child.label, newlines=False),
+                visible_line(child.label),
                 activity,
                 [*([counted(others, "more agent")] if others else []), *beside],
             )
@@ -98,9 +98,7 @@ def _at_work(view: SessionView) -> tuple[str, Activity, list[str]]:
 
 def _beside_words(view: SessionView) -> str:
     """Who works in the background: `2 agents work: explore, review`."""
-    names = [
-        visible(one.label, newlines=False) for one in view.children.working if one.invocation in view.beside
-    ]
+    names = [visible_line(one.label) for one in view.children.working if one.invocation in view.beside]
     return (
         f"{counted(len(names), 'agent')} {'works' if len(names) == 1 else 'work'}: {', '.join(names)}"
         if names
@@ -135,7 +133,7 @@ def _fitted(phase: str, what: str, time: str, facts: Sequence[str], tail: Sequen
 
 def cut(text: str, columns: int) -> str:
     """The text in one row; one that is longer ends with a mark."""
-    shown = visible(text, newlines=False)
+    shown = visible_line(text)
     return shown if width_of(shown) <= columns else f"{shown[: fitting(shown, columns - 1)]}…"
 
 
