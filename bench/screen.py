@@ -8,11 +8,11 @@ from measure import Figure, in_turns, of_rounds, times
 
 from bridle.base.clock import SystemClock
 from bridle.clients.interaction.composer.composer import composer_with
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.status_line import StatusLine
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
-from bridle.clients.line.footer import Footer
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.line.live_terminal import Footer
 from bridle.clients.line.page import Page
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Look

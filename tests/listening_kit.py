@@ -17,7 +17,7 @@ from bridle.conformance.fake_models import scripted
 from bridle.control.http_server import ConnectionLimits
 from bridle.control.listening_socket import TcpAddress
 from bridle.engine.ports import Provider
-from bridle.plugin.contract import Plugin
+from bridle.plugin.registrar import Plugin
 from bridle.providers.script import say
 
 

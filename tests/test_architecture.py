@@ -301,7 +301,7 @@ def test_tests_against_foreign_programs_run_only_when_asked_for(repository):
         "engine/ports.py",
         "engine/services.py",
         "engine/dispatch.py",
-        "plugin/contract.py",
+        "plugin/registrar.py",
         "protocol/connection.py",
     ],
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.engine.tools import ToolContext as ToolContext
     from bridle.engine.tools import ToolLayer as ToolLayer
     from bridle.engine.tools import ToolOutput as ToolOutput
-    from bridle.plugin.contract import Plugin as Plugin
+    from bridle.plugin.registrar import Plugin as Plugin
     from bridle.plugin.registrar import Registrar as Registrar
     from bridle.protocol.commands import AnswerPermission as AnswerPermission
     from bridle.protocol.commands import CreateSession as CreateSession
@@ -57,7 +57,7 @@ _HOMES = {
     "ToolContext": "bridle.engine.tools",
     "ToolLayer": "bridle.engine.tools",
     "ToolOutput": "bridle.engine.tools",
-    "Plugin": "bridle.plugin.contract",
+    "Plugin": "bridle.plugin.registrar",
     "Registrar": "bridle.plugin.registrar",
     "AnswerPermission": "bridle.protocol.commands",
     "CreateSession": "bridle.protocol.commands",

@@ -9,7 +9,7 @@ import pytest
 
 from bridle.clients.interaction.render.call_text import did_not_run
 from bridle.clients.interaction.render.progress_text import ended_line
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import of_kind
 from bridle.protocol import events as e

@@ -8,7 +8,7 @@ from agents.test_background_children import BESIDE, HELD_CHILD, Held
 from app.test_compacting import Model, windows
 from app.test_goals import ending, give, reach
 from bridle.agents.definition import AgentDefinition, AgentDelegation
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_clock import FakeClock
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness, of_kind

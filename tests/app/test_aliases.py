@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bridle.clients.interaction.commands.command_table import SlashContext
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.effects import Effect, SayWords
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.view import SessionView
 from bridle.commands.aliases import read_aliases
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridle.base.memory_budget import LIMIT_BYTES
-from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines
+from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
 from bridle.conformance.fake_models import scripted
 from bridle.conformance.harness import harness
 from bridle.engine.store_ports import UndoStore

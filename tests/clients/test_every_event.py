@@ -5,11 +5,12 @@ from typing import get_args
 
 import msgspec
 
-from bridle.clients import replay, run_output
+from bridle.clients import print as run_print
+from bridle.clients import replay
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.render import session_pages
 from bridle.clients.interaction.render.event_rows import EventRows, RowKind
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.clients.line import screen
 from bridle.clients.line.page import Page
 from bridle.clients.line.terminal import Look
@@ -154,8 +155,8 @@ def on_the_screen(session: list[e.Envelope]) -> str:
 
 def as_progress(session: list[e.Envelope]) -> str:
     lines: list[str] = []
-    rows = EventRows(left_out=run_output.LEFT_OUT)
-    progress = run_output.RunProgress(lines.append, lines.append, detail=True)
+    rows = EventRows(left_out=run_print.LEFT_OUT)
+    progress = run_print.RunProgress(lines.append, lines.append, detail=True)
     for envelope in session:
         progress.take(envelope, rows.take(envelope))
     return "\n".join(lines)
@@ -169,7 +170,7 @@ def for_programs(session: list[e.Envelope]) -> str:
 Draw = Callable[[list[e.Envelope]], str]
 CONSUMERS: list[tuple[Draw, frozenset[RowKind]]] = [
     (on_the_screen, screen.LEFT_OUT | {"input", "command"}),
-    (as_progress, run_output.LEFT_OUT | {"delta", "answer", "failure", "agent_answer"}),
+    (as_progress, run_print.LEFT_OUT | {"delta", "answer", "failure", "agent_answer"}),
     (lambda session: "".join(one.text for one in replay.frames(session)), replay.NOT_IN_TRANSCRIPTS),
     (lambda session: "\n".join(replay.transcript_lines(session)), replay.LEFT_OUT),
     (lambda session: "".join(session_pages.markdown("t", (), session)), session_pages.LEFT_OUT),

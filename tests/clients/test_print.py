@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from bridle.clients.print import Printer
-from bridle.clients.run_output import EXIT_READER_GONE, Format
+from bridle.clients.print import EXIT_READER_GONE, Format, Printer
 from bridle.protocol import events as e
 from bridle.protocol import queries as q
 from bridle.protocol.commands import Accepted, AnyCommand, CancelTurn, CreateSession, SendInput

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridle.clients.dotted_events import chain_lines, events_lines
 from bridle.clients.interaction.render.session_pages import Words, passages
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.clients.print import Printer
 from bridle.clients.replay import frames
 from bridle.conformance.fake_clock import FakeClock

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridle.clients.interaction.questions.undo_form import undo_lines
+from bridle.clients.interaction.questions.change_forms import undo_lines
 from bridle.engine.undo_records import Lost
 from bridle.undo.object_links import ObjectLinks
 from bridle.undo.undo_commands import shown_before

@@ -15,7 +15,7 @@ from bridle.app.features.model_features import answer_aside
 from bridle.app.features.session_features import BROUGHT, session_features
 from bridle.app.session_parts import OpenedLog, SessionParts, session_parts
 from bridle.base.memory_budget import MemoryCache
-from bridle.commands.role_commands import ROLE_COMMANDS
+from bridle.commands.described_commands import ROLE_COMMANDS
 from bridle.engine.dispatch import Dispatcher
 from bridle.engine.features import Feature, Joined, join, watch_with
 from bridle.engine.foreign_output import checked_event

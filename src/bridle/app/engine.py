@@ -18,7 +18,7 @@ from bridle.base.clock import Clock, SystemClock
 from bridle.base.ids import Ids
 from bridle.base.process.own_process import leave_no_core
 from bridle.base.process.processes import Processes
-from bridle.commands.prompts import prompt_of
+from bridle.commands.described_commands import prompt_of
 from bridle.config.folders import Folders, folders, home_of
 from bridle.control.in_process import InProcessConnection, client_of
 from bridle.control.live import Run
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from bridle.engine.services import ToolSource
     from bridle.engine.store_ports import Store
     from bridle.mcp.shared_server import ServerPool
-    from bridle.plugin.contract import Plugin
+    from bridle.plugin.registrar import Plugin
     from bridle.protocol.handshake import Handshake
     from bridle.protocol.tokens import Claims
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridle.app.sources.agent_sources import FoundAgents
     from bridle.engine.features import Feature
     from bridle.engine.store_ports import OpenLog, Store
-    from bridle.plugin.contract import Plugin
+    from bridle.plugin.registrar import Plugin
     from bridle.sessions.archive.kept_fold import KeptFold
 
 

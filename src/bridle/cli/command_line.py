@@ -19,7 +19,7 @@ from bridle.cli.verbs.rows import PATHS, Action, Argument, Option, Verb
 from bridle.protocol.errors import BridleError, CommandRefused, UsageError
 
 if TYPE_CHECKING:
-    from bridle.clients.run_output import Format
+    from bridle.clients.print import Format
 
 _KEY_PLACE = (
     "A key is never a word of a command, where the shell's history keeps it: bridle login asks for it, or reads it "

@@ -28,7 +28,7 @@ from bridle.engine.ports import Provider
 from bridle.engine.services import ToolSource
 from bridle.engine.store_ports import Store
 from bridle.engine.tools import Tool
-from bridle.plugin.contract import Plugin
+from bridle.plugin.registrar import Plugin
 from bridle.protocol.commands import CreateSession, SendInput, SessionOptions
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import CommandRefused

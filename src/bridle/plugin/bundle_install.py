@@ -24,6 +24,7 @@ from bridle.base.git.git_calls import (
     fetched_call,
     remote_place,
 )
+from bridle.base.process.processes import CompletedProgram
 from bridle.base.secrets.redact import redact
 from bridle.base.text.terminal_text import visible_line
 from bridle.config.bundle_contents import (
@@ -45,27 +46,12 @@ _INCOMING: Final = ".incoming-"
 _LIST_BYTES: Final = 1024 * 1024
 
 
-class EndedProgram(Protocol):
-    """How a program ended."""
-
-    @property
-    def returncode(self) -> int: ...
-    @property
-    def output(self) -> bytes: ...
-    @property
-    def error(self) -> bytes: ...
-    @property
-    def timed_out(self) -> bool: ...
-    @property
-    def truncated(self) -> bool: ...
-
-
 class RunGit(Protocol):
     """Runs a call to its end in a folder; at most `max_bytes` of its output are kept."""
 
     def __call__(
         self, call: GitCall, *, cwd: str, stdin: bytes | None, max_bytes: int
-    ) -> Awaitable[EndedProgram]: ...
+    ) -> Awaitable[CompletedProgram]: ...
 
 
 class BundleOrigin(msgspec.Struct, frozen=True, kw_only=True):

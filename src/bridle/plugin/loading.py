@@ -23,9 +23,7 @@ from bridle.config.setting_table import key_of, path_of
 from bridle.config.tiers import Tiers
 from bridle.engine.features import Feature, join
 from bridle.engine.setting_fields import about, kind_of
-from bridle.plugin.contract import Plugin
-from bridle.plugin.registrar import AddedRule, Registrar
-from bridle.plugin.transport import MakeTransport
+from bridle.plugin.registrar import AddedRule, MakeTransport, Plugin, Registrar
 from bridle.protocol.errors import BridleError
 
 GROUP = "bridle.plugins"

@@ -1,10 +1,10 @@
-"""What a plugin fills while it registers: lists, in its own namespace. What comes of them is a `Feature`."""
+"""The protocol of a plugin, and the registrar that it fills: lists in its own namespace, which become a `Feature`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -24,12 +24,32 @@ from bridle.engine.services import Service, SessionDoor, ToolSource
 from bridle.engine.slash_command import SlashCommand, SlashEvent
 from bridle.engine.steps import RequestLayer
 from bridle.engine.tools import Tool, ToolLayer, ToolOrigin
-from bridle.plugin.transport import MakeTransport
 from bridle.protocol.commands import CustomCommand
+from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError
 from bridle.protocol.events import CustomEvent, Envelope
 from bridle.protocol.queries import CustomQuery
 from bridle.protocol.slash_arguments import ANY_WORDS, SlashArgument
+
+
+class Plugin(Protocol):
+    """Something installed beside Bridle that adds to its sessions.
+
+    `name` is its namespace: small letters, digits and single underscores. What it adds is known as `NAME__tool`,
+    `/NAME:command` and `plugins.NAME.setting`, and as nothing else.
+    """
+
+    @property
+    def name(self) -> str: ...
+    def register(self, registrar: Registrar) -> None:
+        """Puts into the registrar what it adds to one session; called for every session that opens, and to look.
+
+        It does no work: nothing is read, started or contacted here.
+
+        Raises: whatever keeps it from being used. Then no session opens with it.
+        """
+        ...
+
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -268,3 +288,26 @@ def _word(name: str) -> str:
     if _WORD.fullmatch(name) is None:
         raise ValueError(f"{name!r} is no name for a command (small letters, digits, - and _)")
     return name
+
+
+RequestScope: TypeAlias = MutableMapping[str, Any]
+PluginApp: TypeAlias = Callable[
+    [
+        RequestScope,
+        Callable[[], Awaitable[MutableMapping[str, Any]]],
+        Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ],
+    Awaitable[None],
+]
+"""An ASGI application. It gets requests below `/v1/plugins/NAME` that came with a good token, and no others."""
+
+
+class TransportDoor(Protocol):
+    """What a transport has of its engine. Raises: nothing; what a client may not do its connection refuses."""
+
+    def connect(self, scope: RequestScope) -> Connection:
+        """Whoever sent this request, as a client with what its token lets it do. The caller closes it."""
+        ...
+
+
+MakeTransport: TypeAlias = Callable[[TransportDoor], PluginApp]

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import typed
 from bridle.clients.interaction.effects import (
     ClientEffect,
+    ClientServices,
     Intent,
     PutQuestion,
     SayWords,

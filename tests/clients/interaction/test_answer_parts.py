@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 
 from bridle.base.text.markdown_table import Table, table_of
 from bridle.clients.interaction.cells import width_of
-from bridle.clients.interaction.render.answer_spans import AnswerSpans, address_of
-from bridle.clients.interaction.render.syntax_colours import coloured_lines, language_of
+from bridle.clients.interaction.render.answer_spans import (
+    AnswerSpans,
+    address_of,
+    coloured_lines,
+    language_of,
+)
 from tables import table
 
 CELLS = st.text(st.sampled_from("ab `*|\\[](é漢h:"), max_size=30)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bridle.clients.interaction.render.usage import Contents
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import TextBlock
 from rows_kit import told

@@ -38,7 +38,7 @@ from bridle.clients.interaction.effects import (
 from bridle.clients.interaction.questions.question_card import Decided, Form, PermissionAnswer, Question
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.question_queue import QuestionQueue
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_models import SilentModel, scripted
 from bridle.conformance.harness import HarnessSession, harness
 from bridle.conformance.servers import ModelServer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.clients.interaction.questions.git_form import git_lines
+from bridle.clients.interaction.questions.change_forms import git_lines
 from bridle.clients.interaction.questions.question_card import Decided, Edit, Question, answer_card, draw_card
 from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.protocol.events import GitEnded, GitRun, QuestionAsked

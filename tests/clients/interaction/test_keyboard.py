@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
-from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import composer_with, shown
 from bridle.clients.interaction.composer.keys import Key, Press, Text
 from bridle.clients.interaction.composer.picker import ChoiceList, ChoiceRow
+from bridle.clients.interaction.effects import ClientServices
 from bridle.clients.interaction.questions.question_card import Hint, Show
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.keyboard import LEAVE_S, Keyboard

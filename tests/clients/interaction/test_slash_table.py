@@ -2,17 +2,17 @@
 
 import pytest
 
-from bridle.clients.interaction.commands import conversation_commands, work_commands
+from bridle.clients.interaction.commands import slash_table, work_commands
 from bridle.clients.interaction.commands.command_table import SlashCommand, SlashContext, SlashTable, say
 from bridle.clients.interaction.commands.setting_commands import fetch_grants, next_mode
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer.composer import typed as typed_text
 from bridle.clients.interaction.effects import Do, Effect, Fetch, Leave, LendTerminal, SayWords
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.render.usage import Tally
 from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
-from bridle.commands.prompts import PROMPTS
+from bridle.clients.interaction.view import SessionView
+from bridle.commands.described_commands import PROMPTS
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     CancelTurn,
@@ -70,18 +70,18 @@ def lines(name: str, arguments: str = "", *, now: SlashContext | None = None) ->
         ("plan", SetMode(session="s", mode="plan")),
         ("mode auto", SetMode(session="s", mode="auto")),
         ("model work:other", SetModel(session="s", model="work:other")),
-        ("new", Do(conversation_commands.start_new)),
-        ("resume 01J8", Do(conversation_commands.resume, "01J8")),
-        ("rename a title", Do(conversation_commands.rename, "a title")),
+        ("new", Do(slash_table.start_new)),
+        ("resume 01J8", Do(slash_table.resume, "01J8")),
+        ("rename a title", Do(slash_table.rename, "a title")),
         ("exit", Leave()),
-        ("sessions", Do(conversation_commands.show_sessions)),
-        ("sessions:list", Do(conversation_commands.show_sessions)),
-        ("sessions:resume 01J8", Do(conversation_commands.resume, "01J8")),
-        ("sessions:pin", Do(conversation_commands.pin)),
-        ("sessions pin off", Do(conversation_commands.pin, "off")),
+        ("sessions", Do(slash_table.show_sessions)),
+        ("sessions:list", Do(slash_table.show_sessions)),
+        ("sessions:resume 01J8", Do(slash_table.resume, "01J8")),
+        ("sessions:pin", Do(slash_table.pin)),
+        ("sessions pin off", Do(slash_table.pin, "off")),
         ("sessions dismiss", LendTerminal(("sessions", "dismiss"))),
-        ("sessions:branch", Do(conversation_commands.branch)),
-        ("sessions:branch 3", Do(conversation_commands.branch, "3")),
+        ("sessions:branch", Do(slash_table.branch)),
+        ("sessions:branch 3", Do(slash_table.branch, "3")),
         ("sessions:export a.md", Do(work_commands.export, "a.md")),
         ("init now", RunSlash(session="s", name="init", arguments="now")),
         ("nobody:knows", RunSlash(session="s", name="nobody:knows")),

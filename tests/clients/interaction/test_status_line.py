@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bridle.clients.interaction.cells import width_of
 from bridle.clients.interaction.session.status_line import StatusLine, span_words
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.conformance.fake_clock import FakeClock
 from bridle.protocol import events as e
 from clients.interaction.test_view import told

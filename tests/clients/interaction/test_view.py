@@ -1,6 +1,6 @@
 """The fold behind the screen: what waits, what runs, what a session is called."""
 
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.messages import FileMention, TextBlock
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bridle.base.clock import Clock
-from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.effects import ClientServices
 from bridle.clients.interaction.render.start_info import StartInfo, StartLine
 from bridle.clients.line.client import talk
 from bridle.clients.line.terminal import ESCAPE_S, Look, Terminal

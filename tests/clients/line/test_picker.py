@@ -15,7 +15,7 @@ from bridle.clients.interaction.composer.picker import (
     picker_lines,
     press,
 )
-from bridle.clients.line.session_picker import pick
+from bridle.clients.line.live_terminal import pick
 from bridle.clients.line.terminal import Look, Terminal
 from bridle.protocol.errors import CommandRefused
 from clients.line.line_kit import COLOURLESS, DEADLINE_S, DUMB, Person, check_golden

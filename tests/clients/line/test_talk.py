@@ -457,7 +457,7 @@ PROGRAM = """
 import asyncio, os, sys
 from bridle.base.clock import SystemClock
 from bridle.clients.line.client import talk
-from bridle.clients.interaction.client_services import ClientServices
+from bridle.clients.interaction.effects import ClientServices
 from bridle.clients.line.terminal import Terminal, look_of
 from bridle.conformance.harness import harness
 from bridle.conformance.fake_models import SilentModel

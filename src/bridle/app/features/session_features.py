@@ -20,7 +20,7 @@ from bridle.app.user.instruction_trust import trust_port
 from bridle.base.clock import iso_ms
 from bridle.base.fs.files import repository_root
 from bridle.base.process.installation import is_map_installed
-from bridle.commands.git_commands import GIT_COMMANDS
+from bridle.commands.described_commands import GIT_COMMANDS
 from bridle.config.folders import project_folder, prompt_folders
 from bridle.context.consent import AT_A_DESK, IN_CI, Consent
 from bridle.context.instructions import instructions as instructions_layer

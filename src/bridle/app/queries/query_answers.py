@@ -20,9 +20,7 @@ from bridle.base.clock import Clock, iso_ms
 from bridle.base.fs.files import branch_of, real_folder
 from bridle.base.ids import SESS, list_place, read_list_place
 from bridle.base.secrets.redact import error_marker, redact
-from bridle.commands.git_commands import GIT_COMMANDS
-from bridle.commands.prompts import PROMPTS
-from bridle.commands.role_commands import ROLE_COMMANDS
+from bridle.commands.described_commands import GIT_COMMANDS, PROMPTS, ROLE_COMMANDS
 from bridle.config.folders import Folders, home_of
 from bridle.context.compaction_layer import COMPACT, PIN
 from bridle.context.consent import agreed_and_waiting

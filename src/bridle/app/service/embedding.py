@@ -13,7 +13,7 @@ from bridle.config.folders import folders
 from bridle.engine.ports import Provider
 from bridle.engine.services import ToolSource
 from bridle.engine.tools import Tool
-from bridle.plugin.contract import Plugin
+from bridle.plugin.registrar import Plugin
 
 
 @asynccontextmanager

@@ -54,7 +54,7 @@ from bridle.sandbox.session_border import records_of
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine
-    from bridle.plugin.transport import PluginApp
+    from bridle.plugin.registrar import PluginApp
 
 if TYPE_CHECKING:
     from bridle.app.engine import Engine

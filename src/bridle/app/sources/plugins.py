@@ -16,8 +16,8 @@ from bridle.config.origins import ValueOrigin
 from bridle.config.settings_file import SettingsFile
 from bridle.config.tiers import Tiers, WrittenEntry
 from bridle.engine.features import Feature
-from bridle.plugin.contract import Plugin
 from bridle.plugin.loading import LoadedPlugin, bad_plugin, idle_sections, load_plugins
+from bridle.plugin.registrar import Plugin
 from bridle.providers.presets import preset
 from bridle.safety.hooks.definitions import BadHook, hook_from
 from bridle.safety.rules import Rule

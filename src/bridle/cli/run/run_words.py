@@ -21,9 +21,7 @@ from bridle.clients.images import image_block
 from bridle.clients.interaction.composer.parse import Slash, Words, missing_files, parse
 from bridle.clients.print import RunInput
 from bridle.clients.run_result import schema_prompt
-from bridle.commands.git_commands import WRITES
-from bridle.commands.prompts import PROMPTS, prompt_of
-from bridle.commands.role_commands import ROLE_COMMANDS
+from bridle.commands.described_commands import PROMPTS, ROLE_COMMANDS, WRITES, prompt_of
 from bridle.config.bundles import has_bundle
 from bridle.config.folders import Folders, folders
 from bridle.protocol.commands import RunSlash

@@ -17,7 +17,7 @@ from bridle.cli.console import say, tell
 from bridle.cli.sessions.session_words import short
 from bridle.cli.stdin import typed_line
 from bridle.cli.unlock import sessions_unlocked
-from bridle.clients.interaction.questions.undo_form import conflict_words, undo_headline, undo_lines
+from bridle.clients.interaction.questions.change_forms import conflict_words, undo_headline, undo_lines
 from bridle.clients.interaction.render.event_rows import Wording, undone_lines
 from bridle.protocol.errors import CommandRefused, UsageError
 from bridle.protocol.events import ContextAdded

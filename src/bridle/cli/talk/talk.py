@@ -38,7 +38,7 @@ from bridle.clients.interaction.composer.picker import Picker
 from bridle.clients.interaction.render.start_info import StartInfo, folder_words, rules_line
 from bridle.clients.interaction.session.opening import ChangeSession, pick_stored_session, prepare_session
 from bridle.clients.line.client import talk
-from bridle.clients.line.session_picker import pick
+from bridle.clients.line.live_terminal import pick
 from bridle.clients.line.terminal import Terminal
 from bridle.clients.remote import RemoteConnection
 from bridle.config.folders import folders, home_of

@@ -22,8 +22,8 @@ from bridle.base.text.terminal_text import visible_line
 from bridle.cli.editor import edited, open_pager, save_new
 from bridle.clients.engine_address import EngineLink
 from bridle.clients.images import MAX_BYTES, image_of, read_image
-from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import Picture
+from bridle.clients.interaction.effects import ClientServices
 from bridle.clients.interaction.session.key_router import is_image_name
 from bridle.config.folders import folders
 from bridle.config.tiers import Tiers

@@ -12,7 +12,6 @@ import msgspec
 
 from bridle.base.text.terminal_text import visible_line
 from bridle.clients.engine_address import LOST
-from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.composer.composer import composer_with, typed
 from bridle.clients.interaction.composer.picker import (
     ChoiceList,
@@ -23,6 +22,7 @@ from bridle.clients.interaction.composer.picker import (
 )
 from bridle.clients.interaction.effects import (
     ClientEffect,
+    ClientServices,
     CloseQuestion,
     CopyText,
     Echo,
@@ -54,11 +54,9 @@ from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.keyboard import Keyboard
 from bridle.clients.interaction.session.session_driver import SessionDriver
 from bridle.clients.interaction.session.status_line import StatusLine, span_words
-from bridle.clients.line.footer import Footer
-from bridle.clients.line.live_terminal import LiveTerminal
+from bridle.clients.line.live_terminal import Footer, LiveTerminal, picker_prompt
 from bridle.clients.line.page import Page, Prompt
 from bridle.clients.line.screen import Screen
-from bridle.clients.line.session_picker import picker_prompt
 from bridle.clients.line.terminal import DEFAULT_ROWS, Terminal
 from bridle.protocol import events as e
 from bridle.protocol.commands import Accepted, CreateSession

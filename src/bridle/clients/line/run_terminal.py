@@ -22,15 +22,14 @@ from bridle.clients.interaction.effects import (
     PutQuestion,
     SayWords,
 )
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.questions.question_card import Decided, Hint, Question, Show
 from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.controller import Controller
 from bridle.clients.interaction.session.key_router import KeyRouter
 from bridle.clients.interaction.session.session_driver import Outbox
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
-from bridle.clients.line.footer import Footer
-from bridle.clients.line.live_terminal import LiveTerminal
+from bridle.clients.interaction.view import SessionView
+from bridle.clients.line.live_terminal import Footer, LiveTerminal
 from bridle.clients.line.page import Page
 from bridle.clients.line.screen import Screen
 from bridle.clients.line.terminal import Terminal

@@ -10,8 +10,9 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.cells import fitting, width_of, wrapped
 from bridle.clients.interaction.effects import OpenDiff
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
-from bridle.clients.interaction.render.answer_spans import AnswerSpans
+from bridle.clients.interaction.render.answer_spans import AnswerPiece, AnswerSpans, AnswerStyle, TokenStyle
 from bridle.clients.interaction.render.call_text import coloured_parts, excerpt, output_lines
 from bridle.clients.interaction.render.edit_rows import EditPiece, diff_rows, edit_rows, short_edit_rows
 from bridle.clients.interaction.render.event_rows import EventRow, EventRows, RowKind, Wording, failure_text
@@ -24,12 +25,10 @@ from bridle.clients.interaction.render.start_info import (
     start_lines,
     start_title,
 )
-from bridle.clients.interaction.render.syntax_colours import AnswerPiece, AnswerStyle, TokenStyle
 from bridle.clients.interaction.render.usage import WHERE_IT_WENT
 from bridle.clients.interaction.session.controller import MARK
 from bridle.clients.interaction.session.status_line import changed_words, turn_words
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.clients.line.page import Ink, Page
 from bridle.clients.line.terminal import Look
 from bridle.protocol import events as e

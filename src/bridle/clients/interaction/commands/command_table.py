@@ -10,8 +10,8 @@ import msgspec
 from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.composer.word_completion import closest
 from bridle.clients.interaction.effects import Do, Effect, SayWords, SessionHost
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.engine_info import EngineInfo
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import RunSlash
 from bridle.protocol.errors import sentence
 from bridle.protocol.slash_arguments import (

@@ -9,7 +9,6 @@ from typing import Final
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.clients.interaction.commands.command_table import SlashCommand, SlashContext, do, is_number, say
-from bridle.clients.interaction.commands.conversation_commands import short_id
 from bridle.clients.interaction.composer.parse import Words, parse
 from bridle.clients.interaction.effects import (
     CopyText,
@@ -22,6 +21,7 @@ from bridle.clients.interaction.effects import (
     SessionHost,
     WriteDraft,
 )
+from bridle.clients.interaction.engine_info import PATIENCE_S, short_id
 from bridle.clients.interaction.render.call_text import printed_text
 from bridle.clients.interaction.render.event_rows import (
     NOT_IN_TRANSCRIPTS,
@@ -47,8 +47,7 @@ from bridle.clients.interaction.render.usage import (
     short_number,
     token_words,
 )
-from bridle.clients.interaction.state.engine_info import PATIENCE_S
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol.commands import AskAside, CancelTurn, ChangeInput, RunSlash
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.events import ChildEnded, ChildStarted, Envelope, InputChange, ToolResult

@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.base.text.phrases import counted, dollars
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.clients.interaction.questions.git_form import git_form
+from bridle.clients.interaction.questions.change_forms import conflict_form, git_form, undo_form
 from bridle.clients.interaction.questions.question_card import (
     Choice,
     Form,
@@ -21,7 +21,6 @@ from bridle.clients.interaction.questions.question_card import (
     marked_lines,
 )
 from bridle.clients.interaction.questions.trust_form import trust_form
-from bridle.clients.interaction.questions.undo_form import conflict_form, undo_form
 from bridle.protocol.errors import sentence
 from bridle.protocol.events import QuestionAsked
 from bridle.protocol.questions import (

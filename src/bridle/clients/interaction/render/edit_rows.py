@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.clients.interaction.questions.question_card import Row, RowStyle
-from bridle.clients.interaction.render.syntax_colours import TokenStyle, coloured_lines, language_of
+from bridle.clients.interaction.render.answer_spans import TokenStyle, coloured_lines, language_of
 from bridle.protocol.display_values import EditedFile
 
 SHORT_ROWS: Final = 12

@@ -13,8 +13,7 @@ import msgspec
 from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible, visible_line
 from bridle.base.text.untrusted import unwrapped
-from bridle.clients.interaction.questions.git_form import git_lines
-from bridle.clients.interaction.questions.undo_form import undo_lines
+from bridle.clients.interaction.questions.change_forms import git_lines, undo_lines
 from bridle.clients.interaction.render import progress_text as progress
 from bridle.clients.interaction.render.call_text import (
     allowed_text,

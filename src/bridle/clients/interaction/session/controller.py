@@ -43,12 +43,12 @@ from bridle.clients.interaction.effects import (
     WaitOver,
     WriteDraft,
 )
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.questions.permission_form import permission_question, setting_of
 from bridle.clients.interaction.questions.question_card import Decided, Edit, Question
 from bridle.clients.interaction.questions.question_forms import ask_question
 from bridle.clients.interaction.session.question_queue import QuestionQueue
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     AnswerPermission,

@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from bridle.base.clock import Clock
 from bridle.base.text.terminal_text import visible_line
-from bridle.clients.interaction.client_services import ClientServices
 from bridle.clients.interaction.commands.slash_table import SLASH
 from bridle.clients.interaction.composer import picker as picking
 from bridle.clients.interaction.composer.composer import (
@@ -37,7 +36,14 @@ from bridle.clients.interaction.composer.picker import (
     press_in_list,
 )
 from bridle.clients.interaction.composer.word_completion import completed, options_words
-from bridle.clients.interaction.effects import ChooseRow, ChooseSession, NextMode, RunCommand, StopTurn
+from bridle.clients.interaction.effects import (
+    ChooseRow,
+    ChooseSession,
+    ClientServices,
+    NextMode,
+    RunCommand,
+    StopTurn,
+)
 from bridle.clients.interaction.questions.question_card import Decided, Hint, Show
 from bridle.clients.interaction.session.key_router import KeyMeaning, KeyRouter
 from bridle.clients.interaction.session.session_driver import SessionDriver

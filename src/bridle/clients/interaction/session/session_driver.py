@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from bridle.base.text.terminal_text import visible, visible_line
-from bridle.clients.interaction.client_services import ClientServices
-from bridle.clients.interaction.commands.conversation_commands import other_folder_words, short_id
 from bridle.clients.interaction.commands.setting_commands import begun_words
+from bridle.clients.interaction.commands.slash_table import other_folder_words
 from bridle.clients.interaction.effects import (
     ClientEffect,
+    ClientServices,
     Do,
     Effect,
     EngineLost,
@@ -29,10 +29,10 @@ from bridle.clients.interaction.effects import (
     Leave,
     SayWords,
 )
+from bridle.clients.interaction.engine_info import EngineInfo, short_id
 from bridle.clients.interaction.render.start_info import folder_words
 from bridle.clients.interaction.session.controller import Controller
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import SessionView
+from bridle.clients.interaction.view import SessionView
 from bridle.protocol import events as e
 from bridle.protocol.commands import (
     Accepted,

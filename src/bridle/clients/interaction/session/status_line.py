@@ -10,10 +10,10 @@ from bridle.base.text.phrases import counted
 from bridle.base.text.terminal_text import visible_line
 from bridle.clients.engine_address import LOST
 from bridle.clients.interaction.cells import fitting, width_of
+from bridle.clients.interaction.engine_info import EngineInfo
 from bridle.clients.interaction.render.progress_text import current_item
 from bridle.clients.interaction.render.usage import cost_words, short_number
-from bridle.clients.interaction.state.engine_info import EngineInfo
-from bridle.clients.interaction.state.view import Activity, SessionView
+from bridle.clients.interaction.view import Activity, SessionView
 from bridle.protocol import events as e
 
 REFRESH_S: Final = 0.25

@@ -1,4 +1,4 @@
-"""Models and commands of the engine, cached for drawing."""
+"""Facts of the engine for drawing: its models and commands, cached, and short ids of sessions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from bridle.protocol.connection import Connection
 from bridle.protocol.errors import BridleError, CommandRefused
 from bridle.protocol.queries import (
+    DescribeSession,
     ListModels,
     ListProfiles,
     ListProviders,
@@ -74,3 +75,12 @@ class EngineInfo(msgspec.Struct):
     def window_of(self, model: str) -> int | None:
         """How many tokens the model takes, where that is known."""
         return self.models[model].context_tokens if model in self.models else None
+
+
+async def short_id(connection: Connection, session: str) -> str:
+    """Return a beginning of a session's id that names no other, or all of it where the engine does not answer."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return (await connection.ask(DescribeSession(session=session))).session.short_id
+    except (BridleError, TimeoutError):
+        return session.removeprefix("sess_")

@@ -1,1 +1,0 @@
-"""State of a session and its engine, folded from events."""
